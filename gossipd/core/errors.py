@@ -1,0 +1,84 @@
+"""Every error gossipd raises on purpose, and the exit codes of the commands.
+
+What lives here: the base classes, the exit codes, and errors that more than one package raises.
+What does not: errors of one hand (they live beside it and derive from these).
+
+An error has a stable ``code`` (``E_...``, documented in the README, matched by scripts), one sentence
+that names the field, the limit and the cure, and three properties that its docstring states: whose
+fault it is, whether our state changed, whether a retry may help. Network peers are sent at most the
+code; the sentence is for operators. Our own bugs are assertions, never one of these.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import ClassVar
+
+
+class ExitCode(IntEnum):
+    """Exit codes of every command; stable, listed in the README and tested.
+
+    The numbers follow the plan of design/operations.md, which took the habit from aria2 and rclone.
+    """
+
+    DONE = 0
+    OTHER = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    DAEMON_UNREACHABLE = 4
+    TIMEOUT = 5
+    VERIFICATION = 6
+    TRUST = 7
+    DISK = 8
+    PARTIAL = 9
+    SOURCE_AUTH = 10
+    SOURCE_UNREACHABLE = 11
+    INTERRUPTED = 130
+
+
+class GossipdError(Exception):
+    """Base of all. ``code`` is stable; ``str()`` is one sentence for an operator.
+
+    Fault: see the subclass. State: unchanged unless a subclass says otherwise.
+    """
+
+    code: str = "E_OTHER"
+    exit_code: ClassVar[ExitCode] = ExitCode.OTHER
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+    @property
+    def sentence(self) -> str:
+        """``CODE: message``, as shown to an operator and written into ``.reason`` files."""
+        return f"{self.code}: {self.args[0]}"
+
+
+class LocalError(GossipdError):
+    """Something on this host: configuration, disk, an operator's input.
+
+    Fault: this host or its operator. Retry: after the cure the sentence names.
+    """
+
+
+class RemoteError(GossipdError):
+    """A peer, a source or a publisher misbehaved.
+
+    Fault: the other side. State: unchanged. Retry: elsewhere, or later.
+    """
+
+
+class UsageError(LocalError):
+    """A command was called with arguments that cannot work. Fault: the caller. Retry: corrected."""
+
+    code = "E_USAGE"
+    exit_code = ExitCode.USAGE
+
+
+class NotFoundError(LocalError):
+    """A named model, version, host or file is not there. Fault: the caller. Retry: corrected."""
+
+    code = "E_NOT_FOUND"
+    exit_code = ExitCode.NOT_FOUND

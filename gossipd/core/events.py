@@ -1,0 +1,332 @@
+"""The whole vocabulary of a node's brain: events in, commands out.
+
+What lives here: frozen values only. Events are past tense and come from hands (store, sources, transfer,
+control, membership); commands are imperative and are performed by hands. Payload bytes appear in neither.
+Every arrow of the daemon is one of these, so the journal, the metrics, the simulator and the tests read the
+same list.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
+from membership.member import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the planner needs to know of a model: no names, no hashes.
+
+    ``chunk_bytes`` is the nominal size; the last chunk of a file may be shorter.
+    ``extent_chunks`` adjacent chunks are read from external storage as one unit.
+    """
+
+    chunk_count: int
+    chunk_bytes: int
+    bytes_total: int
+    extent_chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerView:
+    """What the planner knows of a member from its signed record."""
+
+    node: NodeId
+    rack: str
+    zone: str
+    can_read_sources: bool = False
+    seed_term: int = 0
+    """Zero: claims no seedship. Else the term of its claim for its rack."""
+
+
+class FailReason(Enum):
+    """Why a fetch or a source read ended without a chunk."""
+
+    BUSY = "busy"  # the peer has no free upload slot
+    NOT_HELD = "not_held"  # the peer does not hold it (any more)
+    GONE = "gone"  # connection refused, reset or closed
+    CORRUPT = "corrupt"  # the bytes do not hash to the manifest's digest
+    SLOW = "slow"  # no progress within the deadline
+    REFUSED = "refused"  # the peer does not let us in, or does not know the deployment
+    CANCELLED = "cancelled"  # we stopped it
+    DISK = "disk"  # our own store could not write
+    SOURCE = "source"  # external storage failed; the hand retries before it says so
+
+
+# ---- events ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentOpened:
+    """This host is a target of the deployment, its space is reserved, and ``held`` is verified here."""
+
+    deployment: DeploymentId
+    shape: Shape
+    held: ChunkSet
+    priority: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentClosed:
+    """The deployment was cancelled, failed or removed here: stop fetching, forget it."""
+
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkStored:
+    """A chunk is verified and written here; only the store can know this."""
+
+    deployment: DeploymentId
+    chunk: ChunkIndex
+    supplier: Supplier
+    length: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkLost:
+    """A chunk that was held has rotted or could not be made durable: it is wanted again."""
+
+    deployment: DeploymentId
+    chunk: ChunkIndex
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """A fetch from a peer ended without a chunk."""
+
+    deployment: DeploymentId
+    chunk: ChunkIndex
+    peer: NodeId
+    reason: FailReason
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReadFailed:
+    """A read from external storage ended; these chunks of it did not arrive."""
+
+    deployment: DeploymentId
+    chunks: tuple[ChunkIndex, ...]
+    reason: FailReason
+
+
+@dataclass(frozen=True, slots=True)
+class SourceProbed:
+    """Whether this host can read the deployment's source, as a real probe has shown."""
+
+    deployment: DeploymentId
+    readable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PeerSeen:
+    """A member is alive in the cluster's view, or its record has changed."""
+
+    peer: PeerView
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """The cluster's verdict: dead, left or forgotten."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class PeerReachable:
+    """Data-plane evidence about one pair, within a second; never overrides the cluster's verdict."""
+
+    node: NodeId
+    reachable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingsHeard:
+    """A peer's complete holdings, answering our subscription."""
+
+    peer: NodeId
+    deployment: DeploymentId
+    chunks: ChunkSet
+    free_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaHeard:
+    """What a peer has verified since its last word, what it is reading from storage, its free slots."""
+
+    peer: NodeId
+    deployment: DeploymentId
+    added: tuple[ChunkIndex, ...]
+    dropped: tuple[ChunkIndex, ...]
+    reading: tuple[ChunkIndex, ...]
+    free_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribeHeard:
+    """A peer asks for our holdings now and for deltas from now on."""
+
+    peer: NodeId
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class UnsubscribeHeard:
+    """A peer wants no more deltas."""
+
+    peer: NodeId
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class SlotsChanged:
+    """How many uploads this host could begin now."""
+
+    free_slots: int
+
+
+Event: TypeAlias = (
+    DeploymentOpened
+    | DeploymentClosed
+    | ChunkStored
+    | ChunkLost
+    | FetchFailed
+    | SourceReadFailed
+    | SourceProbed
+    | PeerSeen
+    | PeerLost
+    | PeerReachable
+    | HoldingsHeard
+    | DeltaHeard
+    | SubscribeHeard
+    | UnsubscribeHeard
+    | SlotsChanged
+)
+
+
+# ---- commands ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StartFetch:
+    """Fetch one chunk from one peer; end with ChunkStored or FetchFailed within ``timeout_s``."""
+
+    deployment: DeploymentId
+    chunk: ChunkIndex
+    peer: NodeId
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class CancelFetch:
+    """Stop a fetch that is no longer wanted; it ends with FetchFailed(CANCELLED) if it had not ended."""
+
+    deployment: DeploymentId
+    chunk: ChunkIndex
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class StartSourceRead:
+    """Read these adjacent chunks from external storage; each ends with ChunkStored or in SourceReadFailed."""
+
+    deployment: DeploymentId
+    chunks: tuple[ChunkIndex, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeSource:
+    """Find out whether this host can read the deployment's source; end with SourceProbed."""
+
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Ask a peer for its holdings and deltas."""
+
+    peer: NodeId
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """Tell a peer to send no more deltas."""
+
+    peer: NodeId
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class SendHoldings:
+    """Answer a subscription with everything held."""
+
+    peer: NodeId
+    deployment: DeploymentId
+    chunks: ChunkSet
+    free_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class SendDelta:
+    """Tell several peers the same news at once."""
+
+    peers: tuple[NodeId, ...]
+    deployment: DeploymentId
+    added: tuple[ChunkIndex, ...]
+    dropped: tuple[ChunkIndex, ...]
+    reading: tuple[ChunkIndex, ...]
+    free_slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimSeed:
+    """Put this term on our own member record: we are our rack's seed. Zero gives the claim up."""
+
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class FinishModel:
+    """Everything is held: sync, rename, publish."""
+
+    deployment: DeploymentId
+
+
+class StallReason(Enum):
+    """Why no chunk has arrived for three seconds, in the words of status."""
+
+    NO_HOLDER = "no_holder"
+    ALL_BUSY = "all_busy"
+    DISK = "disk"
+    STORAGE = "storage"
+    VERIFICATION = "verification"
+    MEMBERSHIP = "membership"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportStall:
+    """Progress stopped for ``reason``; None when it goes on again."""
+
+    deployment: DeploymentId
+    reason: StallReason | None
+
+
+Command: TypeAlias = (
+    StartFetch
+    | CancelFetch
+    | StartSourceRead
+    | ProbeSource
+    | Subscribe
+    | Unsubscribe
+    | SendHoldings
+    | SendDelta
+    | ClaimSeed
+    | FinishModel
+    | ReportStall
+)

@@ -1,0 +1,39 @@
+"""The names of things that cross module borders: deployments, chunks, suppliers.
+
+A node is named by ``membership.member.NodeId`` (16 bytes derived from its public key); a deployment by
+the BLAKE3-256 hash of its manifest's payload (32 bytes). Sources have no id of their own here: a chunk
+that came from external storage has the supplier ``SOURCE``, one that was copied from another version
+on this host has ``LOCAL``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NewType, TypeAlias
+
+from membership.member import NodeId
+
+DeploymentId = NewType("DeploymentId", bytes)
+"""BLAKE3-256 of the signed manifest's exact payload bytes; 32 bytes."""
+
+ChunkIndex: TypeAlias = int
+"""Position of a chunk in its manifest, from 0."""
+
+
+class Origin(Enum):
+    """Where a chunk came from when it did not come from a peer."""
+
+    SOURCE = "source"
+    LOCAL = "local"
+
+
+SOURCE = Origin.SOURCE
+LOCAL = Origin.LOCAL
+
+Supplier: TypeAlias = NodeId | Origin
+"""Who delivered one chunk: exactly one peer, external storage, or this host's own disk."""
+
+
+def short(identifier: bytes) -> str:
+    """First 12 hex digits, for people; never parsed back."""
+    return identifier.hex()[:12]

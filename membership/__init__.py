@@ -1,0 +1,1 @@
+"""SWIM membership that stays right under load, loss, cuts and churn. Stands alone: never imports gossipd."""
