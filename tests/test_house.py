@@ -19,7 +19,10 @@ FLOORS = {
     "gossipd.core": 2,
     "gossipd.core.errors": 0,
     "gossipd.core.ids": 0,
+    "gossipd.wire": 1,
     "gossipd.ports": 3,
+    "gossipd.buffers": 3,
+    "gossipd.throttle": 3,
     "gossipd.store": 3,
     "gossipd.sources": 3,
     "gossipd.transfer": 3,
@@ -37,10 +40,9 @@ FLOORS = {
     "membership.member": 0,
     "membership.runtime": 3,
 }
-PURE_PREFIXES = ("gossipd.core", "gossipd.sim", "membership")
+PURE_PREFIXES = ("gossipd.core", "gossipd.wire", "gossipd.sim", "membership")
 IMPURE_EXCEPTIONS = ("membership.runtime", "gossipd.sim.plot")
 HANDS = ("gossipd.store", "gossipd.sources", "gossipd.transfer", "gossipd.control", "gossipd.ops", "gossipd.publish")
-SHARED_BY_HANDS = ("gossipd.ports",)
 IMPURE_MODULES = {
     "trio", "zmq", "os", "time", "socket", "threading", "logging", "pathlib", "subprocess", "asyncio", "select",
     "structlog", "secrets", "tempfile", "shutil", "mmap", "signal", "ssl", "obstore", "psutil",
