@@ -1,0 +1,47 @@
+"""Which public keys may vouch for something: their short names, and keys that must never be trusted.
+
+What lives here: the id of a key, and the refusal of degenerate ones. What does not: reading key files, and who
+is trusted (configuration), which arrives here as a plain collection of 32-byte Ed25519 keys.
+
+A key's id is the same 16 bytes that name a node (BLAKE2b of the key), so that logs show one kind of name.
+Trust is flat in this version: any listed publisher may sign any model. Thresholds, delegation by model prefix
+and revocation need a root role, which a later version adds as a document of its own type in the same envelope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from membership.member import NODE_ID_BYTES, node_id
+
+KEY_ID_BYTES = NODE_ID_BYTES
+
+_P = 2**255 - 19
+# Ordinates of the eight points of small order on Curve25519's Edwards form: of order 1, 2, 4 and 8 (RFC 7748's
+# list, converted; `test_trust.py` proves each by multiplying it by eight). Under such a "public key" anybody
+# can make signatures that verify, and OpenSSL does not refuse them.
+_SMALL_ORDER_Y = (
+    1,
+    _P - 1,
+    0,
+    2707385501144840649318225287225658788936804267575313519463743609750303021402,
+    _P - 2707385501144840649318225287225658788936804267575313519463743609750303021402,
+)
+
+
+def key_id(public_ed25519: bytes) -> bytes:
+    """16 bytes that name a key in envelopes, logs and status."""
+    return node_id(public_ed25519)
+
+
+def is_degenerate(public_ed25519: bytes) -> bool:
+    """True for keys of the wrong length, of small order, or whose ordinate is not reduced."""
+    if len(public_ed25519) != 32:
+        return True
+    ordinate = int.from_bytes(public_ed25519, "little") & (2**255 - 1)
+    return ordinate >= _P or ordinate in _SMALL_ORDER_Y
+
+
+def keys_by_id(trusted: Collection[bytes]) -> dict[bytes, bytes]:
+    """Key id -> key, without degenerate keys: a degenerate key is treated as unknown."""
+    return {key_id(key): key for key in trusted if not is_degenerate(key)}
