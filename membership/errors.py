@@ -1,0 +1,46 @@
+"""Errors that membership raises on purpose, each with whose fault it is, the state, and whether to retry.
+
+What lives here: the base class and its children. What does not: anything a stranger's datagram can cause; such a
+datagram is dropped and counted (``Swim.statistics``), because an exception per hostile packet is a gift to its sender.
+"""
+
+from __future__ import annotations
+
+
+class MembershipError(Exception):
+    """Base of all. ``code`` is stable.
+
+    Fault: see the subclass. State: unchanged.
+    """
+
+    code = "E_MEMBERSHIP"
+
+
+class SettingsError(MembershipError):
+    """A setting is out of its range or contradicts another. Fault: the operator. Retry: corrected."""
+
+    code = "E_MEMBERSHIP_SETTINGS"
+
+
+class WireError(MembershipError):
+    """Bytes that are not what the format says. Fault: the sender. Retry: never with the same bytes."""
+
+    code = "E_MEMBERSHIP_WIRE"
+
+
+class SealError(MembershipError):
+    """A datagram that no key of ours opens, or not for us. Fault: the sender, or a rotated key. Retry: no."""
+
+    code = "E_MEMBERSHIP_SEAL"
+
+
+class RecordError(MembershipError):
+    """A member record with a field too long or out of range. Fault: whoever wrote it. Retry: corrected."""
+
+    code = "E_MEMBERSHIP_RECORD"
+
+
+class PublishError(MembershipError):
+    """An application event that is too large or of which there are too many. Fault: the caller. Retry: smaller, later."""
+
+    code = "E_MEMBERSHIP_PUBLISH"

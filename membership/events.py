@@ -1,0 +1,135 @@
+"""What the brain tells its host: frozen values, past tense, drained in order together with datagrams to send."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple, TypeAlias
+
+from membership.member import Address, Member, NodeId
+
+
+class SendDatagram(NamedTuple):
+    """Send these sealed bytes; losing them is allowed."""
+
+    address: Address
+    datagram: bytes
+
+
+class Kind(Enum):
+    """Classes of application events. Each has its own bounded queue and its own share of bytes."""
+
+    STATEMENT = "statement"  # few; reaches everybody, late joiners too (part of the anti-entropy)
+    PROGRESS = "progress"  # many; superseded by version, may be lost
+
+
+class DownReason(Enum):
+    """Why a member is no longer counted on."""
+
+    CORROBORATED = "corroborated"  # two accusers in two racks, and it did not contradict in time
+    LONE = "lone"  # one accuser only, after the longer wait
+    LEFT = "left"  # it said goodbye
+    FORGOTTEN = "forgotten"  # taken off the roster
+
+
+@dataclass(frozen=True, slots=True)
+class MemberUp:
+    """A member is alive that was unknown, dead or gone before."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberChanged:
+    """A living member's record or incarnation changed (also: a suspicion was contradicted)."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSuspected:
+    """Somebody could not reach it. Not a verdict."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberDown:
+    """The cluster's verdict, as judged here from signed accusations."""
+
+    member: Member
+    reason: DownReason
+
+
+@dataclass(frozen=True, slots=True)
+class MemberLeft:
+    """It said goodbye itself."""
+
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class MemberForgotten:
+    """It is off the roster: an operator said so, its name was taken over, or it was dead for too long."""
+
+    node: NodeId
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PayloadHeard:
+    """An application event of somebody else, newer than any heard before under its kind and key.
+
+    ``origin`` is as claimed: any member could have put it there. What must be proved is signed inside ``payload``.
+    """
+
+    origin: NodeId
+    kind: Kind
+    key: bytes
+    version: int
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NameConflict:
+    """Another living node calls itself as we do."""
+
+    name: str
+    other: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRefused:
+    """A member would not let us in; ``reason`` is a sentence for the operator. The brain keeps asking, slowly."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ControlProbeWanted:
+    """A direct probe got no answer: try the control channel, then call ``Swim.control_probe_result``."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """True: we hear too few to judge anybody, suspicions are frozen. False: we are back and have begun to catch up."""
+
+    isolated: bool
+
+
+Event: TypeAlias = (
+    MemberUp
+    | MemberChanged
+    | MemberSuspected
+    | MemberDown
+    | MemberLeft
+    | MemberForgotten
+    | PayloadHeard
+    | NameConflict
+    | JoinRefused
+    | ControlProbeWanted
+    | Isolated
+)
+Output: TypeAlias = SendDatagram | Event

@@ -1,0 +1,192 @@
+"""The table of members: who is on the roster, who of them lives, and a digest of the living.
+
+What lives here: the table, its digest, the shuffled probe order, picking at random. What does not: deciding that
+somebody is dead (``judge``). *Roster* (who belongs) and *liveness* are apart: a dead member stays in ``claims`` and
+gains an entry in ``gone``; only forgetting removes it.
+
+The digest is the sum, modulo 2**64, of the marks of all living members, and the same per bucket (first byte of the
+handle), kept up to date with every change. Dead members are not in it: two nodes that forget a dead member at
+different times must not look different for ever. XOR was not taken because two equal wrong entries cancel out.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+
+from membership.lexicon import BUCKET_COUNT, Claim
+from membership.member import Handle, MemberState
+
+_MASK = 2**64 - 1
+
+
+@dataclass(slots=True)
+class Gone:
+    """Why a member of the roster is not alive. ``evidence`` are the signed items that say so."""
+
+    state: MemberState
+    since_s: float
+    evidence: tuple[bytes, ...] = ()
+
+
+class Roster:
+    """One node's table. Its own claim is in it too."""
+
+    def __init__(self, own: Claim, rng: Random) -> None:
+        self._rng = rng
+        self.own = own
+        self.claims: dict[Handle, Claim] = {}
+        self.gone: dict[Handle, Gone] = {}
+        self.since: dict[Handle, float] = {}
+        self.racks: dict[str, int] = {}
+        self.live = 0
+        self.digest = 0
+        self.buckets = array("Q", bytes(8 * BUCKET_COUNT))
+        self._order: list[Handle] = []
+        self._at = 0
+        self._count(own, 1)
+        self.claims[own.handle] = own
+
+    def put(self, claim: Claim, now: float, gone: Gone | None = None) -> None:
+        """Insert or replace; ``gone`` says that it does not live, None that it does."""
+        handle = claim.handle
+        old = self.claims.get(handle)
+        if old is None:
+            self._insert_into_order(handle)
+        elif handle not in self.gone:
+            self._count(old, -1)
+        self.claims[handle] = claim
+        if gone is None:
+            self._count(claim, 1)
+            if self.gone.pop(handle, None) is not None or old is None:
+                self.since[handle] = now
+        else:
+            self.gone[handle] = gone
+        if claim.node == self.own.node:
+            self.own = claim
+
+    def bury(self, handle: Handle, gone: Gone) -> None:
+        """A living member is no more."""
+        self._count(self.claims[handle], -1)
+        self.gone[handle] = gone
+        self.since.pop(handle, None)
+
+    def remove(self, handle: Handle) -> None:
+        """Off the roster. The probe order drops it in passing."""
+        claim = self.claims.pop(handle)
+        if self.gone.pop(handle, None) is None:
+            self._count(claim, -1)
+        self.since.pop(handle, None)
+
+    def is_live(self, handle: Handle) -> bool:
+        """On the roster and not gone (it may be suspected)."""
+        return handle in self.claims and handle not in self.gone
+
+    def adopt(self, other: Roster, rng: Random) -> None:
+        """Believe what ``other`` believes of everybody but ourselves (for a simulator's warm start)."""
+        own = self.own
+        claims = other.claims.copy()
+        claims[own.handle] = own
+        self.claims = claims
+        self.gone = other.gone.copy()
+        self.racks = other.racks.copy()
+        self.live = other.live
+        self.digest = other.digest
+        self.buckets = array("Q", other.buckets)
+        self._order = [handle for handle in claims if handle != own.handle]
+        rng.shuffle(self._order)
+        self._at = 0
+
+    def next_to_probe(self) -> Claim | None:
+        """The next living member in a shuffled round; everybody's turn comes within two rounds at the latest."""
+        order = self._order
+        left = len(order) + 1
+        while left:
+            left -= 1
+            if self._at >= len(order):
+                order[:] = [handle for handle in order if handle in self.claims]
+                self._rng.shuffle(order)
+                self._at = 0
+                if not order:
+                    return None
+            handle = order[self._at]
+            self._at += 1
+            if self.is_live(handle):
+                return self.claims[handle]
+        return None
+
+    def pick(self, count: int, avoid: frozenset[Handle] | tuple[Handle, ...] = ()) -> list[Claim]:
+        """Up to ``count`` different living members at random, never ourselves."""
+        order = self._order
+        size = len(order)
+        picked: list[Claim] = []
+        if not size:
+            return picked
+        draw = self._rng.random
+        gone, claims = self.gone, self.claims
+        taken: set[Handle] = set(avoid)
+        for _ in range(4 * count + 8):
+            handle = order[int(draw() * size)]
+            if handle in taken or handle in gone:
+                continue
+            claim = claims.get(handle)
+            if claim is None:
+                continue
+            taken.add(handle)
+            picked.append(claim)
+            if len(picked) == count:
+                break
+        return picked
+
+    def pick_helpers(self, count: int, subject: Claim) -> list[Claim]:
+        """Who shall try ``subject`` too: different racks, neither ours nor the subject's, as far as there are any."""
+        bad_racks = {subject.record.rack, self.own.record.rack}
+        best: list[Claim] = []
+        rest: list[Claim] = []
+        for claim in self.pick(count * 6, avoid=(subject.handle,)):
+            rack = claim.record.rack
+            if rack in bad_racks:
+                rest.append(claim)
+                continue
+            bad_racks.add(rack)
+            best.append(claim)
+            if len(best) == count:
+                return best
+        # Better a second helper of a rack than none: other racks first, the subject's own last.
+        rest.sort(key=lambda claim: claim.record.rack == subject.record.rack)
+        return (best + rest)[:count]
+
+    def dead(self) -> list[Handle]:
+        """Members to be tried now and then; those who said goodbye are not."""
+        return [handle for handle, gone in self.gone.items() if gone.state is MemberState.DEAD]
+
+    def bucket_members(self, wanted: set[int]) -> Iterator[Claim]:
+        """All members of the roster, alive or not, whose bucket is among ``wanted``."""
+        for claim in self.claims.values():
+            if claim.bucket in wanted:
+                yield claim
+
+    def bucket_hashes(self) -> list[int]:
+        """32 bits for each bucket of living members."""
+        return [(total ^ total >> 32) & 0xFFFFFFFF for total in self.buckets]
+
+    def _count(self, claim: Claim, sign: int) -> None:
+        change = claim.mark * sign
+        self.digest = (self.digest + change) & _MASK
+        self.buckets[claim.bucket] = (self.buckets[claim.bucket] + change) & _MASK
+        rack = claim.record.rack
+        left = self.racks.get(rack, 0) + sign
+        if left:
+            self.racks[rack] = left
+        else:
+            del self.racks[rack]
+        self.live += sign
+
+    def _insert_into_order(self, handle: Handle) -> None:
+        # At a random place among those still to come in this round, as SWIM says.
+        order = self._order
+        at = self._at + int(self._rng.random() * (len(order) - self._at + 1))
+        order.append(handle)
+        order[at], order[-1] = order[-1], order[at]

@@ -1,0 +1,97 @@
+"""Every interval, limit and budget of the brain, each with its unit, range, source and trade.
+
+One configuration serves every size and every scenario of the benchmark; what depends on the number of members does
+so by formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import log10
+
+from membership.errors import SettingsError
+
+
+@dataclass(frozen=True, slots=True)
+class SwimSettings:
+    """Defaults are what the benchmark ran with."""
+
+    # One probe each. memberlist probes every second; half of that buys the detection time for 440 B/s (measured).
+    probe_interval_s: float = 0.5
+    # A local network answers in under a millisecond; 0.2 s is what a descheduled process needs (memberlist Local).
+    probe_timeout_s: float = 0.2
+    # Members asked to try it too, in racks other than ours and the subject's (SWIM and memberlist: 3).
+    helper_count: int = 3
+    # Local health multiplies interval and time-out by 1..8 (Lifeguard: 8).
+    health_max: int = 8
+    # Suspicion lasts base + per_decade * log10(members): 3.1 s at 100, 3.9 s at 1,000. A contradiction needs about
+    # 2 s to reach everybody at 1,000 (simulated); memberlist waits 4 * log10(members).
+    suspicion_base_s: float = 1.5
+    suspicion_per_decade_s: float = 0.8
+    # A lone accuser waits this much longer (memberlist's suspicion_max_timeout_mult: 6).
+    suspicion_lone_factor: float = 6.0
+    # With two accusers the wait is this much longer than with four (Lifeguard's decay, K = 3).
+    suspicion_pair_factor: float = 1.15
+    # Rumours travel every 0.2 s to 3 members (memberlist LAN), and at once when they are about a death.
+    gossip_interval_s: float = 0.2
+    gossip_fanout: int = 3
+    # A rumour is sent 1 + mult * log10(members + 1) times; memberlist's 4 costs a third more and reaches no more
+    # (what is missed here is found by the digest within seconds).
+    transmit_mult: float = 3.0
+    # Bytes per second for rumours, by class; the first is memory of SWIM itself, and doubles when its backlog is long.
+    rumour_bytes_per_s: int = 5000
+    statement_bytes_per_s: int = 3000
+    progress_bytes_per_s: int = 6000
+    # Bounds of what an application may put in.
+    statement_count_max: int = 4096
+    progress_count_max: int = 32768
+    event_bytes_max: int = 512
+    # Anti-entropy: pause between two sessions of one node, growing when a session brings nothing.
+    sync_gap_s: float = 0.25
+    sync_gap_max_s: float = 15.0
+    # Both sides' views have been still for this long, and still differ: reconcile.
+    settle_s: float = 1.5
+    # Answering datagrams per second, and at once; four records fit into one.
+    sync_datagrams_per_s: float = 250.0
+    sync_datagrams_burst: float = 80.0
+    # Dead members are tried one at a time, for ever.
+    dead_probe_interval_s: float = 2.0
+    # Joining: first retry, doubling up to the last.
+    join_retry_s: float = 0.5
+    join_retry_max_s: float = 8.0
+    # Roster: days a dead member stays, and for how long a forgotten one cannot come back by rumour.
+    roster_keep_s: float = 14 * 86400.0
+    tombstone_keep_s: float = 2 * 86400.0
+    tombstone_count_max: int = 4096
+    member_count_max: int = 20000
+    # Isolation: share of the last probes outside the own rack that failed, and of how many different members.
+    isolation_share: float = 0.6
+    isolation_window: int = 10
+    isolation_subjects_min: int = 3
+    # The rules that SWIM with Lifeguard has not: off only for comparison.
+    lifeguard: bool = True
+    corroborate: bool = True
+    isolation_freeze: bool = True
+
+    def validate(self) -> None:
+        """Raises SettingsError, naming the field, when a value is out of range."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not isinstance(value, bool) and value <= 0:
+                raise SettingsError(f"{field.name} must be above 0, not {value}")
+        if self.probe_timeout_s * 2 >= self.probe_interval_s:
+            raise SettingsError("probe_timeout_s must be under half of probe_interval_s: helpers need the other half")
+        if self.helper_count > 8:
+            raise SettingsError("helper_count must be at most 8")
+        if not 0.5 <= self.isolation_share <= 1.0:
+            raise SettingsError("isolation_share must be from 0.5 to 1")
+        if self.event_bytes_max > 900:
+            raise SettingsError("event_bytes_max must be at most 900: it has to fit into one datagram")
+
+    def suspicion_s(self, members: int) -> float:
+        """How long a well-corroborated suspicion lasts among so many members."""
+        return self.suspicion_base_s + self.suspicion_per_decade_s * log10(max(members, 10))
+
+    def transmit_limit(self, members: int) -> int:
+        """How often one rumour is passed on by one node."""
+        return 1 + int(self.transmit_mult * log10(members + 1) + 0.999)

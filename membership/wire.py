@@ -1,0 +1,187 @@
+"""What stands inside a sealed datagram, as bytes.
+
+A body is one type byte, the type's fixed part, and then *items* to its end. An item is kind (1 B), length (2 B),
+content. Items are made once by their author and relayed byte for byte, so a relay needs no encoder and a receiver
+that has seen the bytes needs no decoder. All integers are big-endian.
+
+=========  ====  =====================================================================================
+body       type  fixed part
+=========  ====  =====================================================================================
+PING       1     sequence 4 B, view digest 8 B, flags 1 B
+ACK        2     the same; the sequence is the ping's
+PING_REQ   3     sequence 4 B, subject handle 8 B
+NACK       4     sequence 4 B; an item may carry the helper's own accusation
+GOSSIP     5     -
+JOIN       6     flags 1 B; the first item is the joiner's record
+WELCOME    7     view digest 8 B, flags 1 B
+REFUSAL    8     reason 1 B; the item is the record of the member that bears the name
+SYNC_ASK   9     sequence 4 B, 256 bucket hashes of 4 B each
+SYNC_LIST  10    sequence 4 B; then per bucket: bucket 1 B, flags 1 B, count 1 B, count rows of (id 8 B, marks 8 B)
+SYNC_WANT  11    sequence 4 B; then rows of (id 8 B, what 1 B)
+BUSY       12    sequence 4 B
+=========  ====  =====================================================================================
+
+=========  ====  =====================================================================================
+item       kind  content
+=========  ====  =====================================================================================
+RECORD     1     a signed record (``record``): "I live, as this"
+ALIVE      2     handle 8 B, boot 8 B, incarnation 4 B, signature: contradicts accusations up to incarnation - 1
+ACCUSE     3     accuser handle 8 B, subject handle 8 B, subject boot 8 B, incarnation 4 B, accuser's signature
+LEAVE      4     like ALIVE: goodbye
+NOTICE     5     state 1 B, handle 8 B, boot 8 B, incarnation 4 B: tells the receiver what is believed of itself
+FORGET     6     issuer handle 8 B, subject handle 8 B, subject boot 8 B, issuer's signature
+EVENT      7     class 1 B, origin 16 B, version 8 B, key length 1 B, key, payload
+ROSTER     8     state 1 B, incarnation 4 B, a signed record: on the roster, but not alive
+=========  ====  =====================================================================================
+
+The first byte of a sealed datagram is the version of all of this; a receiver drops versions, body types and item
+kinds that it does not know, and counts them.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from membership.errors import WireError
+from membership.member import Handle, NodeId
+from membership.record import SIGNATURE_BYTES
+from membership.seal import BODY_BYTES_MAX
+
+PING, ACK, PING_REQ, NACK, GOSSIP, JOIN, WELCOME, REFUSAL, SYNC_ASK, SYNC_LIST, SYNC_WANT, BUSY = range(1, 13)
+RECORD, ALIVE, ACCUSE, LEAVE, NOTICE, FORGET, EVENT, ROSTER = range(1, 9)
+
+FLAG_SETTLED = 1  # the sender's view has not changed for a while
+FLAG_WHO = 2  # the sender does not know the receiver: please send your record
+FLAG_AGAIN = 4  # WELCOME: more members than fit here; please synchronise
+
+WANT_RECORD, WANT_LIVENESS = 1, 2
+STATE_SUSPECT, STATE_DEAD, STATE_LEFT = 1, 2, 3
+REFUSED_NAME = 1
+INCARNATION_MAX = 2**32 - 2
+
+PROBE_HEAD = struct.Struct(">BIQB")
+REQUEST_HEAD = struct.Struct(">BI8s")
+SEQUENCE_HEAD = struct.Struct(">BI")
+WELCOME_HEAD = struct.Struct(">BQB")
+BYTE_HEAD = struct.Struct(">BB")
+ITEM_HEAD = struct.Struct(">BH")
+ITEM_HEAD_BYTES = ITEM_HEAD.size
+
+_CLAIM = struct.Struct(">8sQI")
+_ACCUSATION = struct.Struct(">8s8sQI")
+_NOTICE = struct.Struct(">B8sQI")
+_FORGET = struct.Struct(">8s8sQ")
+_EVENT = struct.Struct(">B16sQB")
+_ROSTER = struct.Struct(">BI")
+
+
+def item(kind: int, content: bytes) -> bytes:
+    """One item with its head."""
+    return ITEM_HEAD.pack(kind, len(content)) + content
+
+
+def split_items(body: bytes, at: int) -> list[bytes]:
+    """The items from ``at`` to the end, heads included. Raises WireError when they do not add up."""
+    items: list[bytes] = []
+    end = len(body)
+    if end > BODY_BYTES_MAX:
+        raise WireError("body too long")
+    while at < end:
+        if at + ITEM_HEAD_BYTES > end:
+            raise WireError("cut short")
+        stop = at + ITEM_HEAD_BYTES + (body[at + 1] << 8 | body[at + 2])
+        if stop > end:
+            raise WireError("cut short")
+        items.append(body[at:stop])
+        at = stop
+    return items
+
+
+def claim_part(handle: Handle, boot: int, incarnation: int) -> bytes:
+    """What ALIVE and LEAVE say, unsigned."""
+    return _CLAIM.pack(handle, boot, incarnation)
+
+
+def accusation_part(accuser: Handle, subject: Handle, boot: int, incarnation: int) -> bytes:
+    """What ACCUSE says, unsigned."""
+    return _ACCUSATION.pack(accuser, subject, boot, incarnation)
+
+
+def forget_part(issuer: Handle, subject: Handle, boot: int) -> bytes:
+    """What FORGET says, unsigned."""
+    return _FORGET.pack(issuer, subject, boot)
+
+
+def notice(state: int, handle: Handle, boot: int, incarnation: int) -> bytes:
+    """A NOTICE item."""
+    return item(NOTICE, _NOTICE.pack(state, handle, boot, incarnation))
+
+
+def event(class_number: int, origin: NodeId, version: int, key: bytes, payload: bytes) -> bytes:
+    """An EVENT item."""
+    return item(EVENT, _EVENT.pack(class_number, origin, version, len(key)) + key + payload)
+
+
+def roster(state: int, incarnation: int, record: bytes) -> bytes:
+    """A ROSTER item."""
+    return item(ROSTER, _ROSTER.pack(state, incarnation) + record)
+
+
+def parse_claim(data: bytes) -> tuple[Handle, int, int, bytes, bytes]:
+    """ALIVE or LEAVE item: handle, boot, incarnation, unsigned part, signature."""
+    _exactly(data, _CLAIM.size + SIGNATURE_BYTES)
+    handle, boot, incarnation = _CLAIM.unpack_from(data, ITEM_HEAD_BYTES)
+    return handle, boot, incarnation, data[ITEM_HEAD_BYTES:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+
+
+def parse_accusation(data: bytes) -> tuple[Handle, Handle, int, int]:
+    """ACCUSE item: accuser, subject, subject's boot, incarnation."""
+    _exactly(data, _ACCUSATION.size + SIGNATURE_BYTES)
+    accuser, subject, boot, incarnation = _ACCUSATION.unpack_from(data, ITEM_HEAD_BYTES)
+    return accuser, subject, boot, incarnation
+
+
+def signed_parts(data: bytes) -> tuple[bytes, bytes]:
+    """Unsigned content and signature of an item that ends with a signature."""
+    return data[ITEM_HEAD_BYTES:-SIGNATURE_BYTES], data[-SIGNATURE_BYTES:]
+
+
+def parse_notice(data: bytes) -> tuple[int, Handle, int, int]:
+    """NOTICE item: state, handle, boot, incarnation."""
+    _exactly(data, _NOTICE.size)
+    state, handle, boot, incarnation = _NOTICE.unpack_from(data, ITEM_HEAD_BYTES)
+    return state, handle, boot, incarnation
+
+
+def parse_forget(data: bytes) -> tuple[Handle, Handle, int]:
+    """FORGET item: issuer, subject, subject's boot."""
+    _exactly(data, _FORGET.size + SIGNATURE_BYTES)
+    issuer, subject, boot = _FORGET.unpack_from(data, ITEM_HEAD_BYTES)
+    return issuer, subject, boot
+
+
+def parse_event(data: bytes) -> tuple[int, NodeId, int, bytes, bytes]:
+    """EVENT item: class, origin, version, key, payload."""
+    at = ITEM_HEAD_BYTES + _EVENT.size
+    if len(data) < at:
+        raise WireError("cut short")
+    class_number, origin, version, key_bytes = _EVENT.unpack_from(data, ITEM_HEAD_BYTES)
+    if len(data) < at + key_bytes:
+        raise WireError("cut short")
+    return class_number, NodeId(origin), version, data[at : at + key_bytes], data[at + key_bytes :]
+
+
+def parse_roster(data: bytes) -> tuple[int, int, bytes]:
+    """ROSTER item: state, incarnation, record bytes."""
+    at = ITEM_HEAD_BYTES + _ROSTER.size
+    if len(data) <= at:
+        raise WireError("cut short")
+    state, incarnation = _ROSTER.unpack_from(data, ITEM_HEAD_BYTES)
+    if state not in (STATE_DEAD, STATE_LEFT):
+        raise WireError("a roster item of a living member")
+    return state, incarnation, data[at:]
+
+
+def _exactly(data: bytes, content_bytes: int) -> None:
+    if len(data) != ITEM_HEAD_BYTES + content_bytes:
+        raise WireError("an item of the wrong size")
