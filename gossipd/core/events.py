@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
+from gossipd.core.manifest_payload import EVERY_HOST, Targets
 from membership.member import NodeId
 
 
@@ -41,6 +42,8 @@ class PeerView:
     can_read_sources: bool = False
     seed_term: int = 0
     """Zero: claims no seedship. Else the term of its claim for its rack."""
+    name: str = ""
+    """Its host name: targets of a deployment may be named by it."""
 
 
 class FailReason(Enum):
@@ -68,6 +71,8 @@ class DeploymentOpened:
     shape: Shape
     held: ChunkSet
     priority: int = 5
+    targets: Targets = EVERY_HOST
+    """Only these hosts hold, seed or relay this deployment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +195,13 @@ class SlotsChanged:
     free_slots: int
 
 
+@dataclass(frozen=True, slots=True)
+class Isolated:
+    """Membership hears nobody of those it should hear (True), or hears somebody again (False)."""
+
+    isolated: bool
+
+
 Event: TypeAlias = (
     DeploymentOpened
     | DeploymentClosed
@@ -206,6 +218,7 @@ Event: TypeAlias = (
     | SubscribeHeard
     | UnsubscribeHeard
     | SlotsChanged
+    | Isolated
 )
 
 
