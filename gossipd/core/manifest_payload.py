@@ -146,18 +146,15 @@ def check_payload(payload: Payload) -> Layout:
                 code="E_FILE_TYPE",
             )
     layout = Layout([entry.size for entry in payload.files], payload.chunk)
+    if not layout.bytes_total:
+        raise ManifestError("the files hold no bytes; a model has at least one", code="E_EMPTY")
     _check_hashes(payload, layout)
     for index, rack in enumerate(payload.racks):
         check_label(rack, f"racks[{index}]")
     for index, glob in enumerate(payload.names):
         check_name_glob(glob, f"names[{index}]")
     for index, source in enumerate(payload.sources):
-        url = parse_source_url(source, f"sources[{index}]")
-        if not url.is_directory and len(payload.files) != 1:
-            raise ManifestError(
-                f"sources[{index}] must end in '/', as the manifest has {len(payload.files)} files",
-                code="E_SOURCE_FORBIDDEN",
-            )
+        parse_source_url(source, f"sources[{index}]")
     return layout
 
 

@@ -1,11 +1,11 @@
 """The address of external storage, as a manifest may name it.
 
-What lives here: the syntax, and how a file's address is made from it. What does not: whether this host may read
-it (``source_policy``) and reading (``gossipd.sources``).
+What lives here: the syntax. What does not: whether this host may read it (``source_policy``) and reading
+(``gossipd.sources``).
 
-A URL ending in ``/`` is a directory: a file's address is the URL with the file's path after it. Any other URL is
-the address of the manifest's only file, whatever the path of that file is. User names, queries and fragments are
-refused: a manifest is told to everybody, and all three are where credentials hide (pre-signed links among them).
+A source is always a directory or prefix, with or without a ``/`` at its end: an object's address is the source's
+with the file's path below it, also when there is only one file. User names, queries and fragments are refused: a
+manifest is told to everybody, and all three are where credentials hide (pre-signed links among them).
 
 Hosts are taken in one spelling only. ``2130706433``, ``0x7f.1`` and ``127.1`` are 127.0.0.1 to some resolvers and
 names to others, so a host that ends in a number must be a dotted quad (the WHATWG URL standard's test), and
@@ -18,7 +18,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 from typing import NoReturn
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import unquote, urlsplit
 
 from gossipd.core.manifest_errors import ManifestError, shown
 
@@ -43,20 +43,11 @@ class SourceUrl:
     """Percent-decoded, without ``.`` or ``..``; begins with ``/``, or is empty."""
 
     @property
-    def is_directory(self) -> bool:
-        """True when files lie beneath it; false when it is the address of one file."""
-        return self.text.endswith("/")
-
-    @property
     def shown(self) -> str:
         """Scheme, host and port, for messages: paths may be long and are nobody else's business."""
         return f"{self.scheme}://{self.host}" + (
             f":{self.port}" if self.port not in (0, _PORTS.get(self.scheme)) else ""
         )
-
-    def file_url(self, file_path: str) -> str:
-        """The address of one file of the manifest, percent-encoded."""
-        return self.text + quote(file_path) if self.is_directory else self.text
 
 
 def parse_source_url(text: str, field: str = "source") -> SourceUrl:
