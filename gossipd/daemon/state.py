@@ -1,0 +1,120 @@
+"""What a daemon keeps on disk besides chunks: boot number, register, roster, progress, manifests.
+
+What lives here: names, sizes and formats of these files. What does not: renames and syncs (``store.durable``).
+
+::
+
+    DIR/state/boot               decimal: how often this node has started
+    DIR/state/register           statements, trusted versions, removed marks (``core.register_file``)
+    DIR/state/roster             signed member records, each behind its length in two bytes
+    DIR/state/progress           the table of every host's progress (``core.cluster_progress``)
+    DIR/state/manifests/<id>     signed envelopes, byte for byte
+
+Every write leaves the old file or the new one, whole. The register is written before what it says is acted
+on: a node that has said "I trust version 9" must not come back believing 8. The roster and the progress
+table may be some seconds old after a crash; gossip brings the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from gossipd.core.cluster_progress import ClusterProgress, ProgressTableError
+from gossipd.core.ids import DeploymentId
+from gossipd.core.register import Register
+from gossipd.core.register_file import register_from_bytes, register_to_bytes
+from gossipd.store.disk import Kind, read_file, write_new_file
+from gossipd.store.durable import PosixDisk
+from membership.errors import WireError
+from membership.member import Record
+from membership.record import encode_signed, parse_record
+
+BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
+FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
+_LENGTH_BYTES = 2
+
+
+class State:
+    """The files of ``DIR/state``. Blocking; small enough to be called from the loop at start, from a thread later."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises StoreModeError when others may write to the directory, OSError when it cannot be made."""
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._disk = PosixDisk(directory)
+        self._disk.make_directory(MANIFESTS)
+
+    def close(self) -> None:
+        """Gives the directory back."""
+        self._disk.shut()
+
+    def next_boot(self, wall_s: float) -> int:
+        """A number higher than that of any earlier start, also when this file was lost: never below the clock."""
+        kept = self._read(BOOT)
+        last = int(kept) if kept is not None and kept.isdigit() else 0
+        boot = max(last + 1, int(wall_s))
+        self._write(BOOT, str(boot).encode())
+        return boot
+
+    def register(self) -> Register:
+        """Raises RegisterFormatError: a damaged register is an operator's matter."""
+        kept = self._read(REGISTER)
+        return Register() if kept is None else register_from_bytes(kept)
+
+    def keep_register(self, register: Register) -> None:
+        """Durable on return."""
+        self._write(REGISTER, register_to_bytes(register))
+
+    def roster(self) -> list[Record]:
+        """Records as they were signed; one that cannot be read is dropped, gossip brings it again."""
+        kept = self._read(ROSTER) or b""
+        records, at = [], 0
+        while at + _LENGTH_BYTES <= len(kept):
+            end = at + _LENGTH_BYTES + int.from_bytes(kept[at : at + _LENGTH_BYTES], "big")
+            try:
+                records.append(parse_record(kept[at + _LENGTH_BYTES : end]))
+            except WireError:
+                break
+            at = end
+        return records
+
+    def keep_roster(self, records: Iterable[Record]) -> None:
+        """Who belongs, for the next start."""
+        encoded = [encode_signed(record) for record in records]
+        self._write(ROSTER, b"".join(len(one).to_bytes(_LENGTH_BYTES, "big") + one for one in encoded))
+
+    def progress(self, *, now: float, wall_s: float) -> ClusterProgress:
+        """The table, or an empty one when there is none that can be read."""
+        kept = self._read(PROGRESS)
+        if kept is not None:
+            try:
+                return ClusterProgress.from_bytes(kept, now=now, wall_s=wall_s)
+            except ProgressTableError:
+                return ClusterProgress()
+        return ClusterProgress()
+
+    def keep_progress(self, table: bytes) -> None:
+        """``ClusterProgress.to_bytes``."""
+        self._write(PROGRESS, table)
+
+    def envelope(self, deployment: DeploymentId) -> bytes | None:
+        """A signed manifest that was kept."""
+        return self._read(f"{MANIFESTS}/{deployment.hex()}")
+
+    def keep_envelope(self, deployment: DeploymentId, envelope: bytes) -> None:
+        """Durable on return."""
+        self._write(f"{MANIFESTS}/{deployment.hex()}", envelope)
+
+    def forget_envelope(self, deployment: DeploymentId) -> None:
+        """Nobody will ask for it again."""
+        path = f"{MANIFESTS}/{deployment.hex()}"
+        if self._disk.kind(path) is Kind.FILE:
+            self._disk.remove_file(path)
+
+    def _read(self, name: str) -> bytes | None:
+        if self._disk.kind(name) is not Kind.FILE:
+            return None
+        return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
+
+    def _write(self, name: str, body: bytes) -> None:
+        write_new_file(self._disk, name, body, mode=0o600)
