@@ -1,0 +1,81 @@
+"""Cuts a run of bytes into chunks and hands each to the store.
+
+One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from gossipd.buffers import BufferPool, Lease
+from gossipd.core.ids import SOURCE, ChunkIndex
+from gossipd.ports import ChunkWriter, DigestMismatchError
+from gossipd.sources.errors import SourceHashError
+
+if TYPE_CHECKING:
+    from gossipd.core.manifest import Manifest
+
+
+class Assembly:
+    """The chunks of one run, in order. Used by one thread.
+
+    Args:
+        what: the object that is named when a hash is wrong.
+        stopped: true ends a wait for memory.
+        on_stored: told of each chunk the store has accepted.
+    """
+
+    def __init__(
+        self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, what: str, writer: ChunkWriter, pool: BufferPool,
+        clock: Callable[[], float], stopped: Callable[[], bool], on_stored: Callable[[ChunkIndex], None],
+    ) -> None:  # fmt: skip
+        self._manifest = manifest
+        self._chunks = chunks
+        self._what = what
+        self._writer = writer
+        self._pool = pool
+        self._clock = clock
+        self._stopped = stopped
+        self._on_stored = on_stored
+        self._position = 0
+        self._filled = 0
+        self._lease: Lease | None = None
+        self._began_s = clock()
+
+    def feed(self, piece: memoryview) -> None:
+        """The next bytes of the run.
+
+        Raises: SourceHashError; StoreWriteError and NotHeldError from the store; PoolExhaustedError when stopped.
+        """
+        while piece:
+            if self._lease is None:
+                length = self._manifest.chunk_length(self._chunks[self._position])
+                self._lease = self._pool.acquire(length, gave_up=self._stopped)
+                self._filled = 0
+            view = self._lease.view
+            step = min(len(piece), len(view) - self._filled)
+            view[self._filled : self._filled + step] = piece[:step]
+            self._filled += step
+            piece = piece[step:]
+            if self._filled == len(view):
+                self._deliver(self._lease)
+
+    def close(self) -> None:
+        """Gives the memory back; what had come of an unfinished chunk is lost."""
+        if self._lease is not None:
+            self._lease.release()
+            self._lease = None
+
+    def _deliver(self, lease: Lease) -> None:
+        chunk = self._chunks[self._position]
+        now = self._clock()
+        try:
+            self._writer.put(self._manifest.id, chunk, lease.view, SOURCE, now - self._began_s)
+        except DigestMismatchError:
+            raise SourceHashError(self._what, f"chunk {chunk} does not hash to the manifest's digest") from None
+        finally:
+            self.close()
+        self._position += 1
+        self._began_s = self._clock()
+        self._on_stored(chunk)

@@ -1,0 +1,60 @@
+"""One object of external storage: which client opens it, under which path, and how people see it.
+
+obstore does the percent-encoding of paths (tested with every kind of printable character). What is shown to people
+has no query, fragment or userinfo, because a checked source URL has none.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from urllib.parse import quote, urlsplit
+
+from gossipd.core.source_url import WEB_SCHEMES, SourceUrl
+
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """One object. ``shown`` is its address for people, ``base`` what a client is opened for, ``path`` below that."""
+
+    source: SourceUrl
+    base: str
+    path: str
+    target: str
+    """Request target of an HTTP object, percent-encoded."""
+
+    @classmethod
+    def of(cls, source: SourceUrl, file_path: str) -> Location:
+        """The object that holds the manifest's file ``file_path``."""
+        base = f"{source.text.rstrip('/')}/"
+        return cls(source, base, file_path, urlsplit(base).path + quote(file_path))
+
+    @property
+    def shown(self) -> str:
+        """For messages: as in the manifest, with the file's path not encoded."""
+        return self.base + self.path
+
+    @property
+    def is_web(self) -> bool:
+        """True when the reply's headers can be looked at first."""
+        return self.source.scheme in WEB_SCHEMES
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What names the object in tables."""
+        return self.base, self.path
+
+
+def authority(source: SourceUrl) -> str:
+    """What shares one pace and one admission: scheme, host and port."""
+    return f"{source.scheme}://{source.host}:{source.port}"
+
+
+def allows_clear_text(source: SourceUrl) -> bool:
+    """True when this address, or the S3 endpoint that this host's operator has set, is plain HTTP."""
+    if source.scheme == "http":
+        return True
+    endpoints = (os.environ.get(name, "") for name in _ENDPOINT_VARIABLES)
+    return source.scheme.startswith("s3") and any(one.startswith("http://") for one in endpoints)

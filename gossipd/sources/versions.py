@@ -1,0 +1,77 @@
+"""Which version of each object a deployment reads: pinned when it is first seen, never mixed.
+
+A strong entity tag is sent back as If-Match, so that the server itself refuses another version; whatever it does
+with that, the tag, size and date of every reply are compared with the pinned ones. A weak tag never matches
+If-Match (RFC 9110, 13.1.1), so it is compared only. The digests would find a mixture anyway; this names the cause.
+
+Bound: one entry for each object read, forgotten with its deployment; a manifest has at most 100,000 files.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+
+from gossipd.core.ids import DeploymentId
+from gossipd.sources.errors import SourceChangedError, SourceLongError, SourceShortError
+from gossipd.sources.location import Location
+
+_TAG_CHARS_MAX = 80  # S3's longest is 38; a longer one is cut in messages
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectVersion:
+    """What tells one version of an object from another."""
+
+    tag: str | None
+    size: int
+    modified: datetime | None = None
+
+    @property
+    def if_match(self) -> str | None:
+        """The tag, where a server compares it."""
+        return None if self.tag is None or self.tag.startswith("W/") else self.tag
+
+    @property
+    def shown(self) -> str:
+        """For people: the tag, else size and date."""
+        if self.tag is not None and self.tag.isprintable():
+            return self.tag[:_TAG_CHARS_MAX]
+        return f"{self.size} bytes of {self.modified}" if self.modified else f"{self.size} bytes"
+
+
+def check_size(what: str, *, found: int, expected: int) -> None:
+    """Raises SourceShortError or SourceLongError when the object is not as long as the manifest says."""
+    if found < expected:
+        raise SourceShortError(what, f"the object has {found} bytes, the manifest says {expected}")
+    if found > expected:
+        raise SourceLongError(what, f"the object has {found} bytes, the manifest says {expected}")
+
+
+class PinnedVersions:
+    """The first version seen of each object, by deployment. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pinned: dict[DeploymentId, dict[tuple[str, str], ObjectVersion]] = {}
+
+    def get(self, deployment: DeploymentId, location: Location) -> ObjectVersion | None:
+        """The pinned version, None before the first look."""
+        with self._lock:
+            return self._pinned.get(deployment, {}).get(location.key)
+
+    def check(self, deployment: DeploymentId, location: Location, seen: ObjectVersion) -> None:
+        """Pins ``seen`` if nothing is; else raises SourceChangedError, naming both, when it is another version."""
+        with self._lock:
+            pinned = self._pinned.setdefault(deployment, {}).setdefault(location.key, seen)
+        same_tag = pinned.tag == seen.tag if pinned.tag and seen.tag else pinned.modified == seen.modified
+        if pinned.size != seen.size or not same_tag:
+            raise SourceChangedError(
+                location.shown, f"the object has changed: first seen as {pinned.shown}, now {seen.shown}"
+            )
+
+    def forget(self, deployment: DeploymentId) -> None:
+        """The deployment is over here."""
+        with self._lock:
+            self._pinned.pop(deployment, None)

@@ -1,0 +1,74 @@
+"""What every test may ask for: the ``needs`` marker and the storage servers.
+
+``@pytest.mark.needs("nginx")`` names a Debian package's program, or ``root``, or ``netns`` (root and ``ip``). Where it
+is missing the test is skipped and says what for; where the environment has ``CI``, a skip of any kind is a failure, so
+that a machine that lost a package cannot turn tests off unseen.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import servers
+
+_SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"  # Debian keeps ip, tc, mkfs and nginx in the latter two
+_PROGRAMS = {"ext4": "mkfs.ext4", "iproute2": "ip"}
+UNDER_CI = bool(os.environ.get("CI"))
+
+
+def missing(what: str) -> str | None:
+    """What this machine lacks of ``what``, None when it lacks nothing."""
+    if what == "root":
+        return None if os.geteuid() == 0 else "root"
+    if what == "netns":
+        return missing("root") or missing("iproute2")
+    program = _PROGRAMS.get(what, what)
+    return None if shutil.which(program, path=_SEARCH) else program
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in item.iter_markers("needs"):
+        for what in marker.args:
+            lack = missing(what)
+            if lack is not None:
+                pytest.skip(f"needs {lack}")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if UNDER_CI and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} was skipped, which is a failure where CI is set: {report.longrepr}"
+    return report
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[servers.S3Server]:
+    """moto's S3 server, one for all tests: each makes a bucket of its own."""
+    with servers.s3() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_environment(s3_server: servers.S3Server, monkeypatch: pytest.MonkeyPatch) -> servers.S3Server:
+    """The S3 server, with credentials and endpoint in this process's environment."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    return s3_server
+
+
+@pytest.fixture
+def nginx_server(tmp_path: Path) -> Iterator[servers.Nginx]:
+    """nginx over ``tmp_path/www``; the test is marked ``needs("nginx")``."""
+    root = tmp_path / "www"
+    root.mkdir()
+    with servers.nginx(root, tmp_path / "nginx") as server:
+        yield server

@@ -1,0 +1,424 @@
+"""Real storage servers for the tests, each a process or thread of our own on loopback, each with an end.
+
+``nginx`` is Debian's, started with a configuration in a temporary directory. ``s3`` is moto's server in a thread:
+it speaks the S3 API, checks no signatures, and is no speed test. ``FaultServer`` is ours: an HTTP server that
+answers ranges properly until it is told to misbehave. All bind to port 0 or to a port found free, and are ended by
+the handle that started them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import http.client
+import logging
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+START_SECONDS_MAX = 20.0  # nginx is up in 0.1 s, moto in 1 s on the development machine
+STOP_SECONDS_MAX = 5.0
+
+
+def free_port() -> int:
+    """A TCP port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+# ---- faults ------------------------------------------------------------------------------------
+
+
+class Misbehaviour(Enum):
+    """What the fault server can do wrong with one GET."""
+
+    STATUS = "status"  # answer ``status`` with ``headers`` and a small page
+    SHORT_BODY = "short body"  # promise the range, send half of it, close
+    SHORT_LENGTH = "short length"  # promise and send only half of the range, with a matching Content-Length
+    WHOLE = "whole"  # ignore Range: 200 and the whole object
+    WRONG_RANGE = "wrong range"  # 206 for a range one byte further on
+    LYING_RANGE = "lying range"  # the right Content-Range over bytes from elsewhere
+    GZIP = "gzip"  # Content-Encoding: gzip over compressed bytes
+    LABELLED_GZIP = "labelled gzip"  # Content-Encoding: gzip over plain bytes
+    HTML = "html"  # 200 and an error page
+    DRIP = "drip"  # ``rate`` bytes a second
+    HANG = "hang"  # read the request, answer nothing until the server stops
+    HANG_BODY = "hang body"  # headers and one byte, then nothing until the server stops
+    RESET = "reset"  # close without an answer
+    LONG = "long"  # a Content-Range that holds more than was asked, and that many bytes
+    FLIP = "flip"  # one bit of the body is wrong
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One misbehaviour and its numbers."""
+
+    kind: Misbehaviour
+    status: int = 503
+    headers: dict[str, str] = field(default_factory=dict)
+    rate: int = 1024
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One request as the server saw it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    at_s: float
+
+    @property
+    def range(self) -> str | None:
+        return self.headers.get("range")
+
+
+class FaultServer:
+    """Serves ``objects`` (path without the leading slash -> bytes) over HTTP/1.1 with ranges, ETag and If-Match.
+
+    ``faults`` is used up from the left, one for each GET; ``always`` applies when it is empty.
+    """
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self.objects = objects
+        self.etags: dict[str, str] = {}
+        self.faults: deque[Fault] = deque()
+        self.always: Fault | None = None
+        self.seen: list[Seen] = []
+        self.lock = threading.Lock()
+        self.stopping = threading.Event()
+        self._server = _Threading(("127.0.0.1", 0), _handler(self))
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+        self._thread.start()
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def etag(self, path: str) -> str:
+        return self.etags.get(path, f'"v1-{len(self.objects[path])}"')
+
+    def next_fault(self) -> Fault | None:
+        with self.lock:
+            return self.faults.popleft() if self.faults else self.always
+
+    def gets(self) -> list[Seen]:
+        with self.lock:
+            return [request for request in self.seen if request.method == "GET"]
+
+    def stop(self) -> None:
+        self.stopping.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(STOP_SECONDS_MAX)
+
+
+class _Threading(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Clients that hang up are the point of many tests."""
+
+
+def _handler(server: FaultServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(_FaultHandler):
+        owner = server
+
+    return Handler
+
+
+class _FaultHandler(BaseHTTPRequestHandler):
+    owner: FaultServer
+    protocol_version = "HTTP/1.1"
+    wbufsize = 1 << 16
+
+    def log_message(self, *_: object) -> None:
+        """Quiet."""
+
+    def do_HEAD(self) -> None:
+        self._note()
+        body = self.owner.objects.get(self._path())
+        if body is None:
+            self._page(404)
+            return
+        self._head(200, len(body), {"ETag": self.owner.etag(self._path()), "Accept-Ranges": "bytes"})
+
+    def do_GET(self) -> None:
+        self._note()
+        fault = self.owner.next_fault()
+        body = self.owner.objects.get(self._path())
+        if fault is not None and fault.kind is Misbehaviour.STATUS:
+            self._page(fault.status, fault.headers)
+        elif body is None:
+            self._page(404)
+        elif (wanted := self.headers.get("If-Match")) is not None and wanted != self.owner.etag(self._path()):
+            self._page(412)
+        else:
+            start, stop = self._span(len(body))
+            if fault is None:
+                self._send(body, start, stop)
+            else:
+                self._misbehave(fault, body, start, stop)
+        self.wfile.flush()
+
+    def _note(self) -> None:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        with self.owner.lock:
+            self.owner.seen.append(Seen(self.command, self.path, headers, time.monotonic()))
+
+    def _path(self) -> str:
+        return self.path.split("?")[0].lstrip("/")
+
+    def _span(self, size: int) -> tuple[int, int]:
+        asked = self.headers.get("Range", "")
+        if not asked.startswith("bytes="):
+            return 0, size
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        return int(first), min(size, int(last) + 1 if last else size)
+
+    def _head(self, status: int, length: int, headers: dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in ({"Content-Length": str(length)} | headers).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _page(self, status: int, headers: dict[str, str] | None = None) -> None:
+        page = b"<html><body>no</body></html>" if self.command == "GET" else b""
+        self._head(status, len(page), {"Content-Type": "text/html"} | (headers or {}))
+        self.wfile.write(page)
+
+    def _send(self, body: bytes, start: int, stop: int, **replace: str) -> None:
+        self._answer(206 if "Range" in self.headers else 200, body[start:stop], len(body), (start, stop), replace)
+
+    def _answer(self, status: int, data: bytes, size: int, span: tuple[int, int], replace: dict[str, str]) -> None:
+        headers = {"ETag": self.owner.etag(self._path()), "Accept-Ranges": "bytes"}
+        if status == 206:
+            headers["Content-Range"] = f"bytes {span[0]}-{span[1] - 1}/{size}"
+        self._head(status, len(data), headers | replace)
+        self.wfile.write(data)
+
+    def _misbehave(self, fault: Fault, body: bytes, start: int, stop: int) -> None:
+        size, half = len(body), (stop - start) // 2
+        match fault.kind:
+            case Misbehaviour.SHORT_BODY:
+                stop = min(stop + 1, size)
+                self._answer(206, body[start + 1 : stop], size, (start + 1, stop), {})
+            case Misbehaviour.LYING_RANGE:
+                self._answer(206, bytes(reversed(body[start:stop])), size, (start, stop), {})
+            case Misbehaviour.GZIP:
+                packed = gzip.compress(body[start:stop])
+                self._answer(206, packed, size, (start, stop), {"Content-Encoding": "gzip"})
+            case Misbehaviour.LABELLED_GZIP:
+                self._answer(206, body[start:stop], size, (start, stop), {"Content-Encoding": "gzip"})
+            case Misbehaviour.HTML:
+                self._page(200)
+            case Misbehaviour.LONG:
+                self._answer(206, body[start : stop + 10], size, (start, len(body[: stop + 10])), {})
+            case Misbehaviour.FLIP:
+                data = bytearray(body[start:stop])
+                data[half] ^= 1
+                self._answer(206, bytes(data), size, (start, stop), {})
+            case _:
+                self._stall(fault, body, start, stop)
+
+    def _stall(self, fault: Fault, body: bytes, start: int, stop: int) -> None:
+        self.close_connection = True
+        if fault.kind is Misbehaviour.RESET:
+            return
+        if fault.kind is Misbehaviour.HANG:
+            self.owner.stopping.wait()
+            return
+        length = {"Content-Length": str(stop - start)}
+        self._answer(206, body[start : start + 1], len(body), (start, stop), length)
+        self.wfile.flush()
+        at = start + 1
+        pause_s = 60.0 if fault.kind is Misbehaviour.HANG_BODY else 0.1
+        while at < stop and not self.owner.stopping.wait(pause_s):
+            step = max(1, int(fault.rate * pause_s))
+            self.wfile.write(body[at : at + step])
+            self.wfile.flush()
+            at += step
+
+
+@contextmanager
+def fault_server(objects: dict[str, bytes]) -> Iterator[FaultServer]:
+    """A fault server for the length of a ``with``."""
+    server = FaultServer(objects)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+# ---- nginx -------------------------------------------------------------------------------------
+
+_NGINX = """\
+daemon off; master_process off; worker_processes 1; pid {base}/nginx.pid; error_log {base}/error.log warn;
+events {{ worker_connections 512; }}
+http {{
+    log_format counted '$request_method $uri $status $body_bytes_sent "$http_range" "$http_if_match"';
+    access_log {base}/access.log counted;
+    sendfile on; tcp_nopush on; keepalive_requests 100000; etag on;
+    client_body_temp_path {base}/a; proxy_temp_path {base}/b; fastcgi_temp_path {base}/c; uwsgi_temp_path {base}/d;
+    scgi_temp_path {base}/e;
+    server {{ listen {address}:{port}; root {root}; {extra} }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Access:
+    """One line of nginx's log."""
+
+    method: str
+    path: str
+    status: int
+    body_bytes: int
+
+
+class Nginx:
+    """One nginx process that serves ``root``; its access log is the count of what it sent."""
+
+    def __init__(self, root: Path, base: Path, *, address: str = "127.0.0.1", extra: str = "") -> None:
+        self.port = free_port()
+        self.address = address
+        self._base = base
+        base.mkdir(parents=True, exist_ok=True)
+        config = base / "nginx.conf"
+        config.write_text(_NGINX.format(base=base, root=root, address=address, port=self.port, extra=extra))
+        program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "nginx"
+        self._process = subprocess.Popen(
+            [program, "-c", str(config), "-p", str(base)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            _wait_for_port(self.address, self.port, self._process)
+        except TimeoutError:
+            self.stop()
+            raise
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{self.port}"
+
+    def accesses(self) -> list[Access]:
+        """What was asked so far; nginx writes a line when a request has ended."""
+        lines = (self._base / "access.log").read_text().splitlines()
+        fields = [line.split(" ") for line in lines]
+        return [Access(one[0], one[1], int(one[2]), int(one[3])) for one in fields]
+
+    def body_bytes(self) -> int:
+        return sum(access.body_bytes for access in self.accesses() if access.method == "GET")
+
+    def stop(self) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(STOP_SECONDS_MAX)
+
+
+@contextmanager
+def nginx(root: Path, base: Path, *, extra: str = "") -> Iterator[Nginx]:
+    """nginx over ``root`` for the length of a ``with``; ``base`` holds its configuration and logs."""
+    server = Nginx(root, base, extra=extra)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def _wait_for_port(address: str, port: int, process: subprocess.Popen[bytes] | None) -> None:
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline:
+        if process is not None and process.poll() is not None:
+            raise TimeoutError(f"the server ended with {process.returncode} before it listened on port {port}")
+        try:
+            connection = http.client.HTTPConnection(address, port, timeout=1)
+            connection.request("HEAD", "/")
+            connection.getresponse().close()
+        except OSError:
+            time.sleep(0.02)
+        else:
+            return
+        finally:
+            connection.close()
+    raise TimeoutError(f"nothing listens on port {port}")
+
+
+# ---- S3 ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A moto server and what a client must have in its environment to use it."""
+
+    endpoint: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "AWS_ACCESS_KEY_ID": "testing",
+            "AWS_SECRET_ACCESS_KEY": "testing-secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def upload(self, bucket: str, directory: Path, *, prefix: str = "") -> None:
+        """Every file under ``directory`` as ``prefix``/its path; makes the bucket."""
+        import obstore  # only the tests that use S3 pay for it
+        from obstore.store import S3Store
+
+        self.make_bucket(bucket)
+        store = S3Store(
+            bucket,
+            access_key_id="testing",
+            secret_access_key="testing-secret",
+            region="us-east-1",
+            endpoint=self.endpoint,
+            client_options={"allow_http": True},
+        )
+        for path in sorted(directory.rglob("*")):
+            if path.is_file():
+                obstore.put(store, f"{prefix}{path.relative_to(directory)}", path)
+
+    def make_bucket(self, bucket: str) -> None:
+        host = self.endpoint.removeprefix("http://")
+        connection = http.client.HTTPConnection(host, timeout=STOP_SECONDS_MAX)
+        authorization = "AWS4-HMAC-SHA256 Credential=testing/20260101/us-east-1/s3/aws4_request"
+        connection.request("PUT", f"/{bucket}", headers={"Authorization": authorization})
+        status = connection.getresponse().status
+        connection.close()
+        assert status == 200, f"bucket {bucket}: {status}"
+
+
+@contextmanager
+def s3() -> Iterator[S3Server]:
+    """moto's S3 server for the length of a ``with``."""
+    from moto.server import ThreadedMotoServer  # 1 s of imports
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield S3Server(f"http://{host}:{port}")
+    finally:
+        server.stop()
