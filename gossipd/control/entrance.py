@@ -1,0 +1,159 @@
+"""The socket that is bound: frames from visitors whose key was accepted, and answers on the same connection.
+
+What lives here: the server ROUTER and its one owner task. What does not: who is accepted (``zap``), what the
+frames mean (``plane``). A visitor is who the ZAP handler said when its connection was made; libzmq attaches that
+to every message. Nothing is sent except in answer to a frame of an accepted visitor.
+
+What libzmq cannot bound: the number of parts of one message from an accepted peer. Parts after the first are
+dropped as they are read, and each is at most ``FRAME_BYTES_MAX``.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Callable
+
+import trio
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from gossipd.control.settings import ControlSettings
+from gossipd.control.zap import ZAP_DOMAIN, Visitor
+from gossipd.control.zmq_trio import Bell, secure, tcp_address
+from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.keys import SecretKey
+from gossipd.wire.control_frame import FRAME_BYTES_MAX
+
+_RECEIVE_BATCH = 64  # frames per turn before other tasks get theirs: about 1 ms
+_ANSWERS_MAX = 1024  # answers waiting to be sent, all visitors together; one that does not fit is dropped
+_BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
+_REFUSALS = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+
+
+class BindError(LocalError):
+    """The control port cannot be had. Fault: the configuration, or another daemon. Retry: with a free port."""
+
+    code = "E_BIND"
+    exit_code = ExitCode.USAGE
+
+
+class Entrance:
+    """The bound socket. ``serve`` owns it; ``answer`` may be called on the trio loop."""
+
+    def __init__(
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        *,
+        secret: SecretKey,
+        settings: ControlSettings,
+        on_frame: Callable[[Visitor, bytes, bytes], None],
+        on_refused: Callable[[str, str], None],
+    ) -> None:
+        self._on_frame, self._on_refused = on_frame, on_refused
+        self._bell = Bell()
+        self._answers: deque[tuple[bytes, bytes]] = deque()
+        self._visitors: dict[str, Visitor] = {}
+        self.counters = {"received": 0, "received_bytes": 0, "answers_dropped": 0, "extra_parts": 0, "malformed": 0}
+        self._socket = context.socket(zmq.ROUTER)
+        secure(self._socket, handshake_s=settings.handshake_s, message_bytes_max=FRAME_BYTES_MAX)
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        self._socket.setsockopt(zmq.RCVHWM, settings.server_receive_messages_max)
+        self._socket.setsockopt(zmq.SNDHWM, settings.link_send_messages_max)
+        self._socket.setsockopt(zmq.BACKLOG, _BACKLOG)
+        self._socket.setsockopt(zmq.CURVE_SERVER, 1)
+        self._socket.setsockopt(zmq.CURVE_SECRETKEY, secret.curve_secret)
+        self._socket.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
+        self._monitor = self._socket.get_monitor_socket(int(_REFUSALS))
+
+    def bind(self, host: str, port: int) -> int:
+        """Listen; returns the port, which the system chooses when ``port`` is 0.
+
+        Raises:
+            BindError: the address is not ours or the port is taken.
+        """
+        self._socket.setsockopt(zmq.IPV6, 1 if ":" in host else 0)
+        try:
+            self._socket.bind(tcp_address(host, port))
+        except zmq.ZMQError as error:
+            raise BindError(f"cannot listen on {host} port {port} (TCP): {error.strerror}") from error
+        endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
+        return int(endpoint.rpartition(":")[2])
+
+    def answer(self, route: bytes, frame: bytes) -> bool:
+        """Send ``frame`` on the connection a frame came from; False when too many answers wait already."""
+        if len(self._answers) >= _ANSWERS_MAX:
+            self.counters["answers_dropped"] += 1
+            return False
+        self._answers.append((route, frame))
+        self._bell.ring()
+        return True
+
+    async def serve(self) -> None:
+        """Own the socket until cancelled."""
+        while True:
+            received = self._receive()
+            self._send_answers()
+            if received:
+                await trio.lowlevel.checkpoint()
+            else:
+                await self._bell.wait(self._socket)
+
+    async def watch(self) -> None:
+        """Report handshakes that ended before a key was shown: a plain socket, a browser, a scanner."""
+        bell = Bell()
+        while True:
+            try:
+                event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
+            except zmq.Again:
+                await bell.wait(self._monitor)
+            else:
+                self._on_refused("handshake", event["endpoint"].decode("ascii", "replace"))
+
+    def close(self) -> None:
+        """Release the port and the sockets."""
+        self._socket.disable_monitor()
+        self._monitor.close(0)
+        self._socket.close(0)
+
+    def _receive(self) -> int:
+        for count in range(_RECEIVE_BATCH):
+            try:
+                route = self._socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return count
+            part = self._socket.recv(zmq.NOBLOCK, copy=False)
+            more = part.more
+            while more:
+                more = self._socket.recv(zmq.NOBLOCK, copy=False).more
+                self.counters["extra_parts"] += 1
+            visitor = self._visitor(part)
+            if visitor is None:
+                self.counters["malformed"] += 1
+                continue
+            frame = part.bytes
+            self.counters["received"] += 1
+            self.counters["received_bytes"] += len(frame)
+            self._on_frame(visitor, route, frame)
+        return _RECEIVE_BATCH
+
+    def _visitor(self, part: zmq.Frame) -> Visitor | None:
+        try:
+            user_id = str(part.get("User-Id"))
+        except zmq.ZMQError:  # not a message of an authenticated connection: cannot happen on a CURVE socket
+            return None
+        visitor = self._visitors.get(user_id)
+        if visitor is None:
+            if len(self._visitors) >= 4096:  # more than members and clients there are; a cache, not a register
+                self._visitors.clear()
+            visitor = self._visitors[user_id] = Visitor.from_user_id(user_id)
+        return visitor
+
+    def _send_answers(self) -> None:
+        while self._answers:
+            try:
+                self._socket.send_multipart(self._answers.popleft(), zmq.NOBLOCK)
+            except zmq.ZMQError as error:
+                if error.errno not in (errno.EAGAIN, errno.EHOSTUNREACH):
+                    raise
+                self.counters["answers_dropped"] += 1  # the visitor has gone, or reads nothing

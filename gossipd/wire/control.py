@@ -1,0 +1,234 @@
+"""The messages of the control plane: what two nodes, or a client and a node, say to each other.
+
+What lives here: one struct per message, its number on the wire and its bounds. What does not: bytes
+(``control_frame``), sockets and who may send what (``gossipd.control``).
+
+Each struct is an array on the wire, fields in the order written here. New fields are only ever added at the
+end, with a default, and are never maps: an older node ignores what follows the fields it knows, a newer one
+fills in what an older one does not send. A message whose number is unknown is ignored and counted. Payload
+bytes of models never travel here, and no message carries a path, an offset in a file or an address to dial.
+
+``number`` is not a field but stands in front of all of them: in a request it names the reply that is wanted,
+in a reply it repeats that, in ``Holdings`` and ``Delta`` it counts the stream of news of one deployment, so
+that the receiver sees a gap. Otherwise it is zero.
+
+A sender numbers its deployments as it likes (``stream``), and says which is which in ``Holdings``: a delta
+with one chunk is then 13 bytes instead of 45, and there are hundreds of them a second.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta, Struct
+
+from gossipd.core.ids import DeploymentId
+
+INTEGER_MAX = 2**53 - 1
+CHUNKS_MAX = 1_000_000  # as in manifests
+DELTA_ITEMS_MAX = 256  # per list; longer news is split. Also the longest array a frame may hold
+STATEMENTS_PER_PAGE = 64
+STATEMENT_BYTES_MAX = 512  # one is some 200 bytes; room for more fields
+MANIFEST_PART_BYTES = 128 * 1024
+MANIFEST_BYTES_MAX = 64 * 1024 * 1024
+TOKEN_BYTES = 32
+
+Deployment = Annotated[DeploymentId, Meta(min_length=32, max_length=32)]
+Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+Small = Annotated[int, Meta(ge=0, le=65_535)]
+Gaps = Annotated[tuple[Count, ...], Meta(max_length=DELTA_ITEMS_MAX)]
+Label = Annotated[str, Meta(max_length=64)]
+Code = Annotated[str, Meta(max_length=64)]
+Sentence = Annotated[str, Meta(max_length=1024)]
+ModelName = Annotated[str, Meta(max_length=300)]  # org/name@version, 128 + 1 + 128 + 1 + 16
+Token_ = Annotated[bytes, Meta(min_length=TOKEN_BYTES, max_length=TOKEN_BYTES)]
+
+
+class Hello(Struct, frozen=True, array_like=True):
+    """First word on a connection: our software, and a digest of the statements we know."""
+
+    software: Label
+    register_digest: Annotated[bytes, Meta(max_length=32)]
+
+
+class StatementsWanted(Struct, frozen=True, array_like=True):
+    """Request: statements from this position on, in the order the answering node keeps them."""
+
+    offset: Count
+
+
+class Statements(Struct, frozen=True, array_like=True):
+    """Reply: signed statements, and how many there are in all."""
+
+    statements: Annotated[
+        tuple[Annotated[bytes, Meta(max_length=STATEMENT_BYTES_MAX)], ...], Meta(max_length=STATEMENTS_PER_PAGE)
+    ]
+    total: Count
+
+
+class Subscribe(Struct, frozen=True, array_like=True):
+    """Send your holdings of this deployment now, and deltas from now on."""
+
+    deployment: Deployment
+
+
+class Unsubscribe(Struct, frozen=True, array_like=True):
+    """No more deltas of this deployment."""
+
+    deployment: Deployment
+
+
+class Holdings(Struct, frozen=True, array_like=True):
+    """Everything held of a deployment; deltas of ``stream`` follow it, numbered on from this one."""
+
+    deployment: Deployment
+    stream: Small
+    chunk_count: Annotated[int, Meta(ge=1, le=CHUNKS_MAX)]
+    chunks: Annotated[bytes, Meta(max_length=CHUNKS_MAX // 8 + 1)]
+    free_slots: Small
+
+
+class Delta(Struct, frozen=True, array_like=True):
+    """News of one stream. Lists hold gaps: the first index, then each one's distance from the one before."""
+
+    stream: Small
+    added: Gaps
+    dropped: Gaps
+    reading: Gaps
+    free_slots: Small
+
+
+class Complaint(Struct, frozen=True, array_like=True):
+    """The chunk that you sent did not hash to the manifest's digest: look at yours again."""
+
+    deployment: Deployment
+    chunk: Annotated[int, Meta(ge=0, lt=CHUNKS_MAX)]
+
+
+class TokenWanted(Struct, frozen=True, array_like=True):
+    """Request: a token that opens one plain bulk connection from us to you."""
+
+
+class Token(Struct, frozen=True, array_like=True):
+    """Reply: the token, good once and for this many seconds."""
+
+    token: Token_
+    valid_s: Small
+
+
+class Ping(Struct, frozen=True, array_like=True):
+    """Request: are you there, on TCP at least? Membership's last resort before suspicion."""
+
+
+class Pong(Struct, frozen=True, array_like=True):
+    """Reply: here."""
+
+
+class TriggerQuery(Struct, frozen=True, array_like=True):
+    """Request: what is the cluster's last word on this deployment, named by id or as ``NAME@VERSION``?
+
+    Exactly one of the two is given; the other is empty.
+    """
+
+    deployment: Annotated[bytes, Meta(max_length=32)]
+    model: ModelName = ""
+
+
+class TriggerState(Struct, frozen=True, array_like=True):
+    """Reply: the id, the highest epoch heard, the last verb, and the size of the manifest if it is here.
+
+    ``code`` is empty when the deployment is known or may be introduced; else it says why not.
+    """
+
+    deployment: Annotated[bytes, Meta(max_length=32)]
+    epoch: Count
+    verb: Code
+    manifest_bytes: Count
+    code: Code = ""
+    sentence: Sentence = ""
+
+
+class ManifestPart(Struct, frozen=True, array_like=True):
+    """Request: keep this part of the manifest that the order to come will name. Parts come in order."""
+
+    deployment: Deployment
+    total: Annotated[int, Meta(ge=1, le=MANIFEST_BYTES_MAX)]
+    offset: Count
+    part: Annotated[bytes, Meta(min_length=1, max_length=MANIFEST_PART_BYTES)]
+
+
+class PartKept(Struct, frozen=True, array_like=True):
+    """Reply: the offset of the part that is wanted next."""
+
+    offset: Count
+
+
+class TriggerOrder(Struct, frozen=True, array_like=True):
+    """Request: act on this signed statement and pass it on."""
+
+    statement: Annotated[bytes, Meta(min_length=1, max_length=STATEMENT_BYTES_MAX)]
+
+
+class TriggerReply(Struct, frozen=True, array_like=True):
+    """Reply, always sent: empty ``code`` when accepted. ``already`` when nothing changed by it."""
+
+    code: Code
+    sentence: Sentence
+    deployment: Annotated[bytes, Meta(max_length=32)]
+    epoch: Count
+    already: bool
+
+
+class Refused(Struct, frozen=True, array_like=True):
+    """Reply: the request was understood and is not granted. At most a code goes to a peer."""
+
+    code: Code
+    sentence: Sentence = ""
+
+
+Message: TypeAlias = (
+    Hello
+    | StatementsWanted
+    | Statements
+    | Subscribe
+    | Unsubscribe
+    | Holdings
+    | Delta
+    | Complaint
+    | TokenWanted
+    | Token
+    | Ping
+    | Pong
+    | TriggerQuery
+    | TriggerState
+    | ManifestPart
+    | PartKept
+    | TriggerOrder
+    | TriggerReply
+    | Refused
+)
+
+# Numbers are for ever; a retired one is never given again.
+NUMBERS: dict[type[Message], int] = {
+    Hello: 1,
+    StatementsWanted: 2,
+    Statements: 3,
+    Subscribe: 4,
+    Unsubscribe: 5,
+    Holdings: 6,
+    Delta: 7,
+    Complaint: 8,
+    TokenWanted: 9,
+    Token: 10,
+    Ping: 11,
+    Pong: 12,
+    TriggerQuery: 13,
+    TriggerState: 14,
+    ManifestPart: 15,
+    PartKept: 16,
+    TriggerOrder: 17,
+    TriggerReply: 18,
+    Refused: 19,
+}
+REPLIES = (Statements, Token, Pong, TriggerState, PartKept, TriggerReply, Refused)
+REQUESTS = (StatementsWanted, TokenWanted, Ping, TriggerQuery, ManifestPart, TriggerOrder)

@@ -1,0 +1,134 @@
+"""Real control planes on loopback with a fake daemon behind each: members, events and messages as plain tables."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from random import Random
+
+import trio
+
+from gossipd.control.host import Reply
+from gossipd.control.link import Endpoint
+from gossipd.control.plane import ControlPlane
+from gossipd.control.settings import ControlSettings
+from gossipd.control.zap import Visitor
+from gossipd.core.events import Event
+from gossipd.core.ids import DeploymentId
+from gossipd.core.keys import SecretKey
+from gossipd.wire import control
+from membership.member import NodeId, node_id
+
+# Shorter than the daemon's, so that refusals are seen soon.
+QUICK = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.02, redial_max_s=0.1, resubscribe_s=0.3)
+DEPLOYMENT = DeploymentId(b"d" * 32)
+
+
+@dataclass
+class FakeHost:
+    """The daemon as one plane sees it."""
+
+    secret: SecretKey
+    directory: dict[NodeId, Endpoint] = field(default_factory=dict)
+    known: dict[bytes, NodeId] = field(default_factory=dict)
+    clients: dict[bytes, bytes] = field(default_factory=dict)
+    chunk_counts: dict[DeploymentId, int] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    messages: list[tuple[NodeId, control.Message]] = field(default_factory=list)
+    requests: list[tuple[Visitor, control.Message]] = field(default_factory=list)
+    refusals: list[tuple[str, str]] = field(default_factory=list)
+    answer: Callable[[control.Message], control.Message | None] = lambda _: None
+
+    @property
+    def node(self) -> NodeId:
+        return node_id(self.secret.public.ed25519)
+
+    def member_of(self, curve_key: bytes) -> NodeId | None:
+        return self.known.get(curve_key)
+
+    def client_of(self, curve_key: bytes) -> bytes | None:
+        return self.clients.get(curve_key)
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        return self.directory.get(node)
+
+    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
+        return self.chunk_counts.get(deployment)
+
+    def greeting(self) -> control.Hello:
+        return control.Hello("gossipd test", b"")
+
+    def on_event(self, event: Event) -> None:
+        self.events.append(event)
+
+    def on_message(self, node: NodeId, message: control.Message) -> None:
+        self.messages.append((node, message))
+
+    def on_request(self, visitor: Visitor, message: control.Message, reply: Reply) -> None:
+        self.requests.append((visitor, message))
+        answer = self.answer(message)
+        if answer is not None:
+            reply(answer)
+
+    def on_refused(self, reason: str, address: str) -> None:
+        self.refusals.append((reason, address))
+
+    def introduce(self, other: FakeHost, port: int) -> None:
+        """Let this host know ``other`` as a member that listens on ``port``."""
+        key = other.secret.public.curve25519
+        self.known[key] = other.node
+        self.directory[other.node] = Endpoint("127.0.0.1", port, key)
+
+
+@dataclass
+class Node:
+    """A running plane and its fake daemon."""
+
+    host: FakeHost
+    plane: ControlPlane
+    port: int
+    scope: trio.CancelScope
+
+    def of(self, kind: type) -> list[Event]:
+        return [event for event in self.host.events if isinstance(event, kind)]
+
+
+def secret_of(number: int) -> SecretKey:
+    """The same keys in every run."""
+    return SecretKey(bytes([number]) * 32)
+
+
+async def until(condition: Callable[[], object], *, seconds_max: float = 5.0) -> None:
+    """Return as soon as ``condition`` holds; fails the test if it never does. The time is a deadline, not a wait."""
+    with trio.fail_after(seconds_max):
+        while not condition():
+            await trio.sleep(0.002)
+
+
+async def start(nursery: trio.Nursery, number: int, *, settings: ControlSettings = QUICK, port: int = 0) -> Node:
+    """A plane with key ``number`` on loopback that knows nobody but itself."""
+    host = FakeHost(secret_of(number))
+    plane = ControlPlane(secret=host.secret, host=host, settings=settings, rng=Random(number))
+    scope = trio.CancelScope()
+
+    async def run(task_status: trio.TaskStatus[int]) -> None:
+        with scope:
+            await plane.serve("127.0.0.1", port, task_status=task_status)
+
+    node = Node(host, plane, await nursery.start(run), scope)
+    host.introduce(host, node.port)
+    return node
+
+
+@asynccontextmanager
+async def nodes(count: int, *, settings: ControlSettings = QUICK, acquainted: bool = True) -> AsyncIterator[list[Node]]:
+    """``count`` planes that know each other."""
+    async with trio.open_nursery() as nursery:
+        found = [await start(nursery, number + 1, settings=settings) for number in range(count)]
+        if acquainted:
+            for one in found:
+                for other in found:
+                    one.host.introduce(other.host, other.port)
+        yield found
+        nursery.cancel_scope.cancel()
