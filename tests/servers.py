@@ -217,6 +217,14 @@ class _FaultHandler(BaseHTTPRequestHandler):
         size, half = len(body), (stop - start) // 2
         match fault.kind:
             case Misbehaviour.SHORT_BODY:
+                promise = {"Content-Length": str(stop - start)}
+                self._answer(206, body[start : start + half], size, (start, stop), promise)
+                self.close_connection = True
+            case Misbehaviour.SHORT_LENGTH:
+                self._answer(206, body[start : start + half], size, (start, start + half), {})
+            case Misbehaviour.WHOLE:
+                self._answer(200, body, size, (0, size), {})
+            case Misbehaviour.WRONG_RANGE:
                 stop = min(stop + 1, size)
                 self._answer(206, body[start + 1 : stop], size, (start + 1, stop), {})
             case Misbehaviour.LYING_RANGE:
