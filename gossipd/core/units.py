@@ -1,0 +1,47 @@
+"""Sizes and durations as people write them.
+
+Sizes: ``512``, ``64KiB``, ``16 MiB``, ``1.5G``; ``K``, ``M``, ``G``, ``T`` alone and with ``iB`` are powers of 1024,
+with ``B`` (``kB``, ``GB``) powers of 1000, as storage vendors count.
+
+Durations: ``90``, ``90s``, ``30m``, ``12h``, ``7d``.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SIZE = re.compile(r"(\d{1,15})(\.\d{1,6})?\s?(?:([kmgt])(ib|b)?|b)?", re.ASCII | re.IGNORECASE)
+_DURATION = re.compile(r"(\d{1,9})(\.\d{1,6})?\s?(ms|s|m|h|d)?", re.ASCII)
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def parse_bytes(text: str) -> int:
+    """Raises ValueError, with a sentence that names the forms."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a size such as 512, 64KiB, 16MiB or 500GB")
+    whole, fraction, prefix, suffix = match.groups()
+    base = 1000 if (suffix or "").lower() == "b" else 1024
+    power = "kmgt".index(prefix.lower()) + 1 if prefix else 0
+    value = float(whole + fraction) * base**power if fraction else int(whole) * base**power
+    if value != int(value):
+        raise ValueError(f"{text!r} is not a whole number of bytes")
+    return int(value)
+
+
+def show_bytes(count: float) -> str:
+    """``1.5 GiB``: three digits or so, powers of 1024."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" or count == int(count) else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def parse_seconds(text: str) -> float:
+    """Raises ValueError, with a sentence that names the forms."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(f"{text!r} is not a duration such as 90s, 30m, 12h or 7d")
+    whole, fraction, unit = match.groups()
+    return float(whole + (fraction or "")) * _SECONDS[unit or "s"]

@@ -1,0 +1,193 @@
+"""Publishing what already lies in object storage: list it, stream every byte once, hash on the way.
+
+What lives here: listing and reading through obstore. What does not: seeds' reading at deployment time
+(``gossipd.sources``), which has the manifest's hashes to check against; here there is nothing to check but the
+object's version: every request is pinned to the ETag that the listing gave (If-Match), so that a manifest never
+mixes two versions, and the listing is compared once more at the end (``publisher``).
+
+Credentials and endpoints are the environment's (``AWS_*`` and the like), which obstore reads itself. Its retries are
+on for listing and for the start of a request; a body that breaks off is asked for again here, the run from its
+beginning, as a hash cannot go back.
+
+Storage systems that know directories mark them with an empty object named like one; such markers are left out.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import obstore
+from blake3 import blake3
+from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
+from obstore.store import from_url
+
+from gossipd.core.layout import Segment
+from gossipd.core.manifest_errors import ManifestError, shown
+from gossipd.core.manifest_payload import FILES_MAX
+from gossipd.core.source_url import SourceUrl
+from gossipd.publish.errors import (
+    PublishError,
+    SourceChangedError,
+    StorageAuthError,
+    StorageError,
+    StorageNotFoundError,
+)
+from gossipd.publish.runs import Run
+from gossipd.publish.selection import Selection
+
+if TYPE_CHECKING:
+    from obstore import GetOptions
+
+THREADS = 16  # one S3 connection gives about 0.4 Gbit/s; sixteen fill most of a 10 Gbit/s link
+ATTEMPTS = 4
+BACKOFF_S = 0.5  # doubled each time, times 0.5 to 1.5: four attempts last some four seconds
+_OBSTORE_ERRORS = (BaseError, OSError, ValueError)
+_CLIENT_OPTIONS = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10min", "user_agent": "gossipd"}
+_RETRIES = {"max_retries": 6, "retry_timeout": timedelta(minutes=2)}  # six doublings from 0.1 s; obstore jitters them
+_ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+
+
+@dataclass(frozen=True, slots=True)
+class FoundObject:
+    """One object as the listing has it; equal while nobody replaces it."""
+
+    path: str
+    size: int
+    version: str
+    """Its ETag, or when it was last modified where there is none."""
+    if_match: str | None
+
+
+def open_storage(url: SourceUrl) -> Any:
+    """The obstore store for a bucket and prefix. Raises StorageError."""
+    client: dict[str, Any] = dict(_CLIENT_OPTIONS)
+    if any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINT_VARIABLES):
+        client["allow_http"] = True  # the operator's own endpoint, as in a laboratory
+    try:
+        options: dict[str, Any] = {"client_options": client, "retry_config": _RETRIES}
+        return from_url(f"{url.text.rstrip('/')}/", **options)
+    except _OBSTORE_ERRORS as error:
+        raise _from_obstore(error, url.shown) from None
+
+
+def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[FoundObject]:
+    """The selected objects below the prefix, in order of path.
+
+    Raises: StorageError; PublishError ``E_EMPTY``; ManifestError ``E_LIMIT`` beyond 100,000 objects.
+    """
+    found: list[FoundObject] = []
+    parents: set[str] = set()
+    try:
+        for page in obstore.list(store):
+            for meta in page:
+                path = str(meta["path"])
+                for at, character in enumerate(path):
+                    if character == "/":
+                        parents.add(path[:at])
+                if path and selection.admits(path):
+                    found.append(_found(meta))
+            if len(found) > FILES_MAX + len(parents):
+                raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")
+    except _OBSTORE_ERRORS as error:
+        raise _from_obstore(error, url.shown) from None
+    files = [one for one in found if one.size or one.path not in parents]
+    if not files:
+        raise PublishError(f"no object below {shown(url.text)} is selected, or there is none", code="E_EMPTY")
+    return sorted(files, key=lambda one: one.path.encode())
+
+
+def find_object(store: Any, name: str, url: SourceUrl) -> FoundObject | None:
+    """The one object of that name, or None."""
+    try:
+        return _found(obstore.head(store, name))
+    except FileNotFoundError:
+        return None
+    except _OBSTORE_ERRORS as error:
+        raise _from_obstore(error, url.shown) from None
+
+
+class StoredObjects:
+    """Runs of the given objects, which are in the manifest's order."""
+
+    def __init__(
+        self, store: Any, objects: Sequence[FoundObject], *, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._store = store
+        self._objects = objects
+        self._sleep = sleep
+        self.threads = THREADS
+
+    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+        """Raises SourceChangedError, StorageError."""
+        for attempt in range(ATTEMPTS):
+            try:
+                return self._hash_once(run, chunk_bytes)
+            except (StorageAuthError, StorageNotFoundError):
+                raise
+            except StorageError:
+                if attempt == ATTEMPTS - 1:
+                    raise
+                self._sleep(BACKOFF_S * 2**attempt * random.uniform(0.5, 1.5))
+        raise AssertionError("the loop returns or raises")
+
+    def _hash_once(self, run: Run, chunk_bytes: int) -> bytes:
+        found, hasher, room = [], blake3(), chunk_bytes
+        for segment in run.segments:
+            for piece in self._pieces(segment):
+                while len(piece) >= room:
+                    found.append(hasher.update(piece[:room]).digest())
+                    piece, hasher, room = piece[room:], blake3(), chunk_bytes
+                hasher.update(piece)
+                room -= len(piece)
+        if room < chunk_bytes:
+            found.append(hasher.digest())
+        return b"".join(found)
+
+    def _pieces(self, segment: Segment) -> Iterator[memoryview]:
+        """The segment's bytes as they arrive, exactly as many as it has."""
+        one = self._objects[segment.file_index]
+        stop = segment.offset + segment.length
+        options: GetOptions = {"range": (segment.offset, stop)}
+        if one.if_match is not None:
+            options["if_match"] = one.if_match
+        left = segment.length
+        try:
+            result = obstore.get(self._store, one.path, options=options)
+            if tuple(result.range) != (segment.offset, stop) or result.meta["size"] != one.size:
+                raise SourceChangedError(f"{shown(one.path)} has another size than it was listed with")
+            for part in result.stream(min_chunk_size=1):
+                left -= len(part)
+                if left < 0:
+                    break
+                yield memoryview(part)
+        except _OBSTORE_ERRORS as error:
+            raise _from_obstore(error, shown(one.path)) from None
+        if left:
+            raise StorageError(f"{shown(one.path)}: the body was not as long as promised", code="E_SOURCE_SHORT")
+
+
+def _found(meta: Any) -> FoundObject:
+    tag = meta["e_tag"]
+    strong = tag if tag and not tag.startswith("W/") else None
+    return FoundObject(str(meta["path"]), int(meta["size"]), str(tag or meta["last_modified"]), strong)
+
+
+def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
+    """In our words: obstore's text quotes replies, which may hold anything."""
+    text = str(error)
+    if isinstance(error, PreconditionError):
+        return SourceChangedError(f"{what} was replaced while it was hashed")
+    if isinstance(error, FileNotFoundError) or "status code: 404" in text:
+        return StorageNotFoundError(f"{what} is not there")
+    refused = isinstance(error, UnauthenticatedError | PermissionDeniedError)
+    if refused or "status code: 403" in text or "status code: 401" in text:
+        return StorageAuthError(f"{what}: access refused; see the credentials in this environment")
+    if isinstance(error, ValueError) or "not recognise" in text or "not recognize" in text:
+        return PublishError(f"{what} is not an address that can be opened", code="E_SOURCE_LISTING")
+    return StorageError(f"{what}: the storage did not answer as it should")

@@ -1,0 +1,65 @@
+"""Hashing a model's chunks in threads, whatever they are read from.
+
+What lives here: handing out the work and collecting the hashes. What does not: reading (``files``, ``bucket``).
+
+BLAKE3 releases the interpreter lock, so threads use all cores; each takes the next run when it is done with one,
+which keeps reads near each other on a disk. The first error stops all of them, each at the end of its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event, Lock
+from typing import Protocol
+
+from gossipd.core.layout import Layout
+from gossipd.core.manifest_payload import DIGEST_BYTES
+from gossipd.publish.runs import Run, runs
+
+
+class RunReader(Protocol):
+    """Where bytes come from. Thread-safe."""
+
+    @property
+    def threads(self) -> int:
+        """How many runs are worth reading at a time."""
+
+    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+        """The BLAKE3-256 of each chunk of a run, one after the other."""
+
+
+def hash_chunks(layout: Layout, reader: RunReader, on_bytes: Callable[[int], None]) -> bytes:
+    """The hashes of all chunks, in order.
+
+    Args:
+        on_bytes: called with the length of each run that is done; by one thread at a time, not always the same.
+    Raises: what ``reader`` raises.
+    """
+    digests = bytearray(layout.chunk_count * DIGEST_BYTES)
+    work: Iterator[Run] = runs(layout)
+    lock, stop = Lock(), Event()
+
+    def take() -> Run | None:
+        with lock:
+            return None if stop.is_set() else next(work, None)
+
+    def worker() -> None:
+        try:
+            while (run := take()) is not None:
+                found = reader.hash_run(run, layout.chunk_bytes)
+                assert len(found) == run.count * DIGEST_BYTES
+                with lock:
+                    digests[run.first_chunk * DIGEST_BYTES : (run.first_chunk + run.count) * DIGEST_BYTES] = found
+                    on_bytes(run.length)
+        finally:
+            stop.set()
+
+    threads = max(1, min(reader.threads, layout.chunk_count))
+    with ThreadPoolExecutor(threads, thread_name_prefix="hash") as pool:
+        try:
+            for ended in [pool.submit(worker) for _ in range(threads)]:
+                ended.result()
+        finally:
+            stop.set()
+    return bytes(digests)

@@ -1,0 +1,43 @@
+"""Writing the manifest: whole or not at all, and durable before it has its name.
+
+The temporary file lies in the same directory under a hidden name, which an inbox does not look at, so that ``--out``
+may point straight into one.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gossipd.core.manifest_errors import shown
+from gossipd.publish.errors import PublishError
+
+
+def check_writable(out: Path) -> None:
+    """Refuse before hours of hashing what would fail after them. Raises PublishError ``E_OUTPUT``."""
+    directory = out.parent
+    if out.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
+        raise PublishError(f"--out {shown(str(out))} must be a file in a directory one can write to", code="E_OUTPUT")
+
+
+def write_whole(out: Path, content: bytes) -> None:
+    """Replaces ``out``. Raises PublishError ``E_OUTPUT``; then ``out`` is as it was."""
+    temporary = out.parent / f".{out.name}.{os.getpid()}.part"
+    try:
+        try:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            with open(descriptor, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(out)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        directory = os.open(out.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise PublishError(f"--out {shown(str(out))}: {error.strerror}", code="E_OUTPUT") from None

@@ -1,0 +1,201 @@
+"""From a source to a signed manifest: find, lay out, hash, look again, sign, write.
+
+What lives here: the order of steps and what a source's address becomes. What does not: each step.
+
+Seeds read from where the bytes were published, unless ``--source`` names another place that holds the same tree. A
+web server's directory cannot be listed (there is no standard for it), so it is published from a copy on disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, TypeAlias
+from urllib.parse import quote, unquote
+
+from gossipd.core.ids import DeploymentId
+from gossipd.core.keys import SecretKey
+from gossipd.core.layout import Layout, default_chunk_bytes
+from gossipd.core.manifest import FileEntry, ManifestDraft, Targets, open_manifest, seal_manifest
+from gossipd.core.manifest_errors import shown
+from gossipd.core.manifest_paths import check_paths
+from gossipd.core.manifest_payload import EVERY_HOST
+from gossipd.core.names import check_model_name
+from gossipd.core.source_url import WEB_SCHEMES, parse_source_url
+from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
+from gossipd.publish.errors import PublishError, SourceChangedError, StorageNotFoundError
+from gossipd.publish.files import LocalFiles
+from gossipd.publish.hashing import RunReader, hash_chunks
+from gossipd.publish.output import check_writable, write_whole
+from gossipd.publish.selection import EVERYTHING, Selection
+from gossipd.publish.tree import FoundFile, find_files
+
+OBJECT_MODE = 0o644  # object storage has no modes
+
+Found: TypeAlias = Sequence[FoundFile] | Sequence[FoundObject]
+
+
+class PublishProgress(Protocol):
+    """Who watches. Called from worker threads, by one at a time."""
+
+    def found(self, file_count: int, bytes_total: int) -> None:
+        """Everything is found; hashing begins."""
+
+    def hashed(self, count: int) -> None:
+        """``count`` more bytes are hashed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishOrder:
+    """What the operator asks for. ``chunk_bytes`` None: by size; ``sources`` empty: where it was read."""
+
+    source: str
+    name: str
+    version: int
+    secret: SecretKey
+    out: Path
+    sources: tuple[str, ...] = ()
+    chunk_bytes: int | None = None
+    targets: Targets = EVERY_HOST
+    priority: int = 5
+    selection: Selection = EVERYTHING
+    created_s: int
+    expires_s: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was written."""
+
+    deployment: DeploymentId
+    name: str
+    version: int
+    file_count: int
+    bytes_total: int
+    chunk_bytes: int
+    chunk_count: int
+    root: bytes
+    sources: tuple[str, ...]
+    manifest_bytes: int
+    out: Path
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """One place that is being published: what is in it, how to read it, and where seeds find it."""
+
+    found: Found
+    reader: RunReader
+    base_url: str
+    look_again: Callable[[], Found]
+
+
+def publish(order: PublishOrder, progress: PublishProgress) -> Published:
+    """Write the signed manifest of ``order.source`` to ``order.out``.
+
+    Raises: PublishError, StorageError, ManifestError; then nothing was written.
+    """
+    check_model_name(order.name)
+    check_writable(order.out)
+    origin = _open(order)
+    files = tuple(FileEntry(one.path, one.size, _mode(one)) for one in origin.found)
+    check_paths([entry.path for entry in files])
+    sources = tuple(_source_base(text, files) for text in order.sources) or (origin.base_url,)
+    bytes_total = sum(entry.size for entry in files)
+    layout = Layout([entry.size for entry in files], order.chunk_bytes or default_chunk_bytes(bytes_total))
+    progress.found(len(files), bytes_total)
+    digests = hash_chunks(layout, origin.reader, progress.hashed)
+    if list(origin.look_again()) != list(origin.found):
+        raise SourceChangedError(f"{shown(order.source)} changed while it was hashed; publish when nobody writes to it")
+    draft = ManifestDraft(
+        name=order.name,
+        version=order.version,
+        created_s=order.created_s,
+        expires_s=order.expires_s,
+        files=files,
+        chunk_bytes=layout.chunk_bytes,
+        digests=digests,
+        sources=sources,
+        targets=order.targets,
+        priority=order.priority,
+    )
+    envelope = seal_manifest(draft, order.secret)
+    manifest = open_manifest(envelope, [order.secret.public.ed25519])
+    write_whole(order.out, envelope)
+    return Published(
+        manifest.id, manifest.name, manifest.version, len(files), bytes_total, layout.chunk_bytes,
+        layout.chunk_count, manifest.root, sources, len(envelope), order.out,
+    )  # fmt: skip
+
+
+def _open(order: PublishOrder) -> _Origin:
+    if "://" not in order.source:
+        return _open_path(Path(order.source), order.selection)
+    url = parse_source_url(order.source, "SOURCE")
+    if url.scheme == "file":
+        return _open_path(Path(url.path), order.selection)
+    if url.scheme in WEB_SCHEMES:
+        raise PublishError(
+            f"{url.shown}: a web server's directory cannot be listed; publish the directory that it serves, as in "
+            f"'gossipd publish DIRECTORY --source {url.scheme}://HOST/PATH/'",
+            code="E_SOURCE_LISTING",
+        )
+    return _open_storage(order)
+
+
+def _open_path(source: Path, selection: Selection) -> _Origin:
+    path = Path(os.path.abspath(source))  # not resolve(): a link that the operator names stays in the address
+    found = find_files(path, selection)
+    base = path if path.is_dir() else path.parent
+    return _Origin(
+        found, LocalFiles(found), f"file://{quote(os.fsencode(base)).rstrip('/')}/", lambda: find_files(path, selection)
+    )
+
+
+def _open_storage(order: PublishOrder) -> _Origin:
+    url = parse_source_url(order.source, "SOURCE")
+    store = open_storage(url)
+    try:
+        found = find_objects(store, url, order.selection)
+    except PublishError:
+        single = None if url.text.endswith("/") else _open_object(order.source)
+        if single is None:
+            raise
+        return single
+    base = f"{url.text.rstrip('/')}/"
+    return _Origin(found, StoredObjects(store, found), base, lambda: find_objects(store, url, order.selection))
+
+
+def _open_object(source: str) -> _Origin | None:
+    """SOURCE as the address of a single object, or None."""
+    base, _, name = source.rpartition("/")
+    if base.endswith(":/"):
+        return None  # s3://bucket
+    url = parse_source_url(f"{base}/", "SOURCE")
+    store, name = open_storage(url), unquote(name)
+
+    def look() -> list[FoundObject]:
+        one = find_object(store, name, url)
+        if one is None:
+            raise StorageNotFoundError(f"{shown(source)} is not there")
+        return [one]
+
+    if find_object(store, name, url) is None:
+        return None
+    found = look()
+    return _Origin(found, StoredObjects(store, found), url.text, look)
+
+
+def _source_base(text: str, files: Sequence[FileEntry]) -> str:
+    """``--source`` as the manifest has it: the directory, also when the address of the only file is given."""
+    url = parse_source_url(text, "--source")
+    last = url.path.rpartition("/")[2]
+    if last and len(files) == 1 and last == files[0].path:
+        return text[: text.rindex("/") + 1]
+    return f"{text.rstrip('/')}/"
+
+
+def _mode(one: FoundFile | FoundObject) -> int:
+    return one.mode if isinstance(one, FoundFile) else OBJECT_MODE
