@@ -1,0 +1,10 @@
+"""The chunk store: verified bytes on disk, and nothing else.
+
+What lives here, from the disk up: ``syscalls`` (the kernel's calls that Python lacks), ``disk`` (the port at which
+faults are injected), ``durable`` (its body: every rename and sync of the program), ``layout`` (the path of
+everything), ``journal`` (which chunks are verified, as bytes), ``ledger`` (that journal as a file), ``handles``
+(open files), ``replica`` (one model's copy), ``windows`` (what is written and not yet durable), ``recovery``,
+``reuse``, ``publishing``, ``scrub``, ``condition`` and ``chunk_store``, the door.
+
+The order of writes, and what a crash leaves, is described in ``windows``; what a start makes of it in ``recovery``.
+"""

@@ -1,0 +1,106 @@
+"""What is in a store's directory before any model is opened.
+
+What lives here: making the directory ours, and listing models by the headers of their journals. What does not:
+opening them, which needs their manifests, which need the keys that are trusted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gossipd.core.ids import DeploymentId
+from gossipd.store import layout
+from gossipd.store.disk import Disk, Kind, read_all, read_file, write_new_file
+from gossipd.store.errors import StoreFormatError, StoreLockedError, StorePathError
+from gossipd.store.journal import replay
+
+_MARKER = "gossipd-store 1\n"
+_MARKER_PREFIX = "gossipd-store "
+_HEADER_BYTES = 4096  # a name has at most 257 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A model that the store has books about. ``name`` is empty when its journal was lost: open it to know."""
+
+    deployment: DeploymentId
+    name: str = ""
+    version: int = -1
+    is_published: bool = False
+
+
+def prepare_root(disk: Disk) -> int:
+    """Lock the store and make what is missing; the lock's descriptor.
+
+    Raises:
+        StoreLockedError, StoreFormatError, StorePathError, OSError.
+    """
+    try:
+        lock = disk.lock(layout.LOCK)
+    except BlockingIOError:
+        raise StoreLockedError("another gossipd has this store; stop it first") from None
+    try:
+        _check_marker(disk)
+        for path in layout.DIRECTORIES:
+            if disk.kind(path) is Kind.LINK:
+                raise StorePathError(f"{path} is a symlink; remove it")
+            if disk.kind(path) is None:
+                disk.make_directory(path)
+        disk.sync_directory("")
+    except (OSError, StoreFormatError, StorePathError):
+        disk.close(lock)
+        raise
+    return lock
+
+
+def _check_marker(disk: Disk) -> None:
+    try:
+        text = read_file(disk, layout.MARKER, bytes_max=256).decode(errors="replace")
+    except FileNotFoundError:
+        write_new_file(disk, layout.MARKER, _MARKER.encode())
+        return
+    if text == _MARKER:
+        return
+    if text.startswith(_MARKER_PREFIX):
+        raise StoreFormatError(
+            f"the store is of format {text[len(_MARKER_PREFIX) :].strip()[:16]}, supported 1", code="E_STORE_VERSION"
+        )
+    raise StoreFormatError(f"{layout.MARKER} is not a gossipd store's: {text[:32]!r}")
+
+
+def list_models(disk: Disk) -> list[StoredModel]:
+    """Every model with books here, whole or not, in no particular order."""
+    found = []
+    for entry in disk.names(layout.MANIFESTS):
+        deployment = _deployment(entry)
+        if deployment is not None and disk.kind(layout.envelope(deployment)) is Kind.FILE:
+            found.append(_describe(disk, deployment))
+    return found
+
+
+def _deployment(entry: str) -> DeploymentId | None:
+    try:
+        identity = bytes.fromhex(entry)
+    except ValueError:
+        return None
+    return DeploymentId(identity) if len(identity) == 32 and identity.hex() == entry else None
+
+
+def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
+    try:
+        descriptor = disk.open(layout.journal(deployment))
+    except FileNotFoundError:
+        return StoredModel(deployment)
+    try:
+        body = bytearray(min(_HEADER_BYTES, disk.size(descriptor)))
+        read_all(disk, descriptor, memoryview(body), 0)
+        header = replay(bytes(body), deployment).header
+    except StoreFormatError:
+        return StoredModel(deployment)  # opening it says why
+    finally:
+        disk.close(descriptor)
+    if header is None:
+        return StoredModel(deployment)
+    is_incoming = disk.kind(layout.incoming(deployment)) is not None
+    is_published = not is_incoming and disk.kind(layout.version(header.name, header.version)) is Kind.DIRECTORY
+    return StoredModel(deployment, header.name, header.version, is_published)

@@ -1,0 +1,39 @@
+"""What the store tells besides chunks: its condition, and what it did with whole models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gossipd.core.events import ChunkLost, ChunkStored
+from gossipd.core.ids import DeploymentId
+from gossipd.store.condition import StoreCondition
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConditionChanged:
+    """The disk began or ceased to refuse writes. Fetching stops and starts with it."""
+
+    condition: StoreCondition
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceFreed:
+    """A model that was refused with NoSpaceError would fit now: open it again."""
+
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEvicted:
+    """An old version was deleted because newer ones are complete (``keep_versions``): it must not be fetched again."""
+
+    deployment: DeploymentId
+    name: str
+    version: int
+
+
+StoreEvent: TypeAlias = ChunkStored | ChunkLost | StoreConditionChanged | SpaceFreed | ModelEvicted
+Emit: TypeAlias = Callable[[StoreEvent], None]
+"""Called from worker threads, without any lock of the store; must not block."""

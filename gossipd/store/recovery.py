@@ -1,0 +1,264 @@
+"""What a start makes of a model's directory: believe, hash again, or begin.
+
+What lives here: making the tree, reading the journal, hashing what may be there. What does not: the journal's
+format (``journal``) and what a running store writes (``windows``).
+
+Three cases, told apart by what is on the disk:
+
+* no tree: space is checked and the tree is made, every file at its size, blocks reserved without writing zeros;
+* a tree and a journal: chunks it claims are believed, without a look at their bytes, in the time it takes to read
+  the journal; suspects (written, not claimed) are hashed. After a power cut the names of the open window may be
+  missing from the journal: then unclaimed chunks that lie in written parts of their files (SEEK_DATA) are
+  hashed too, which finds what had reached the disk;
+* a tree and no journal: everything that is not a hole is hashed. Nothing is fetched that is there.
+
+Before a suspect is hashed its file is synced and its pages are dropped, so that the hash is of what the device
+has: after a sync that failed, the page cache is right and the disk is not. A file that is missing or short lost
+what lay beyond its end; it is made again at its size and those chunks are not held.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from blake3 import blake3
+
+from gossipd.core.manifest import Manifest
+from gossipd.store import layout
+from gossipd.store.disk import Kind, parent, read_all, read_file, write_new_file
+from gossipd.store.errors import NoSpaceError, VersionTakenError
+from gossipd.store.journal import Header, Replay, replay
+from gossipd.store.ledger import JOURNAL_BYTES_MAX, Ledger
+from gossipd.store.replica import Replica, Window
+from gossipd.store.windows import Context
+
+_RESERVE_SHARE = 20  # the reserve is at most a twentieth of the file system, or small disks could take nothing
+
+
+@dataclass(slots=True)
+class Tree:
+    """What was found and made of a model's files."""
+
+    is_sparse: bool = False
+    damaged: dict[int, int] = field(default_factory=dict)
+    """File index to the size it had, where it was too short."""
+    made: set[str] = field(default_factory=set)
+    """Directories in which names are new."""
+
+
+def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_bytes: int = 0) -> Replica:
+    """The model's books, as true as the disk is.
+
+    Args:
+        boot: names this run of the kernel; the journal tells a killed process from a power cut by it.
+        promised_bytes: what other models still need and could not reserve.
+    Raises:
+        NoSpaceError: it does not fit; nothing was made.
+        StoreFormatError: the journal is not ours.
+        VersionTakenError: something else is where the model would be published.
+        OSError: the disk refused.
+    """
+    header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, boot)
+    replica = Replica(manifest, Ledger(context.disk, header), tree=layout.incoming(manifest.id))
+    said, is_known = _read_journal(context, manifest)
+    _find_tree(context, replica, said, is_known=is_known)
+    is_new = not replica.is_published and context.disk.kind(replica.tree) is None
+    if not replica.is_published:
+        _check_space(context, manifest, replica, promised_bytes)
+    if not is_known:
+        context.disk.make_directory(layout.state(manifest.id))
+        write_new_file(context.disk, layout.envelope(manifest.id), manifest.envelope)
+        context.disk.sync_directory(layout.MANIFESTS)
+    tree = make_tree(context, replica)
+    replica.is_sparse = tree.is_sparse
+    believed = set() if is_new else said.held
+    believed = {chunk for chunk in believed if chunk < manifest.chunk_count}
+    believed -= beyond_the_end(manifest, tree.damaged)
+    replica.held.update(believed)
+    if not is_new:
+        found = _hash_suspects(context, replica, said, boot)
+        replica.held.update(found)
+    replica.durable.update(replica.held.snapshot())
+    replica.window = Window(1)
+    replica.ledger.start_anew(held=bytes(replica.durable.raw), window=1, published_s=replica.published_s)
+    return replica
+
+
+def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
+    """What the journal says, and whether this model is known here at all."""
+    is_known = context.disk.kind(layout.envelope(manifest.id)) is Kind.FILE
+    try:
+        body = read_file(context.disk, layout.journal(manifest.id), bytes_max=JOURNAL_BYTES_MAX)
+    except FileNotFoundError:
+        return Replay(), is_known
+    return replay(body, manifest.id), is_known
+
+
+def _find_tree(context: Context, replica: Replica, said: Replay, *, is_known: bool) -> None:
+    """Where the files are: a crash may have come between the rename and the record of it."""
+    manifest = replica.manifest
+    place = layout.version(manifest.name, manifest.version)
+    if context.disk.kind(replica.tree) is not None or context.disk.kind(place) is None:
+        return
+    if not is_known:
+        raise VersionTakenError(f"{place} exists and is not this model's; move it away")
+    replica.tree = place
+    replica.published_s = said.published_s if said.published_s is not None else int(context.wall())
+
+
+def _check_space(context: Context, manifest: Manifest, replica: Replica, promised_bytes: int) -> None:
+    space = context.disk.space()
+    reserve = min(context.settings.reserve_bytes, space.total_bytes // _RESERVE_SHARE)
+    need = sum(entry.size for entry in manifest.files) - _allocated_bytes(context, replica)
+    if need > 0 and need + reserve + promised_bytes > space.free_bytes:
+        raise NoSpaceError(
+            f"{manifest.name}@{manifest.version} needs {need} bytes and a reserve of {reserve}, "
+            f"{max(0, space.free_bytes - promised_bytes)} are free",
+            need_bytes=need + reserve + promised_bytes,
+            free_bytes=space.free_bytes,
+        )
+
+
+def _allocated_bytes(context: Context, replica: Replica) -> int:
+    if context.disk.kind(replica.tree) is None:
+        return 0
+    total = 0
+    for file_index, entry in enumerate(replica.manifest.files):
+        try:
+            descriptor = context.disk.open(replica.path(file_index))
+        except FileNotFoundError:
+            continue
+        total += min(entry.size, context.disk.allocated(descriptor))
+        context.disk.close(descriptor)
+    return total
+
+
+def make_tree(context: Context, replica: Replica) -> Tree:
+    """Every directory and file of the model, each at its size; what is there already is kept."""
+    tree = Tree()
+    _make_directory(context, tree, replica.tree)
+    for file_index, entry in enumerate(replica.manifest.files):
+        path = replica.path(file_index)
+        _make_parents(context, tree, replica.tree, path)
+        try:
+            descriptor = context.disk.open(path, write=True)
+        except FileNotFoundError:
+            descriptor = context.disk.open(path, write=True, create=True, mode=file_mode(entry.mode))
+            tree.made.add(parent(path))
+        try:
+            _set_size(context, tree, descriptor, file_index, entry.size)
+        finally:
+            context.disk.close(descriptor)
+    for path in sorted(tree.made, reverse=True):
+        context.disk.sync_directory(path)
+    return tree
+
+
+def _make_parents(context: Context, tree: Tree, root: str, path: str) -> None:
+    missing = []
+    directory = parent(path)
+    while directory != root and directory not in tree.made and context.disk.kind(directory) is None:
+        missing.append(directory)
+        directory = parent(directory)
+    for directory in reversed(missing):
+        _make_directory(context, tree, directory)
+
+
+def _make_directory(context: Context, tree: Tree, path: str) -> None:
+    if context.disk.kind(path) is None:
+        context.disk.make_directory(path)
+        tree.made.update((path, parent(path)))
+
+
+def _set_size(context: Context, tree: Tree, descriptor: int, file_index: int, size: int) -> None:
+    found = context.disk.size(descriptor)
+    if found == size:
+        return
+    if found > size:
+        context.disk.truncate(descriptor, size)
+        return
+    tree.damaged[file_index] = found
+    if not context.disk.allocate(descriptor, size):
+        tree.is_sparse = True
+        context.disk.truncate(descriptor, size)
+
+
+def file_mode(mode: int) -> int:
+    """Of a model's file: readable by all, executable when the publisher's was."""
+    return 0o755 if mode & 0o111 else 0o644
+
+
+def beyond_the_end(manifest: Manifest, sizes: dict[int, int]) -> set[int]:
+    """Chunks that have bytes at or after the given end of a file."""
+    lost: set[int] = set()
+    for file_index, size in sizes.items():
+        for chunk in manifest.layout.chunks_of(file_index):
+            segments = manifest.segments(chunk)
+            if any(part.file_index == file_index and part.offset + part.length > size for part in segments):
+                lost.add(chunk)
+    return lost
+
+
+def _hash_suspects(context: Context, replica: Replica, said: Replay, boot: str) -> set[int]:
+    """The chunks that are there although no record claims them."""
+    suspects: Iterable[int] = said.suspects
+    is_lost = said.header is None
+    is_power_cut = said.window_open and said.header is not None and said.header.boot != boot
+    if is_lost or is_power_cut:
+        suspects = range(replica.manifest.chunk_count)
+    wanted = [chunk for chunk in suspects if chunk < replica.manifest.chunk_count and chunk not in replica.held]
+    if not wanted:
+        return set()
+    buffer = memoryview(bytearray(replica.manifest.chunk_bytes))
+    files: dict[int, int] = {}
+    found: set[int] = set()
+    try:
+        for chunk in wanted:
+            replica.counters.rehashed_count += 1
+            if _is_right_on_device(context, replica, chunk, buffer, files):
+                found.add(chunk)
+    finally:
+        for descriptor in files.values():
+            context.disk.close(descriptor)
+    return found
+
+
+def _is_right_on_device(
+    context: Context, replica: Replica, chunk: int, buffer: memoryview, files: dict[int, int]
+) -> bool:
+    body = buffer[: replica.manifest.chunk_length(chunk)]
+    position = 0
+    for segment in replica.manifest.segments(chunk):
+        try:
+            descriptor = _synced(context, replica, segment.file_index, files)
+            if not context.disk.has_data(descriptor, segment.offset):
+                return False
+            context.disk.forget(descriptor, segment.offset, segment.length)
+            if not read_all(context.disk, descriptor, body[position : position + segment.length], segment.offset):
+                return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False  # a bad sector, or a write-back that had failed: the chunk is not there
+        position += segment.length
+    return blake3(body, max_threads=blake3.AUTO).digest() == replica.manifest.digest(chunk)
+
+
+_OPEN_MAX = 64  # a chunk of packed files may touch thousands
+
+
+def _synced(context: Context, replica: Replica, file_index: int, files: dict[int, int]) -> int:
+    """A descriptor of the file, whose writes have reached the device."""
+    if file_index not in files:
+        if len(files) >= _OPEN_MAX:
+            context.disk.close(files.pop(next(iter(files))))
+        descriptor = context.disk.open(replica.path(file_index), write=True)
+        try:
+            context.disk.sync_data(descriptor)
+        except OSError:
+            context.disk.close(descriptor)
+            raise
+        files[file_index] = descriptor
+    return files[file_index]

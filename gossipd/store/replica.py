@@ -1,0 +1,127 @@
+"""Our copy of one model: which chunks are held, which are durable, which are being written now.
+
+What lives here: the books of one model and the lock that guards them. What does not: bytes, files and the order of
+writes (``windows``).
+
+A chunk is *held* from the moment all its bytes are written and were right: it may be announced and served, peers
+check it again. It is *durable* once its window is committed: only then does the journal claim it. ``busy`` chunks
+belong to the one thread that is writing or dropping them; whoever else delivers one finds it taken.
+
+Locks. ``lock`` guards everything here and is held for bookkeeping and for appending a record to the journal, never
+while data is read, written or synced. ``committing`` serialises what ends a window, starts the journal
+anew or moves the tree; it is taken first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from threading import Condition, Lock
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.manifest import Manifest
+from gossipd.store.handles import Handle
+from gossipd.store.ledger import Ledger
+
+
+class Bits:
+    """A mutable set of chunk indexes that knows its size."""
+
+    __slots__ = ("count", "raw", "size")
+
+    def __init__(self, size: int, members: Iterable[int] = ()) -> None:
+        self.size = size
+        self.raw = bytearray((size + 7) // 8)
+        self.count = 0
+        self.update(members)
+
+    def __contains__(self, index: int) -> bool:
+        return bool(self.raw[index >> 3] >> (index & 7) & 1)
+
+    def update(self, members: Iterable[int]) -> None:
+        """Add all of them."""
+        for index in members:
+            if not self.raw[index >> 3] >> (index & 7) & 1:
+                self.raw[index >> 3] |= 1 << (index & 7)
+                self.count += 1
+
+    def difference_update(self, members: Iterable[int]) -> None:
+        """Remove all of them."""
+        for index in members:
+            if self.raw[index >> 3] >> (index & 7) & 1:
+                self.raw[index >> 3] &= ~(1 << (index & 7)) & 0xFF
+                self.count -= 1
+
+    def snapshot(self) -> ChunkSet:
+        """As an immutable set."""
+        return ChunkSet(self.size, int.from_bytes(self.raw, "little"))
+
+
+@dataclass(slots=True)
+class Window:
+    """Writes that are not durable yet and become so together."""
+
+    number: int
+    opened_s: float | None = None
+    """Time of its first write; None while it is empty."""
+    chunks: list[int] = field(default_factory=list)
+    byte_count: int = 0
+    writers: int = 0
+    files: dict[int, Handle] = field(default_factory=dict)
+    """Leased until the window is durable."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What has happened to this model since the store was opened."""
+
+    written_bytes: int = 0
+    local_bytes: int = 0
+    duplicate_bytes: int = 0
+    mismatch_count: int = 0
+    rotten_count: int = 0
+    lost_count: int = 0
+    commit_count: int = 0
+    rehashed_count: int = 0
+
+
+class Replica:
+    """The books of one model."""
+
+    def __init__(self, manifest: Manifest, ledger: Ledger, *, tree: str) -> None:
+        self.manifest = manifest
+        self.deployment = manifest.id
+        self.ledger = ledger
+        self.tree = tree
+        self.published_s: int | None = None
+        self.is_sparse = False
+        """The file system could not reserve: what is missing may still hit a full disk."""
+        self.is_closed = False
+        self.lock = Lock()
+        self.quiet = Condition(self.lock)
+        """Notified when a window has no writers left and when a commit has ended."""
+        self.committing = Lock()
+        self.held = Bits(manifest.chunk_count)
+        self.durable = Bits(manifest.chunk_count)
+        self.busy: set[int] = set()
+        self.window = Window(1)
+        self.sealed: Window | None = None
+        self.counters = Counters()
+
+    @property
+    def is_published(self) -> bool:
+        """The tree is in its place."""
+        return self.published_s is not None
+
+    @property
+    def is_whole(self) -> bool:
+        """Every chunk is durable."""
+        return self.durable.count == self.manifest.chunk_count
+
+    def path(self, file_index: int) -> str:
+        """Of one of its files, as the tree stands now."""
+        return f"{self.tree}/{self.manifest.files[file_index].path}"
+
+    def missing_bytes(self) -> int:
+        """What is not held, estimated from the number of chunks."""
+        return min(self.manifest.bytes_total, (self.held.size - self.held.count) * self.manifest.chunk_bytes)

@@ -1,0 +1,127 @@
+"""Three calls of the kernel that Python does not offer, through ctypes: openat2, renameat2, fallocate.
+
+What lives here: the calls, and what to do on a kernel without them. What does not: any rule about paths.
+
+``openat2`` with RESOLVE_BENEATH lets the kernel refuse what would leave the directory, and NO_SYMLINKS what goes
+through a link: checking a path first and opening it after is a race that ``os.path`` cannot win. CPython declined to
+add it (python/cpython issue 141878). It costs about 7 us. ctypes cuts a name at a NUL byte in silence and would
+open the shorter path, so NUL is refused first. Without it (before Linux 5.6, or forbidden by a
+seccomp filter) every component is opened with O_NOFOLLOW in turn, which is as safe and slower.
+
+``os.posix_fallocate`` is not used: where the file system cannot reserve, glibc writes zeros over the whole file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+
+_OPENAT2 = 437  # the same number on every architecture: it is younger than the unified table (Linux 5.6)
+_RESOLVE = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
+_RENAME_NOREPLACE = 1
+_RACE_RETRIES = 16  # EAGAIN: something was renamed while it resolved; the manual asks for a retry
+_MISSING = (errno.ENOSYS, errno.EPERM)  # EPERM: a seccomp filter, or a file that may not be opened so: the walk tells
+_UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.syscall.restype = ctypes.c_long
+_libc.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+_libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+class _Kernel:
+    """What this kernel has been seen to lack."""
+
+    lacks_openat2 = False
+
+
+def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
+    """Open ``path`` below ``directory``, through no symbolic link. Raises OSError: ELOOP a link, EXDEV outside."""
+    if "\0" in path:
+        raise OSError(errno.EINVAL, "path contains a NUL byte")
+    flags |= os.O_CLOEXEC
+    if not _Kernel.lacks_openat2:
+        found = _openat2(directory, path, flags, mode)
+        if found is not None:
+            return found
+    return walk_beneath(directory, path, flags, mode)
+
+
+def _openat2(directory: int, path: str, flags: int, mode: int) -> int | None:
+    how = _OpenHow(flags, mode if flags & os.O_CREAT else 0, _RESOLVE)
+    name = os.fsencode(path or ".")
+    number = errno.EAGAIN
+    for _ in range(_RACE_RETRIES):
+        descriptor: int = _libc.syscall(
+            ctypes.c_long(_OPENAT2), ctypes.c_int(directory), ctypes.c_char_p(name), ctypes.byref(how),
+            ctypes.c_size_t(ctypes.sizeof(how)),
+        )  # fmt: skip
+        if descriptor >= 0:
+            return descriptor
+        number = ctypes.get_errno()
+        if number in _MISSING:
+            _Kernel.lacks_openat2 = number == errno.ENOSYS
+            return None
+        if number not in (errno.EAGAIN, errno.EINTR):
+            break
+    raise OSError(number, os.strerror(number), path)
+
+
+def walk_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
+    """``open_beneath`` one component at a time, for kernels without openat2."""
+    components = [component for component in path.split("/") if component] or ["."]
+    if ".." in components or path.startswith("/"):
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), path)
+    here = directory
+    try:
+        for component in components[:-1]:
+            deeper = _open_nofollow(here, component, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, 0, path)
+            if here != directory:
+                os.close(here)
+            here = deeper
+        return _open_nofollow(here, components[-1], flags, mode, path)
+    finally:
+        if here != directory:
+            os.close(here)
+
+
+def _open_nofollow(directory: int, name: str, flags: int, mode: int, path: str) -> int:
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=directory)
+    except NotADirectoryError:
+        # With O_DIRECTORY the kernel says this of a link too; openat2 would have said ELOOP.
+        if not os.path.islink(f"/proc/self/fd/{directory}/{name}"):
+            raise
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from None
+
+
+def rename_new(source_directory: int, source: str, target_directory: int, target: str) -> None:
+    """Rename, unless the target exists: FileExistsError. Some network file systems cannot; then check and rename."""
+    names = os.fsencode(source), os.fsencode(target)
+    if not _libc.renameat2(source_directory, names[0], target_directory, names[1], _RENAME_NOREPLACE):
+        return
+    number = ctypes.get_errno()
+    if number not in _UNSUPPORTED:
+        raise OSError(number, os.strerror(number), source, None, target)
+    try:
+        os.stat(target, dir_fd=target_directory, follow_symlinks=False)
+    except FileNotFoundError:
+        os.rename(source, target, src_dir_fd=source_directory, dst_dir_fd=target_directory)
+        return
+    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
+
+
+def allocate(descriptor: int, length: int) -> bool:
+    """Reserve ``length`` bytes of blocks without writing them; False where the file system cannot."""
+    while _libc.fallocate(descriptor, 0, 0, length):
+        number = ctypes.get_errno()
+        if number in _UNSUPPORTED:
+            return False
+        if number != errno.EINTR:
+            raise OSError(number, os.strerror(number))
+    return True

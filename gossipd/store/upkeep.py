@@ -1,0 +1,91 @@
+"""What has to be done in time: windows that are due, a disk that refuses, models that may fit now.
+
+What lives here: one pass over all of it, called by the background thread or by a test. What does not: the thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gossipd.store import layout
+from gossipd.store.condition import PROBE_BYTES, Health
+from gossipd.store.disk import write_all
+from gossipd.store.notices import SpaceFreed
+from gossipd.store.replica import Replica
+from gossipd.store.windows import Context, commit, renew_journal
+
+_COMMIT_RETRY_S = 1.0  # a window that could not be ended, because the disk refuses
+
+
+class Upkeep:
+    """Ends windows and probes."""
+
+    def __init__(self, context: Context, replicas: Callable[[], Sequence[Replica]]) -> None:
+        self._context = context
+        self._replicas = replicas
+
+    def step(self) -> float | None:
+        """Do what is due; seconds until there is more, None when nothing is expected."""
+        waits = []
+        for replica in self._replicas():
+            opened_s = replica.window.opened_s
+            if opened_s is None:
+                continue
+            left_s = opened_s + self._context.settings.window_s - self._context.clock()
+            if left_s <= 0:
+                commit(self._context, replica)
+                following_s = replica.window.opened_s
+                left_s = _COMMIT_RETRY_S if following_s is not None else self._context.settings.window_s
+            waits.append(left_s)
+        probe_at = self._context.keeper.probe_at
+        if probe_at is not None:
+            if probe_at <= self._context.clock():
+                self._probe()
+            probe_at = self._context.keeper.probe_at
+            if probe_at is not None:
+                waits.append(probe_at - self._context.clock())
+        return max(0.01, min(waits)) if waits else None
+
+    def _probe(self) -> None:
+        disk, keeper, clock = self._context.disk, self._context.keeper, self._context.clock
+        need_bytes = max([replica.missing_bytes() for replica in self._replicas() if replica.is_sparse], default=0)
+        try:
+            free_bytes = disk.space().free_bytes
+            if keeper.condition.health is not Health.OK:
+                self._write_probe()
+        except OSError as error:
+            keeper.probed(error, clock(), need_bytes=need_bytes, free_bytes=0)
+            return
+        if not all(self._mend(replica) for replica in self._replicas()):
+            return
+        for deployment in keeper.fitting(free_bytes):
+            self._context.emit(SpaceFreed(deployment))
+        keeper.probed(None, clock(), need_bytes=need_bytes, free_bytes=free_bytes)
+
+    def _write_probe(self) -> None:
+        disk = self._context.disk
+        descriptor = disk.open(layout.PROBE, write=True, create=True, mode=0o600)
+        try:
+            write_all(disk, descriptor, memoryview(bytes(PROBE_BYTES)), 0)
+            disk.sync_data(descriptor)
+        finally:
+            disk.close(descriptor)
+        disk.remove_file(layout.PROBE)
+
+    def _mend(self, replica: Replica) -> bool:
+        """A journal whose sync had failed is started anew before anything is written again."""
+        with replica.committing:
+            if not replica.ledger.broken or replica.is_closed:
+                return True
+            return renew_journal(self._context, replica)
+
+    def say_closed(self, replica: Replica) -> None:
+        """The journal's last word: nothing to hash at the next start. A disk that refuses costs that hashing."""
+        with replica.lock:
+            if replica.ledger.broken or replica.window.opened_s is not None:
+                return
+            try:
+                replica.ledger.append_closed()
+                replica.ledger.sync()
+            except OSError as error:
+                self._context.keeper.refused(error, self._context.clock(), need_bytes=0)
