@@ -1,0 +1,201 @@
+"""``gossipd publish``: the command line around ``gossipd.publish``.
+
+What lives here: options, the progress bar, and what is printed. What does not: any decision about a manifest.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gossipd.core.manifest import Targets
+    from gossipd.publish.publisher import Published
+
+# A manifest without an end is what most models want; a bound keeps a mistyped unit from meaning "for ever".
+EXPIRES_S_MAX = 100 * 365 * 86400
+
+
+@click.command()
+@click.argument("source")
+@click.option("--name", required=True, help="NAME or ORG/NAME: letters, digits, '.', '_', '-'.")
+@click.option("--version", required=True, type=click.IntRange(0), help="Higher versions replace lower ones.")
+@click.option("--key", required=True, type=click.Path(dir_okay=False), help="Publisher's secret key (gossipd keygen).")
+@click.option("--out", required=True, type=click.Path(dir_okay=False), help="Where the signed manifest goes.")
+@click.option("--source", "sources", multiple=True, metavar="URL", help="Where seeds read it, if not at SOURCE.")
+@click.option("--chunk-size", metavar="SIZE", help="Power of two, 64KiB to 64MiB.  [default: by size, 256KiB to 16MiB]")
+@click.option("--targets", multiple=True, metavar="rack=R,name=GLOB", help="Only these hosts.  [default: all]")
+@click.option("--priority", type=click.IntRange(0, 9), default=5, show_default=True, help="9 goes first.")
+@click.option("--include", multiple=True, metavar="GLOB", help="Only these files; '*' matches '/' too.")
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files, whatever --include says.")
+@click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
+def publish(source: str, as_json: bool, **options: Any) -> None:
+    """Hash the model at SOURCE and write its signed manifest.
+
+    SOURCE is a file, a directory, or an object-store prefix such as s3://bucket/models/m/. A web server's directory
+    cannot be listed: publish the directory that it serves, with --source http://host/path/.
+
+    \b
+    Examples:
+      gossipd publish ./qwen --name qwen/qwen3 --version 3 --key publisher.key --out qwen3-3.manifest
+      gossipd publish ./qwen --source http://storage/qwen/ --exclude '*.bin' \\
+          --name qwen3 --version 4 --key publisher.key --out /var/lib/gossipd/inbox/qwen3-4.manifest
+      gossipd publish s3://models/llama/ --name llama --version 1 --key publisher.key --out llama.manifest \\
+          --targets rack=r1,rack=r2,name=gpu-*
+
+    Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments; 3 nothing at that
+    address; 7 a rule of manifests, or the key, is broken; 10 credentials refused; 11 storage unreachable.
+    """
+    import time
+    from pathlib import Path
+
+    from gossipd.publish.keyfile import read_secret_key
+    from gossipd.publish.publisher import PublishOrder
+    from gossipd.publish.publisher import publish as perform
+    from gossipd.publish.selection import Selection
+
+    now_s = int(time.time())
+    order = PublishOrder(
+        source=source,
+        name=options["name"],
+        version=options["version"],
+        secret=read_secret_key(Path(options["key"])),
+        out=Path(options["out"]),
+        sources=options["sources"],
+        chunk_bytes=_chunk_bytes(options["chunk_size"]),
+        targets=_targets(options["targets"]),
+        priority=options["priority"],
+        selection=Selection(options["include"], options["exclude"]),
+        created_s=now_s,
+        expires_s=_expires_s(options["expires"], now_s),
+    )
+    with _Watcher(show=sys.stderr.isatty()) as watcher:
+        published = perform(order, watcher)
+    if as_json:
+        click.echo(json.dumps(_as_json(published, watcher.seconds)))
+    else:
+        _print(published, watcher.seconds)
+
+
+class _Watcher:
+    """A progress bar on a terminal; nothing elsewhere. Counts seconds of hashing either way."""
+
+    def __init__(self, *, show: bool) -> None:
+        self._show = show
+        self._bar: Any = None
+        self._task: Any = None
+        self._began = self._ended = 0.0
+
+    def __enter__(self) -> _Watcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        import time
+
+        self._ended = time.monotonic()
+        if self._bar is not None:
+            self._bar.stop()
+
+    @property
+    def seconds(self) -> float:
+        """From when the files were found until the manifest was written."""
+        return max(self._ended - self._began, 1e-6) if self._began else 0.0
+
+    def found(self, file_count: int, bytes_total: int) -> None:
+        import time
+
+        self._began = time.monotonic()
+        if not self._show:
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+
+        columns = (BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
+        self._bar = Progress("[progress.description]{task.description}", *columns, console=Console(stderr=True))
+        self._task = self._bar.add_task(f"hashing {file_count} files", total=bytes_total)
+        self._bar.start()
+
+    def hashed(self, count: int) -> None:
+        if self._bar is not None:
+            self._bar.advance(self._task, count)
+
+
+def _chunk_bytes(text: str | None) -> int | None:
+    from gossipd.core.errors import UsageError
+    from gossipd.core.units import parse_bytes
+
+    try:
+        return parse_bytes(text) if text is not None else None
+    except ValueError as error:
+        raise UsageError(f"--chunk-size: {error}") from None
+
+
+def _expires_s(text: str | None, now_s: int) -> int | None:
+    from gossipd.core.errors import UsageError
+    from gossipd.core.units import parse_seconds
+
+    if text is None:
+        return None
+    try:
+        seconds = parse_seconds(text)
+    except ValueError as error:
+        raise UsageError(f"--expires: {error}") from None
+    if not 1 <= seconds <= EXPIRES_S_MAX:
+        raise UsageError(f"--expires: {text} must be from 1s to 100 years")
+    return now_s + int(seconds)
+
+
+def _targets(texts: tuple[str, ...]) -> Targets:
+    """``rack=R`` and ``name=GLOB`` in any number, by comma or by repetition: any of the racks, any of the names."""
+    from gossipd.core.errors import UsageError
+    from gossipd.core.manifest import Targets
+    from gossipd.core.names import check_label, check_name_glob
+
+    racks, names = [], []
+    for part in (part for text in texts for part in text.split(",")):
+        kind, equals, value = part.strip().partition("=")
+        if not equals or kind not in ("rack", "name"):
+            raise UsageError(f"--targets: {part.strip()!r} must be rack=R or name=GLOB")
+        if kind == "rack":
+            racks.append(check_label(value, "--targets rack"))
+        else:
+            names.append(check_name_glob(value, "--targets name"))
+    return Targets(tuple(racks), tuple(names))
+
+
+def _as_json(published: Published, seconds: float) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "id": published.deployment.hex(),
+        "name": published.name,
+        "version": published.version,
+        "files": published.file_count,
+        "bytes_total": published.bytes_total,
+        "chunk_bytes": published.chunk_bytes,
+        "chunks_total": published.chunk_count,
+        "root": published.root.hex(),
+        "sources": list(published.sources),
+        "manifest_bytes": published.manifest_bytes,
+        "out": str(published.out),
+        "seconds": round(seconds, 3),
+    }
+
+
+def _print(published: Published, seconds: float) -> None:
+    from gossipd.core.ids import short
+    from gossipd.core.units import show_bytes
+
+    chunks = f"{published.chunk_count} chunks of {show_bytes(published.chunk_bytes)}"
+    click.echo(
+        f"{published.name}@{published.version}  id {short(published.deployment)}  {published.file_count} files, "
+        f"{show_bytes(published.bytes_total)} in {chunks}, "
+        f"hashed in {seconds:.1f} s ({show_bytes(published.bytes_total / seconds)}/s)"
+    )
+    click.echo(f"seeds read {', '.join(published.sources)}")
+    if any(source.startswith("file://") for source in published.sources):
+        click.echo("every seed must see that path; give --source URL if they read it elsewhere", err=True)
+    click.echo(f"wrote {published.out} ({show_bytes(published.manifest_bytes)}); drop it into any node's inbox")
