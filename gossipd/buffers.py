@@ -1,0 +1,202 @@
+"""The pool of receive buffers: what bounds the memory of a daemon, whatever the model and the number of peers.
+
+What lives here: leases of reusable memory and reservations for memory that others allocate (obstore's). What does
+not: what is put in them.
+
+How it works. Buffers are anonymous private mappings (page aligned, given back to the system when dropped) in classes
+of powers of two. A free buffer of the class is reused; else a new one is made while the total stays within
+``pool_bytes``; else free buffers of other classes are dropped to make room; else the caller waits. Waiters are
+served in order of arrival, so that a large request is not starved by small ones. A released lease's view raises
+when it is touched again: a use after release is an error, never another chunk's bytes.
+
+Rejected: one bytearray per chunk (glibc raises its mmap threshold when large blocks are freed, mallopt(3), so their
+memory would stay in the heap in pieces), and a slab cut into chunks (models differ in chunk size).
+"""
+
+from __future__ import annotations
+
+import mmap
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from gossipd.core.errors import LocalError
+
+# Half the smallest default chunk (256 KiB): smaller buffers would only add classes.
+CLASS_BYTES_MIN = 128 * 1024
+
+
+class PoolExhaustedError(LocalError):
+    """No buffer became free in time.
+
+    Fault: this host (``pool_bytes`` is what limits). State: unchanged. Retry: yes, later.
+    """
+
+    code = "E_POOL"
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStatistics:
+    """A snapshot. ``waited_s`` is summed over all callers; ``waiting`` of them wait now: the pool is the limit."""
+
+    pool_bytes: int
+    allocated_bytes: int
+    leased_bytes: int
+    leased_bytes_max: int
+    leases: int
+    waits: int
+    waited_s: float
+    waiting: int
+
+
+class Lease:
+    """Memory for one chunk. ``view`` has exactly the asked length and belongs to the holder until ``release``."""
+
+    __slots__ = ("_buffer", "_pool", "_size", "view")
+
+    def __init__(self, pool: BufferPool, size: int, buffer: mmap.mmap | None, nbytes: int) -> None:
+        self._pool = pool
+        self._size = size
+        self._buffer = buffer
+        self.view = memoryview(b"") if buffer is None else memoryview(buffer)[:nbytes]
+
+    def release(self) -> None:
+        """Give the memory back; a second call does nothing."""
+        size, self._size = self._size, 0
+        if size:
+            self.view.release()
+            buffer, self._buffer = self._buffer, None
+            self._pool._take_back(size, buffer)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.release()
+
+
+class BufferPool:
+    """At most ``pool_bytes`` in leases, reservations and free buffers together. Thread-safe.
+
+    Args:
+        pool_bytes: the bound; a single request may be as large as this.
+    """
+
+    def __init__(self, pool_bytes: int) -> None:
+        assert pool_bytes >= CLASS_BYTES_MIN, "a pool holds at least one buffer"
+        self._pool_bytes = pool_bytes
+        self._changed = threading.Condition()
+        self._free: dict[int, list[mmap.mmap]] = {}
+        self._free_bytes = 0
+        self._leased_bytes = 0
+        self._leased_bytes_max = 0
+        self._queue: deque[object] = deque()
+        self._leases = 0
+        self._waits = 0
+        self._waited_s = 0.0
+
+    def acquire(
+        self, nbytes: int, timeout_s: float | None = None, *, gave_up: Callable[[], bool] | None = None
+    ) -> Lease:
+        """A buffer of ``nbytes``; waits until there is room.
+
+        Args:
+            timeout_s: how long to wait, in seconds; None for ever.
+            gave_up: asked before waiting and after every ``wake``; true ends the wait.
+        Raises:
+            PoolExhaustedError: no room in time, or ``gave_up``.
+        """
+        size = self._class_of(nbytes)
+        with self._changed:
+            self._wait_for_room(size, timeout_s, gave_up)
+            free = self._free.get(size)
+            buffer = free.pop() if free else None
+            if buffer is not None:
+                self._free_bytes -= size
+            self._shrink_free()
+        if buffer is None:
+            buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return Lease(self, size, buffer, nbytes)
+
+    def reserve(
+        self, nbytes: int, timeout_s: float | None = None, *, gave_up: Callable[[], bool] | None = None
+    ) -> Lease:
+        """Room for memory that somebody else allocates; the lease's view is empty. Raises as ``acquire``."""
+        assert 0 < nbytes <= self._pool_bytes, f"{nbytes} bytes do not fit a pool of {self._pool_bytes}"
+        with self._changed:
+            self._wait_for_room(nbytes, timeout_s, gave_up)
+            self._shrink_free()
+        return Lease(self, nbytes, None, 0)
+
+    def wake(self) -> None:
+        """Make every waiter ask its ``gave_up`` again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def statistics(self) -> PoolStatistics:
+        """What the pool holds now, and what it has cost so far."""
+        with self._changed:
+            return PoolStatistics(
+                pool_bytes=self._pool_bytes,
+                allocated_bytes=self._leased_bytes + self._free_bytes,
+                leased_bytes=self._leased_bytes,
+                leased_bytes_max=self._leased_bytes_max,
+                leases=self._leases,
+                waits=self._waits,
+                waited_s=self._waited_s,
+                waiting=len(self._queue),
+            )
+
+    def _class_of(self, nbytes: int) -> int:
+        assert 0 < nbytes <= self._pool_bytes, f"{nbytes} bytes do not fit a pool of {self._pool_bytes}"
+        return min(max(CLASS_BYTES_MIN, 1 << (nbytes - 1).bit_length()), self._pool_bytes)
+
+    def _wait_for_room(self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None) -> None:
+        if self._queue or self._leased_bytes + size > self._pool_bytes:
+            self._wait_in_line(size, timeout_s, gave_up)
+        self._leased_bytes += size
+        self._leased_bytes_max = max(self._leased_bytes_max, self._leased_bytes)
+        self._leases += 1
+
+    def _wait_in_line(self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None) -> None:
+        ticket = object()
+        self._queue.append(ticket)
+        self._waits += 1
+        started = time.monotonic()
+        try:
+            while self._queue[0] is not ticket or self._leased_bytes + size > self._pool_bytes:
+                left = None if timeout_s is None else started + timeout_s - time.monotonic()
+                if (left is not None and left <= 0) or (gave_up is not None and gave_up()):
+                    raise PoolExhaustedError(
+                        f"no buffer of {size} bytes became free; pool_bytes is {self._pool_bytes}, all of it is in use"
+                    )
+                self._changed.wait(left)
+        finally:
+            self._queue.remove(ticket)
+            self._waited_s += time.monotonic() - started
+            self._changed.notify_all()
+
+    def _shrink_free(self) -> None:
+        """Drop free buffers, largest first, until everything together fits.
+
+        Dropping the last reference unmaps; ``close`` would raise if somebody still held a slice.
+        """
+        if self._leased_bytes + self._free_bytes <= self._pool_bytes:
+            return
+        for size in sorted(self._free, reverse=True):
+            buffers = self._free[size]
+            while buffers and self._leased_bytes + self._free_bytes > self._pool_bytes:
+                buffers.pop()
+                self._free_bytes -= size
+
+    def _take_back(self, size: int, buffer: mmap.mmap | None) -> None:
+        with self._changed:
+            self._leased_bytes -= size
+            if buffer is not None:
+                self._free.setdefault(size, []).append(buffer)
+                self._free_bytes += size
+            if self._queue:
+                self._changed.notify_all()

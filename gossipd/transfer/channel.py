@@ -1,0 +1,312 @@
+"""One TCP connection of the bulk path: heads and bodies in, heads and files out, in clear or under TLS.
+
+What lives here: every system call on a bulk socket. What does not: deadlines (``watchdog`` cuts the connection from
+its own thread) and the meaning of heads.
+
+Sockets block without time-outs, so a body of any size is one system call in clear: ``recv`` with MSG_WAITALL into
+the chunk's buffer, ``sendfile`` out of the store's file, both without the GIL. Whoever wants a transfer to end early
+calls ``cut``: it shuts the socket down, the blocked call returns, and the owner finds in ``cut_by`` why. Only the
+owner closes, so a descriptor is never reused under a call. Progress is read from the kernel's own counters
+(TCP_INFO), which costs the transfer nothing and is the same under TLS.
+
+Rejected: time-outs on the socket (Python then polls before every call, and a drip of one byte resets them), and
+a selector loop with worker threads (one more switch between threads per request).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import struct
+import threading
+from collections.abc import Sequence
+from enum import Enum
+
+from gossipd.core.certificates import public_key_of
+from gossipd.core.errors import GossipdError
+from gossipd.ports import Span
+from gossipd.throttle import Throttle
+from gossipd.transfer.settings import BulkSettings
+from membership.member import NodeId, node_id
+
+# Python 3.11 does not name it; include/uapi/linux/tcp.h.
+_TCP_NOTSENT_LOWAT = 25
+# tcpi_bytes_acked and tcpi_bytes_received in struct tcp_info, since Linux 4.1; same header.
+_TCP_INFO_BYTES = struct.Struct("=120xQQ")
+# An idle peer that vanished is noticed by keep-alive, one that vanished under our bytes by the user time-out.
+_KEEPALIVE_S = 10
+_USER_TIMEOUT_MS = 10_000
+
+
+class Cut(Enum):
+    """Why our side shut a connection down."""
+
+    TIMEOUT = "timeout"
+    STALLED = "stalled"
+    SLOW = "slow"
+    GONE = "gone"
+    CANCELLED = "cancelled"
+    CLOSING = "closing"
+
+
+class DisconnectedError(GossipdError):
+    """The connection ended under a call. ``refused``: by a TLS alert; ``cut_by``: by us, and why."""
+
+    code = "E_GONE"
+
+    def __init__(self, message: str, *, cut_by: Cut | None, refused: bool = False) -> None:
+        super().__init__(message)
+        self.cut_by = cut_by
+        self.refused = refused
+
+
+class FileReadError(GossipdError):
+    """Our own disk failed under a body that was half sent. Fault: this host; the connection must be closed."""
+
+    code = "E_STORE_READ"
+
+
+class Channel:
+    """Owned by one thread at a time; ``cut`` may be called from any."""
+
+    def __init__(self, sock: socket.socket, settings: BulkSettings, *, sends_bodies: bool) -> None:
+        self._socket = sock
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._closed = False
+        self._tls = False
+        self._unsent_bytes = 0
+        self.sends_bodies = sends_bodies
+        self.cut_by: Cut | None = None
+        # Written by the owner, read by the watchdog: when to give up, and the number of the transfer under way.
+        self.deadline: float | None = None
+        self.transfer = 0
+        self.is_moving = False
+
+    # ---- opening -------------------------------------------------------------------------------
+
+    def connect(self, endpoint: tuple[str, int], timeout_s: float) -> None:
+        """Raises OSError."""
+        self._socket.settimeout(timeout_s)
+        self._socket.connect(endpoint)
+        self._socket.settimeout(None)
+
+    def start_tls(self, context: ssl.SSLContext, *, is_server: bool) -> NodeId:
+        """Shake hands; returns whose key the peer's certificate holds. Raises DisconnectedError, CertificateError."""
+        try:
+            with self._lock:
+                self._socket = context.wrap_socket(
+                    self._socket, server_side=is_server, do_handshake_on_connect=False, suppress_ragged_eofs=True
+                )
+            self._socket.do_handshake()
+            der = self._socket.getpeercert(binary_form=True)
+        except ssl.SSLError as error:
+            refused = not isinstance(error, ssl.SSLEOFError)
+            raise DisconnectedError(
+                f"TLS handshake failed: {error.reason}", cut_by=self.cut_by, refused=refused
+            ) from None
+        except OSError as error:
+            raise DisconnectedError(f"TLS handshake failed: {error}", cut_by=self.cut_by) from None
+        self._tls = True
+        assert der is not None, "the context requires a certificate"
+        return node_id(public_key_of(der))
+
+    # ---- moving bytes --------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A transfer starts: from now on the watchdog wants to see progress."""
+        self.transfer += 1
+        self.is_moving = True
+
+    def end(self) -> None:
+        """The transfer is over; the connection may be idle."""
+        self.is_moving = False
+
+    def receive(self, view: memoryview) -> None:
+        """Fill ``view``. Raises DisconnectedError."""
+        want = len(view)
+        got = 0
+        flags = 0 if self._tls else socket.MSG_WAITALL
+        try:
+            while got < want:
+                count = self._socket.recv_into(view[got:] if got else view, 0, flags)
+                if count == 0:
+                    raise DisconnectedError(f"closed after {got} of {want} bytes", cut_by=self.cut_by)
+                got += count
+        except OSError as error:
+            raise self._disconnected(error) from None
+
+    def receive_body(self, view: memoryview, throttle: Throttle) -> None:
+        """Fill ``view`` at the throttle's rate."""
+        if throttle.rate is None:
+            self.receive(view)
+            return
+        at = 0
+        while at < len(view):
+            piece = throttle.piece(len(view) - at)
+            throttle.take(piece)
+            self.receive(view[at : at + piece])
+            at += piece
+
+    def send(self, head: bytes) -> None:
+        """Send all of ``head``. Raises DisconnectedError."""
+        try:
+            self._socket.sendall(head)
+        except OSError as error:
+            raise self._disconnected(error) from None
+
+    def send_memory(self, head: bytes, body: bytes, throttle: Throttle) -> None:
+        """A head and a body that is in memory."""
+        self._limit_unsent(len(body))
+        self.send(head)
+        view = memoryview(body)
+        at = 0
+        while at < len(view):
+            piece = throttle.piece(len(view) - at)
+            throttle.take(piece)
+            try:
+                self._socket.sendall(view[at : at + piece])
+            except OSError as error:
+                raise self._disconnected(error) from None
+            at += piece
+
+    def send_file(self, head: bytes, spans: Sequence[Span], throttle: Throttle, scratch: memoryview | None) -> None:
+        """A head, then the spans.
+
+        Args:
+            scratch: memory to encrypt from, under TLS; not used in clear.
+        Raises:
+            DisconnectedError: the connection ended. FileReadError: our own file could not be read.
+        """
+        self._limit_unsent(sum(span.length for span in spans))
+        if self._tls:
+            assert scratch is not None, "under TLS files pass through memory"
+            self._send_encrypted(head, spans, throttle, scratch)
+            return
+        try:
+            self._socket.sendall(head, socket.MSG_MORE)
+        except OSError as error:
+            raise self._disconnected(error) from None
+        out = self._socket.fileno()
+        for span in spans:
+            offset, left = span.offset, span.length
+            while left:
+                piece = throttle.piece(left)
+                throttle.take(piece)
+                left -= piece
+                while piece:
+                    sent = self._sendfile(out, span.descriptor, offset, piece)
+                    offset += sent
+                    piece -= sent
+
+    def _sendfile(self, out: int, descriptor: int, offset: int, count: int) -> int:
+        try:
+            sent = os.sendfile(out, descriptor, offset, count)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                raise FileReadError(f"reading {count} bytes at {offset} failed: {error}") from None
+            raise self._disconnected(error) from None
+        if sent == 0:
+            raise FileReadError(f"the file ended {count} bytes early")
+        return sent
+
+    def _send_encrypted(self, head: bytes, spans: Sequence[Span], throttle: Throttle, scratch: memoryview) -> None:
+        filled = len(head)
+        scratch[:filled] = head
+        for span in spans:
+            offset, left = span.offset, span.length
+            while left:
+                piece = throttle.piece(min(left, len(scratch) - filled))
+                try:
+                    count = os.preadv(span.descriptor, [scratch[filled : filled + piece]], offset)
+                except OSError as error:
+                    raise FileReadError(f"reading {piece} bytes at {offset} failed: {error}") from None
+                if count == 0:
+                    raise FileReadError(f"the file ended {left} bytes early")
+                throttle.take(count)
+                filled, offset, left = filled + count, offset + count, left - count
+                if filled == len(scratch) or throttle.rate is not None:
+                    self._send_view(scratch[:filled])
+                    filled = 0
+        if filled:
+            self._send_view(scratch[:filled])
+
+    def _send_view(self, view: memoryview) -> None:
+        try:
+            self._socket.sendall(view)
+        except OSError as error:
+            raise self._disconnected(error) from None
+
+    # ---- ending, and what others may ask -------------------------------------------------------
+
+    def is_quiet(self) -> bool:
+        """Whether an idle connection is as it should be: open, with nothing unasked in it."""
+        try:
+            socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return self.cut_by is None
+        except OSError:
+            return False
+        return False
+
+    def bytes_moved(self) -> int:
+        """Bytes of this connection that have arrived: at the peer if we send bodies, else here."""
+        with self._lock:
+            if self._closed:
+                return 0
+            raw = self._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES.size)
+        if len(raw) < _TCP_INFO_BYTES.size:
+            return 0
+        acked, received = _TCP_INFO_BYTES.unpack(raw)
+        return int(acked if self.sends_bodies else received)
+
+    def cut(self, reason: Cut) -> None:
+        """Shut the connection down from any thread; the owner's call returns at once. The first reason stays."""
+        with self._lock:
+            if self._closed or self.cut_by is not None:
+                return
+            self.cut_by = reason
+            try:
+                # Not SSLSocket.shutdown, which would take the TLS object away under the owner's call.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            except OSError:
+                return  # not connected yet or no more: the owner's call fails by itself
+
+    def close(self) -> None:
+        """Only by the owner; a second call does nothing."""
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                self._socket.close()
+
+    def _limit_unsent(self, length: int) -> None:
+        unsent = self._settings.unsent_bytes(length)
+        if unsent != self._unsent_bytes:
+            self._unsent_bytes = unsent
+            self._socket.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, unsent)
+
+    def _disconnected(self, error: OSError) -> DisconnectedError:
+        refused = isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError)
+        return DisconnectedError(f"connection ended: {error}", cut_by=self.cut_by, refused=refused)
+
+
+def prepare(sock: socket.socket, settings: BulkSettings) -> None:
+    """Options that must be set before connecting or listening; accepted sockets inherit them."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _KEEPALIVE_S)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _USER_TIMEOUT_MS)
+    if settings.send_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, settings.send_buffer_bytes)
+    if settings.receive_buffer_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+    if settings.congestion_control is not None:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, settings.congestion_control.encode())
+
+
+def family_of(host: str) -> socket.AddressFamily:
+    """IPv6 for an address with a colon, else IPv4 (names included)."""
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,0 +1,385 @@
+"""Fetches one chunk or one manifest from one peer, into memory of the pool.
+
+What lives here: a fetch from call to lease or typed error. What does not: which peer to ask (the planner), hashing
+and writing (the store; ``fetches`` hands over).
+
+A fetch takes a buffer first and a connection second, so that no peer's slot is held while we wait for memory. What
+the manifest says about the length is final: a reply with another is the peer's fault and ends the connection. When a
+peer cannot be reached, all fetches from it end at once; when a transfer falls silent, a probe of the host tells
+within two seconds whether it is slow or gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gossipd.buffers import BufferPool, Lease, PoolExhaustedError
+from gossipd.core.ids import ChunkIndex, DeploymentId
+from gossipd.throttle import Throttle
+from gossipd.transfer.channel import Channel, Cut, DisconnectedError
+from gossipd.transfer.credentials import TlsCredentials
+from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error
+from gossipd.transfer.errors import (
+    FetchCancelledError,
+    PeerBusyError,
+    PeerGoneError,
+    PeerNotHoldingError,
+    PeerProtocolError,
+    PeerRefusedError,
+    PeerSlowError,
+    TransferError,
+)
+from gossipd.transfer.links import Endpoint, Link, Links, Peer
+from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
+from gossipd.transfer.traffic import BulkStatistics, Traffic
+from gossipd.transfer.watchdog import Watchdog
+from gossipd.wire.transfer import REPLY_BYTES, HeadError, HeadVersionError, Reply, Request, Status, Verb
+from membership.member import NodeId
+
+_REFUSALS = {
+    Status.UNKNOWN: "E_UNKNOWN_MANIFEST",
+    Status.RANGE: "E_CHUNK_RANGE",
+    Status.REFUSED: "E_REFUSED",
+    Status.LENGTH: "E_LENGTH",
+    Status.VERSION: "E_BULK_VERSION",
+    Status.BAD_REQUEST: "E_DECODE",
+}
+# After these the server reads on, so the link may be used again; after an OK it depends on what follows.
+_CONVERSATION_GOES_ON = (Status.BUSY, Status.NOT_HELD, Status.FAILED, Status.UNKNOWN, Status.RANGE)
+
+
+class Fetch:
+    """One fetch under way: whatever it is blocked on, ``stop`` ends it."""
+
+    __slots__ = ("_channel", "_lock", "cut_by", "deadline", "peer", "request", "started")
+
+    def __init__(self, peer: Peer, request: Request, timeout_s: float) -> None:
+        self.peer = peer
+        self.request = request
+        self.started = time.monotonic()
+        self.deadline = self.started + timeout_s
+        self.cut_by: Cut | None = None
+        self._lock = threading.Lock()
+        self._channel: Channel | None = None
+
+    def attach(self, channel: Channel | None) -> None:
+        """The fetch now blocks on this channel, or on none. Raises a TransferError if it has been stopped."""
+        with self._lock:
+            self._channel = channel
+            if self.cut_by is not None and channel is not None:
+                raise cut_error(self.cut_by, "before it began")
+
+    def stop(self, reason: Cut) -> None:
+        """From any thread; the first reason stays."""
+        with self._lock:
+            if self.cut_by is None:
+                self.cut_by = reason
+                if self._channel is not None:
+                    self._channel.cut(reason)
+
+    def is_stopped(self) -> bool:
+        """Asked by whatever the fetch waits for."""
+        return self.cut_by is not None
+
+    @property
+    def channel(self) -> Channel | None:
+        """What it blocks on now."""
+        return self._channel
+
+
+class BulkClient:
+    """Fetches from peers; every method is thread-safe and may block.
+
+    Args:
+        credentials: for ``Encryption.TLS``. get_token: for ``Encryption.NONE``: asks the node for a one-time token
+            over the control channel; blocks; raises a TransferError.
+        throttle: bytes that all downloads together may receive.
+        on_peer_slots: told how many free slots a peer has named in a reply; quick.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: BulkSettings,
+        pool: BufferPool,
+        throttle: Throttle,
+        credentials: TlsCredentials | None = None,
+        get_token: Callable[[NodeId], bytes] | None = None,
+        on_peer_slots: Callable[[NodeId, int], None] | None = None,
+    ) -> None:
+        self._settings = settings
+        self._pool = pool
+        self._throttle = throttle
+        self._on_peer_slots = on_peer_slots
+        self._traffic = Traffic()
+        self._lock = threading.Lock()
+        self._fetches: set[Fetch] = set()
+        self._probing: set[Peer] = set()
+        self._closed = False
+        self._watchdog = Watchdog(settings, name="bulk-watch-out", on_silent=self._probe, on_tick=self._close_idle)
+        self._dialer = Dialer(settings, self._watchdog, credentials=credentials, get_token=get_token)
+        self._links = Links(settings, self._dialer.close)
+        self._watchdog.start()
+
+    def fetch_chunk(
+        self,
+        node: NodeId,
+        endpoint: Endpoint,
+        deployment: DeploymentId,
+        chunk: ChunkIndex,
+        length: int,
+        *,
+        timeout_s: float,
+    ) -> Lease:
+        """One chunk's bytes, unchecked, in a lease that the caller must release.
+
+        Raises:
+            TransferError: the subclass's ``reason`` says how it ended.
+        """
+        request = Request(Verb.CHUNK, deployment, chunk, length)
+        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch:
+            lease = self._acquire(fetch)
+            try:
+                self._exchange(fetch, lease.view)
+            except BaseException:
+                lease.release()
+                raise
+        self._traffic.add(node, bytes_in=length, chunks_in=1)
+        return lease
+
+    def fetch_manifest(
+        self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float
+    ) -> bytes:
+        """A signed envelope of exactly ``size`` bytes, unchecked. Raises TransferError."""
+        if not 0 < size <= MANIFEST_BYTES_MAX:
+            raise PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
+        request = Request(Verb.MANIFEST, deployment, 0, size)
+        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
+            self._exchange(fetch, lease.view)
+            body = bytes(lease.view)
+        self._traffic.add(node, bytes_in=size, manifests_in=1)
+        return body
+
+    def complain(
+        self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, chunk: ChunkIndex, *, timeout_s: float
+    ) -> None:
+        """Tell a peer that the chunk it sent did not hash to its digest. Raises TransferError."""
+        request = Request(Verb.COMPLAIN, deployment, chunk, 0)
+        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch:
+            self._exchange(fetch, None)
+        self._traffic.add(node, complaints=1)
+
+    def cancel(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """Stop a fetch that is under way, if there is one; it raises FetchCancelledError in its own thread."""
+        with self._lock:
+            found = [fetch for fetch in self._fetches if _is(fetch, node, deployment, chunk)]
+        self._stop(found, Cut.CANCELLED)
+
+    def drop_peer(self, node: NodeId) -> None:
+        """The node is known to be gone: end its fetches and connections now."""
+        with self._lock:
+            found = [fetch for fetch in self._fetches if fetch.peer.node == node]
+        self._stop(found, Cut.GONE)
+        for peer in {fetch.peer for fetch in found}:
+            self._links.drop_idle(peer)
+
+    def replace_credentials(self, credentials: TlsCredentials) -> None:
+        """For connections dialed from now on; after a rotation of the cluster key."""
+        self._dialer.credentials = credentials
+
+    def statistics(self) -> BulkStatistics:
+        """Totals since start, and what is under way."""
+        return self._traffic.statistics(connections=self._links.open_count, transfers=len(self._fetches), free_slots=0)
+
+    def close(self) -> None:
+        """End every fetch (with FetchCancelledError) and close every connection."""
+        with self._lock:
+            self._closed = True
+            running = list(self._fetches)
+        self._stop(running, Cut.CLOSING)
+        self._links.close()
+        self._watchdog.close(time.monotonic() + self._settings.connect_s)
+
+    # ---- one fetch -----------------------------------------------------------------------------
+
+    @contextmanager
+    def _running(self, fetch: Fetch) -> Iterator[Fetch]:
+        with self._lock:
+            if self._closed:
+                raise FetchCancelledError("the bulk client is closed")
+            self._fetches.add(fetch)
+        try:
+            yield fetch
+        except PeerBusyError:
+            self._traffic.add(fetch.peer.node, busy=1)
+            raise
+        except TransferError as error:
+            self._traffic.error(error.code)
+            raise
+        finally:
+            with self._lock:
+                self._fetches.discard(fetch)
+
+    def _acquire(self, fetch: Fetch) -> Lease:
+        try:
+            return self._pool.acquire(fetch.request.length, fetch.deadline - time.monotonic(), gave_up=fetch.is_stopped)
+        except PoolExhaustedError as error:
+            raise FetchCancelledError(str(error), code=error.code) from None
+
+    def _exchange(self, fetch: Fetch, sink: memoryview | None) -> None:
+        """Ask, and receive the answer into ``sink``; once more if a kept connection turns out to be stale."""
+        link = self._link(fetch)
+        try:
+            self._converse(fetch, link, sink)
+        except _StaleLinkError:
+            self._links.drop_idle(fetch.peer)
+            self._converse(fetch, self._dial(fetch), sink)
+
+    def _converse(self, fetch: Fetch, link: Link, sink: memoryview | None) -> None:
+        keep = False
+        answered = False
+        channel = link.channel
+        try:
+            fetch.attach(channel)
+            channel.deadline = fetch.deadline
+            channel.begin()
+            channel.send(link.prefix + fetch.request.to_wire())
+            link.prefix = b""
+            head = bytearray(REPLY_BYTES)
+            channel.receive(memoryview(head))
+            answered = True
+            reply = Reply.from_wire(head)
+            keep = reply.status in _CONVERSATION_GOES_ON
+            if self._on_peer_slots is not None:
+                self._on_peer_slots(fetch.peer.node, reply.free_slots)
+            self._check(fetch.request, reply)
+            if sink is not None:
+                channel.receive_body(sink, self._throttle)
+            keep = True
+        except DisconnectedError as error:
+            raise self._ended(fetch, link, error, answered=answered) from None
+        except HeadVersionError as error:
+            raise PeerRefusedError(str(error), code=error.code) from None
+        except HeadError as error:
+            raise PeerProtocolError(str(error)) from None
+        finally:
+            channel.end()
+            channel.deadline = None
+            fetch.attach(None)
+            if keep and channel.cut_by is None:
+                self._links.give_back(link)
+            else:
+                self._links.drop(link)
+
+    @staticmethod
+    def _check(request: Request, reply: Reply) -> None:
+        """Raises for every answer but an OK that fits the request."""
+        status = reply.status
+        if status is Status.BUSY:
+            raise PeerBusyError("no free upload slot", retry_after_s=reply.retry_after_ms / 1000)
+        if status in (Status.NOT_HELD, Status.FAILED):
+            raise PeerNotHoldingError("the peer does not hold it")
+        if status is not Status.OK:
+            raise PeerRefusedError(f"the peer answered {status.name}", code=_REFUSALS[status])
+        length = 0 if request.verb is Verb.COMPLAIN else request.length
+        if reply.chunk != request.chunk or reply.length != length:
+            raise PeerProtocolError(
+                f"asked for chunk {request.chunk} of {length} bytes, "
+                f"was offered chunk {reply.chunk} of {reply.length} bytes"
+            )
+
+    def _ended(self, fetch: Fetch, link: Link, error: DisconnectedError, *, answered: bool) -> Exception:
+        if fetch.cut_by is not None or error.cut_by is not None:
+            return cut_error(fetch.cut_by or error.cut_by or Cut.CLOSING, "while fetching")
+        if not answered and link.is_used:
+            return _StaleLinkError()
+        if error.refused or (not answered and self._dialer.credentials is None):
+            return PeerRefusedError(f"{fetch.peer.endpoint} closed without an answer")
+        return PeerGoneError(str(error))
+
+    # ---- links ---------------------------------------------------------------------------------
+
+    def _link(self, fetch: Fetch) -> Link:
+        try:
+            link = self._links.borrow(fetch.peer, fetch.deadline, fetch.is_stopped)
+        except TimeoutError:
+            cut = fetch.cut_by
+            if cut is not None:
+                raise cut_error(cut, "while waiting for a connection") from None
+            raise PeerSlowError("no connection to the peer became free in time") from None
+        return link if link is not None else self._dial_borrowed(fetch)
+
+    def _dial(self, fetch: Fetch) -> Link:
+        """A fresh link, never a kept one."""
+        while True:
+            link = self._link(fetch)
+            if not link.is_used:
+                return link
+            self._links.drop(link)
+
+    def _dial_borrowed(self, fetch: Fetch) -> Link:
+        try:
+            return self._dialer.dial(fetch.peer, fetch.deadline, fetch.attach)
+        except BaseException as error:
+            self._links.forget(fetch.peer)
+            if isinstance(error, UnreachableError):
+                self._give_up(fetch.peer, only_silent=not error.is_certain)
+            raise
+        finally:
+            fetch.attach(None)
+
+    def _give_up(self, peer: Peer, *, only_silent: bool) -> None:
+        """End all fetches from a peer that cannot be reached.
+
+        Args:
+            only_silent: spare those that still receive; a lost SYN is not a dead host.
+        """
+        heard_since = time.monotonic() - self._settings.silence_s
+        with self._lock:
+            found = [fetch for fetch in self._fetches if fetch.peer == peer]
+        if only_silent:
+            found = [
+                fetch
+                for fetch in found
+                if fetch.channel is not None and self._watchdog.is_silent_since(fetch.channel, heard_since)
+            ]
+        self._stop(found, Cut.GONE)
+        self._links.drop_idle(peer)
+
+    def _stop(self, fetches: list[Fetch], reason: Cut) -> None:
+        for fetch in fetches:
+            fetch.stop(reason)
+        if fetches:
+            self._links.wake()
+            self._pool.wake()
+
+    # ---- called by the watchdog's thread -------------------------------------------------------
+
+    def _close_idle(self, now: float) -> None:
+        self._links.drop_idle(idle_before=now - self._settings.idle_out_s)
+
+    def _probe(self, channel: Channel) -> None:
+        with self._lock:
+            peers = {fetch.peer for fetch in self._fetches if fetch.channel is channel} - self._probing
+            self._probing |= peers
+        for peer in peers:
+            threading.Thread(target=self._probe_peer, args=(peer,), name="bulk-probe", daemon=True).start()
+
+    def _probe_peer(self, peer: Peer) -> None:
+        try:
+            if not self._dialer.is_there(peer.endpoint):
+                self._give_up(peer, only_silent=True)
+        finally:
+            with self._lock:
+                self._probing.discard(peer)
+
+
+class _StaleLinkError(Exception):
+    """A kept connection had been closed by the peer before it read our request: ask again on a fresh one."""
+
+
+def _is(fetch: Fetch, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
+    return fetch.peer.node == node and fetch.request.deployment == deployment and fetch.request.chunk == chunk

@@ -1,0 +1,77 @@
+"""How a transfer can end without its bytes; each class carries the FailReason that the planner hears.
+
+What lives here: the errors of this package. What does not: judging them (the planner strikes, waits or re-plans).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from gossipd.core.errors import ExitCode, GossipdError, LocalError
+from gossipd.core.events import FailReason
+
+
+class TransferError(GossipdError):
+    """Base of the ways a fetch ends without a chunk. State: nothing was stored."""
+
+    reason: ClassVar[FailReason] = FailReason.GONE
+
+
+class PeerBusyError(TransferError):
+    """The peer has no free upload slot. Fault: nobody. Retry: after ``retry_after_s``, or elsewhere at once."""
+
+    code = "E_BUSY"
+    reason = FailReason.BUSY
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class PeerNotHoldingError(TransferError):
+    """The peer does not hold the chunk (any more). Fault: nobody. Retry: elsewhere."""
+
+    code = "E_NOT_HELD"
+    reason = FailReason.NOT_HELD
+
+
+class PeerGoneError(TransferError):
+    """Refused, reset, closed or unreachable. Fault: the peer or the network. Retry: elsewhere; here later."""
+
+    code = "E_GONE"
+    reason = FailReason.GONE
+
+
+class PeerSlowError(TransferError):
+    """No progress, or less than the least rate, or not done in time. Fault: the peer. Retry: elsewhere."""
+
+    code = "E_SLOW"
+    reason = FailReason.SLOW
+
+
+class PeerRefusedError(TransferError):
+    """The peer does not let us in, or does not know the deployment; ``code`` says which. Retry: later."""
+
+    code = "E_REFUSED"
+    reason = FailReason.REFUSED
+
+
+class PeerProtocolError(TransferError):
+    """The peer broke the protocol: wrong length, wrong chunk, garbage. Fault: the peer, a strike. Retry: elsewhere."""
+
+    code = "E_BULK_PROTOCOL"
+    reason = FailReason.CORRUPT
+
+
+class FetchCancelledError(TransferError):
+    """We stopped it, are closing, or had no buffer for it. Fault: nobody's but ours. Retry: when wanted again."""
+
+    code = "E_CANCELLED"
+    reason = FailReason.CANCELLED
+
+
+class SecurityCheckError(LocalError):
+    """A stranger was let in by our own server. Fault: this program or its configuration. Retry: no; do not run."""
+
+    code = "E_SECURITY_CHECK"
+    exit_code = ExitCode.TRUST

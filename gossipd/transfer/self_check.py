@@ -1,0 +1,90 @@
+"""Knocks on our own bulk door as a stranger would; the daemon does not run if it opens.
+
+What lives here: three knocks. What does not: the same for the control channel.
+
+* a plain socket that sends a well-formed request, or a hello with a token nobody issued: must get no byte;
+* a certificate from an authority of another cluster key: must not get a reply;
+* under TLS, a certificate from our own authority for a key that is no member: must be answered REFUSED, no more.
+"""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import ssl
+from collections.abc import Sequence
+
+from gossipd.core.ids import DeploymentId
+from gossipd.core.keys import KEY_BYTES, SecretKey
+from gossipd.transfer.channel import family_of
+from gossipd.transfer.credentials import tls_credentials
+from gossipd.transfer.errors import SecurityCheckError
+from gossipd.transfer.links import Endpoint
+from gossipd.transfer.settings import Encryption
+from gossipd.wire.transfer import REPLY_BYTES, TOKEN_BYTES, HeadError, Reply, Request, Status, Verb, hello
+
+# Above the server's own handshake deadline of 2 s, by which a stranger is cut at the latest.
+ANSWER_S = 3.0
+
+
+def self_check(endpoint: Endpoint, encryption: Encryption, cluster_keys: Sequence[bytes]) -> None:
+    """Check that strangers are refused at ``endpoint``, which is our own. Raises SecurityCheckError, OSError."""
+    request = Request(Verb.MANIFEST, DeploymentId(secrets.token_bytes(32)), 0, 1).to_wire()
+    with _connect(endpoint) as plain:
+        if _ask(plain, hello(secrets.token_bytes(TOKEN_BYTES)) + request):
+            raise SecurityCheckError(f"the bulk port {endpoint} answers a plain connection without a valid token")
+    if encryption is Encryption.NONE:
+        return
+    if _ask_encrypted(endpoint, secrets.token_bytes(KEY_BYTES), request):
+        raise SecurityCheckError(f"the bulk port {endpoint} answers a certificate of another cluster")
+    answer = _ask_encrypted(endpoint, cluster_keys[0], request)
+    if not _is_refusal(answer):
+        raise SecurityCheckError(f"the bulk port {endpoint} does not refuse a node that is no member")
+
+
+def _connect(endpoint: Endpoint) -> socket.socket:
+    sock = socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM)
+    try:
+        sock.settimeout(ANSWER_S)
+        sock.connect(endpoint)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def _ask_encrypted(endpoint: Endpoint, cluster_key: bytes, request: bytes) -> bytes:
+    context = tls_credentials(SecretKey(secrets.token_bytes(KEY_BYTES)), [cluster_key]).client
+    # The stranger is not choosy about the server: it is the server that has to refuse.
+    context.verify_mode = ssl.CERT_NONE
+    with _connect(endpoint) as sock:
+        try:
+            encrypted = context.wrap_socket(sock)
+        except OSError:
+            return b""
+        with encrypted:
+            return _ask(encrypted, request)
+
+
+def _ask(sock: socket.socket, question: bytes) -> bytes:
+    """What comes back; nothing if the other side hangs up. Raises SecurityCheckError if it does neither."""
+    answer = b""
+    try:
+        sock.sendall(question)
+        while len(answer) < REPLY_BYTES:
+            piece = sock.recv(REPLY_BYTES - len(answer))
+            if not piece:
+                return answer
+            answer += piece
+    except TimeoutError:
+        raise SecurityCheckError("the bulk port keeps a stranger's connection open") from None
+    except OSError:
+        return answer
+    return answer
+
+
+def _is_refusal(answer: bytes) -> bool:
+    try:
+        return Reply.from_wire(answer).status is Status.REFUSED
+    except HeadError:
+        return False

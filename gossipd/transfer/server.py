@@ -1,0 +1,287 @@
+"""Serves verified chunks and manifests to members of the cluster, and to nobody else.
+
+What lives here: from an accepted connection to its last reply. What does not: where chunks lie (the reader), who is a
+member (a callback), how a peer is known (``credentials``, ``tokens``).
+
+One thread per connection, blocked in the kernel nearly always; a request is read, answered and sent without another
+thread having to wake. A peer that asks too much is told BUSY at once; one that breaks the protocol is told so in one
+byte, at most, and cut. Membership is asked again for every request, so a member that is forgotten is served no more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from gossipd.core.certificates import CertificateError
+from gossipd.core.errors import GossipdError
+from gossipd.core.ids import ChunkIndex, DeploymentId
+from gossipd.ports import ChunkReader, NotHeldError
+from gossipd.throttle import Throttle
+from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
+from gossipd.transfer.credentials import TlsCredentials
+from gossipd.transfer.door import Door
+from gossipd.transfer.settings import BulkSettings, Encryption
+from gossipd.transfer.slots import UploadSlots
+from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.traffic import BulkStatistics, Traffic
+from gossipd.transfer.watchdog import Watchdog
+from gossipd.wire.transfer import (
+    HELLO_BYTES,
+    REPLY_BYTES,
+    REQUEST_BYTES,
+    HeadError,
+    HeadVersionError,
+    Reply,
+    Request,
+    Status,
+    Verb,
+    token_of,
+)
+from membership.member import NodeId
+
+# A reader's NotHeldError may say more precisely what is missing, by its code (bad-input table, B27).
+_STATUS_OF = {"E_UNKNOWN_MANIFEST": Status.UNKNOWN, "E_CHUNK_RANGE": Status.RANGE}
+CLOSE_S = 0.9  # all threads together; the daemon has 5 s for everything
+
+
+class BulkServer:
+    """Serves what ``reader`` holds.
+
+    Args:
+        is_member: whether a node may be served now; quick, from any thread.
+        credentials: for ``Encryption.TLS``. tokens: for ``Encryption.NONE``.
+        throttle: bytes that all uploads together may send.
+        on_slots: told the number of free upload slots after every change, from any thread; quick.
+        on_complaint: a member says that this chunk of ours is bad; may take as long as a re-hash.
+        on_bad_read: our own file could not be read to its end; as ``on_complaint``.
+    """
+
+    def __init__(
+        self,
+        *,
+        reader: ChunkReader,
+        settings: BulkSettings,
+        is_member: Callable[[NodeId], bool],
+        throttle: Throttle,
+        credentials: TlsCredentials | None = None,
+        tokens: TokenBook | None = None,
+        on_slots: Callable[[int], None] | None = None,
+        on_complaint: Callable[[NodeId, DeploymentId, ChunkIndex], None] | None = None,
+        on_bad_read: Callable[[DeploymentId, ChunkIndex], None] | None = None,
+    ) -> None:
+        assert (credentials if settings.encryption is Encryption.TLS else tokens) is not None
+        self._reader = reader
+        self._settings = settings
+        self._is_member = is_member
+        self._throttle = throttle
+        self._credentials = credentials
+        self._tokens = tokens
+        self._on_complaint = on_complaint
+        self._on_bad_read = on_bad_read
+        self._slots = UploadSlots(settings.slots, settings.slots_per_peer, on_change=on_slots)
+        self._manifest_slots = UploadSlots(settings.manifest_slots, settings.manifest_slots)
+        self._traffic = Traffic()
+        self._watchdog = Watchdog(settings, name="bulk-watch-in")
+        self._door = Door(settings, self._traffic, self._serve)
+        self._threads: set[threading.Thread] = set()
+        self._scratch: list[bytearray] = []
+
+    def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; returns the address it got. Raises OSError."""
+        self._watchdog.start()
+        return self._door.open(host, port)
+
+    def replace_credentials(self, credentials: TlsCredentials) -> None:
+        """For connections accepted from now on; after a rotation of the cluster key."""
+        self._credentials = credentials
+
+    def close(self) -> None:
+        """Cut every connection and wait for the threads, less than a second in all."""
+        deadline = time.monotonic() + CLOSE_S
+        self._door.close(CLOSE_S / 2)
+        for channel in self._watchdog.channels():
+            channel.cut(Cut.CLOSING)
+        for thread in list(self._threads):
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._watchdog.close(deadline)
+
+    def statistics(self) -> BulkStatistics:
+        """Totals since start, and what is under way."""
+        return self._traffic.statistics(
+            connections=self._door.connections,
+            transfers=self._settings.slots - self._slots.free,
+            free_slots=self._slots.free,
+        )
+
+    # ---- one connection ------------------------------------------------------------------------
+
+    def _serve(self, sock: socket.socket, address: str) -> None:
+        thread = threading.current_thread()
+        self._threads.add(thread)
+        channel = Channel(sock, self._settings, sends_bodies=True)
+        channel.deadline = time.monotonic() + self._settings.handshake_s
+        self._watchdog.add(channel)
+        node: NodeId | None = None
+        try:
+            who = self._authenticate(channel)
+            if self._door.known(address, node := who):
+                channel.deadline = time.monotonic() + self._settings.first_request_s
+                self._converse(channel, node)
+            else:
+                self._traffic.error("E_CONNECTIONS")
+        except DisconnectedError as error:
+            self._count_end(error, node)
+        except (HeadError, CertificateError, FileReadError, _StrangerError) as error:
+            self._traffic.error(error.code)
+        finally:
+            self._watchdog.remove(channel)
+            channel.close()
+            self._door.left(address, node)
+            self._threads.discard(thread)
+
+    def _count_end(self, error: DisconnectedError, node: NodeId | None) -> None:
+        """Peers that close between requests are no error; strangers and cut transfers are."""
+        if error.cut_by is not None and error.cut_by is not Cut.CLOSING:
+            self._traffic.error(f"E_{error.cut_by.name}")
+        elif error.refused or node is None:
+            self._traffic.error("E_HANDSHAKE")
+
+    def _authenticate(self, channel: Channel) -> NodeId:
+        if self._settings.encryption is Encryption.TLS:
+            assert self._credentials is not None
+            return channel.start_tls(self._credentials.server, is_server=True)
+        assert self._tokens is not None
+        head = bytearray(HELLO_BYTES)
+        channel.receive(memoryview(head))
+        node = self._tokens.redeem(token_of(head))
+        if node is None:
+            raise _StrangerError("a connection in clear without a valid token")
+        return node
+
+    def _converse(self, channel: Channel, node: NodeId) -> None:
+        head = bytearray(REQUEST_BYTES)
+        view = memoryview(head)
+        while True:
+            channel.receive(view)
+            channel.deadline = None
+            try:
+                request = Request.from_wire(head)
+            except HeadError as error:
+                status = Status.VERSION if isinstance(error, HeadVersionError) else Status.BAD_REQUEST
+                channel.send(self._head(status, 0))
+                raise
+            if not self._answer(channel, node, request):
+                return
+            channel.deadline = time.monotonic() + self._settings.idle_in_s
+
+    def _answer(self, channel: Channel, node: NodeId, request: Request) -> bool:
+        """Answer one request; False when the connection must end."""
+        if not self._is_member(node):
+            channel.send(self._head(Status.REFUSED, request.chunk))
+            self._traffic.error("E_REFUSED")
+            return False
+        if request.verb is Verb.MANIFEST:
+            return self._answer_manifest(channel, node, request)
+        if not self._slots.acquire(node):
+            return self._answer_busy(channel, node, request, self._slots)
+        started = time.monotonic()
+        try:
+            if request.verb is Verb.COMPLAIN:
+                return self._answer_complaint(channel, node, request)
+            return self._answer_chunk(channel, node, request)
+        finally:
+            channel.end()
+            self._slots.release(node, started)
+
+    def _answer_chunk(self, channel: Channel, node: NodeId, request: Request) -> bool:
+        try:
+            opened = self._reader.open_chunk(request.deployment, request.chunk)
+        except (NotHeldError, OSError) as error:
+            return self._answer_missing(channel, request, error)
+        try:
+            if opened.length != request.length:
+                channel.send(self._head(Status.LENGTH, request.chunk))
+                self._traffic.error("E_LENGTH")
+                return False
+            channel.begin()
+            with self._scratch_memory() as scratch:
+                head = self._head(Status.OK, request.chunk, opened.length)
+                channel.send_file(head, opened.spans, self._throttle, scratch)
+        except FileReadError:
+            if self._on_bad_read is not None:
+                self._on_bad_read(request.deployment, request.chunk)
+            raise
+        finally:
+            opened.close()
+        self._traffic.add(node, bytes_out=request.length, chunks_out=1)
+        return True
+
+    def _answer_manifest(self, channel: Channel, node: NodeId, request: Request) -> bool:
+        if not self._manifest_slots.acquire(node):
+            return self._answer_busy(channel, node, request, self._manifest_slots)
+        started = time.monotonic()
+        try:
+            body = self._reader.manifest_bytes(request.deployment)
+            if len(body) != request.length:
+                channel.send(self._head(Status.LENGTH, request.chunk))
+                self._traffic.error("E_LENGTH")
+                return False
+            channel.begin()
+            channel.send_memory(self._head(Status.OK, request.chunk, len(body)), body, self._throttle)
+        except (NotHeldError, OSError) as error:
+            return self._answer_missing(channel, request, error)
+        finally:
+            channel.end()
+            self._manifest_slots.release(node, started)
+        self._traffic.add(node, bytes_out=len(body), manifests_out=1)
+        return True
+
+    def _answer_complaint(self, channel: Channel, node: NodeId, request: Request) -> bool:
+        channel.send(self._head(Status.OK, request.chunk))
+        self._traffic.add(node, complaints=1)
+        if self._on_complaint is not None:
+            self._on_complaint(node, request.deployment, request.chunk)
+        return True
+
+    def _answer_busy(self, channel: Channel, node: NodeId, request: Request, slots: UploadSlots) -> bool:
+        retry_after_ms = int(slots.retry_after_s * 1000)
+        channel.send(Reply(Status.BUSY, request.chunk, 0, self._slots.free, retry_after_ms).to_wire())
+        self._traffic.add(node, busy=1)
+        return True
+
+    def _answer_missing(self, channel: Channel, request: Request, error: NotHeldError | OSError) -> bool:
+        if isinstance(error, OSError):
+            self._traffic.error("E_STORE_READ")
+            status = Status.FAILED
+        else:
+            status = _STATUS_OF.get(error.code, Status.NOT_HELD)
+        channel.send(self._head(status, request.chunk))
+        return True
+
+    def _head(self, status: Status, chunk: ChunkIndex, length: int = 0) -> bytes:
+        return Reply(status, chunk, length, self._slots.free).to_wire()
+
+    @contextlib.contextmanager
+    def _scratch_memory(self) -> Iterator[memoryview | None]:
+        """Memory to encrypt from; at most one per slot is ever made."""
+        if self._settings.encryption is Encryption.NONE:
+            yield None
+            return
+        try:
+            memory = self._scratch.pop()
+        except IndexError:
+            memory = bytearray(self._settings.tls_piece_bytes + REPLY_BYTES)
+        try:
+            yield memoryview(memory)
+        finally:
+            self._scratch.append(memory)
+
+
+class _StrangerError(GossipdError):
+    """A connection in clear without a valid token. Fault: the stranger. It is closed without a reply."""
+
+    code = "E_TOKEN"

@@ -1,0 +1,77 @@
+"""One-time tokens that open connections in clear, one per connection, bound to the node that was given it.
+
+What lives here: issuing and redeeming. What does not: the authenticated control channel that carries them.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from hashlib import blake2b
+
+from gossipd.wire.transfer import TOKEN_BYTES
+from membership.member import NodeId
+
+TOKEN_LIFE_S = 10.0  # a token is asked for when a connection is about to be opened; control answers in milliseconds
+TOKENS_PER_NODE_MAX = 16  # above the connections one peer opens at once
+TOKENS_MAX = 4096  # a burst of 256 peers with all their connections
+
+
+class TokenBook:
+    """Tokens that were issued and not redeemed. Thread-safe; bounded; the oldest make room.
+
+    Tokens are kept by their hash: a look-up's timing says nothing about a token that is near to a valid one.
+    """
+
+    def __init__(self, *, life_s: float = TOKEN_LIFE_S) -> None:
+        self._life_s = life_s
+        self._lock = threading.Lock()
+        self._issued: OrderedDict[bytes, tuple[NodeId, float]] = OrderedDict()
+        self._by_node: dict[NodeId, list[bytes]] = {}
+
+    def issue(self, node: NodeId) -> bytes:
+        """A fresh token with which ``node`` may open one connection within ``life_s``."""
+        token = secrets.token_bytes(TOKEN_BYTES)
+        with self._lock:
+            self._expire(time.monotonic())
+            own = self._by_node.setdefault(node, [])
+            if len(own) >= TOKENS_PER_NODE_MAX:
+                self._drop(own[0])
+            elif len(self._issued) >= TOKENS_MAX:
+                self._drop(next(iter(self._issued)))
+            self._issued[_mark(token)] = (node, time.monotonic() + self._life_s)
+            self._by_node.setdefault(node, []).append(_mark(token))
+        return token
+
+    def redeem(self, token: bytes) -> NodeId | None:
+        """Who was given this token; None if nobody, too long ago, or if it has been used."""
+        with self._lock:
+            self._expire(time.monotonic())
+            found = self._issued.get(_mark(token))
+            if found is None:
+                return None
+            self._drop(_mark(token))
+            return found[0]
+
+    def __len__(self) -> int:
+        return len(self._issued)
+
+    def _expire(self, now: float) -> None:
+        while self._issued:
+            mark, (_, until) = next(iter(self._issued.items()))
+            if until > now:
+                return
+            self._drop(mark)
+
+    def _drop(self, mark: bytes) -> None:
+        node, _ = self._issued.pop(mark)
+        own = self._by_node[node]
+        own.remove(mark)
+        if not own:
+            del self._by_node[node]
+
+
+def _mark(token: bytes) -> bytes:
+    return blake2b(token, digest_size=32).digest()

@@ -1,0 +1,76 @@
+"""Counters of the bulk path: bytes and chunks per peer, refusals, errors by kind.
+
+What lives here: counting under one lock, once per transfer and never per piece. What does not: rates and metrics.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+
+from membership.member import NodeId
+
+# Keys are authenticated members; ten times the largest cluster simulated. Later ones share one entry.
+PEERS_MAX = 100_000
+OTHERS = NodeId(bytes(16))
+
+
+@dataclass(frozen=True, slots=True)
+class PeerTraffic:
+    """Bodies that came from (``in``) or went to (``out``) one peer; of chunks only whole ones."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    chunks_in: int = 0
+    chunks_out: int = 0
+    manifests_in: int = 0
+    manifests_out: int = 0
+    busy: int = 0
+    complaints: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class BulkStatistics:
+    """A snapshot. ``errors`` counts by stable code, of our own fetches or of connections to our server."""
+
+    total: PeerTraffic
+    connections: int
+    transfers: int
+    free_slots: int
+    errors: dict[str, int] = field(default_factory=dict)
+    peers: dict[NodeId, PeerTraffic] = field(default_factory=dict)
+
+
+class Traffic:
+    """Totals since start. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._peers: dict[NodeId, Counter[str]] = {}
+        self._errors: Counter[str] = Counter()
+
+    def add(self, node: NodeId, **counts: int) -> None:
+        """Add to the fields of PeerTraffic named by ``counts``."""
+        with self._lock:
+            own = self._peers.get(node)
+            if own is None:
+                key = node if len(self._peers) < PEERS_MAX else OTHERS
+                own = self._peers.setdefault(key, Counter())
+            for name, count in counts.items():
+                own[name] += count
+
+    def error(self, code: str) -> None:
+        """Something ended badly; codes come from our own classes, so there are few."""
+        with self._lock:
+            self._errors[code] += 1
+
+    def statistics(self, *, connections: int, transfers: int, free_slots: int) -> BulkStatistics:
+        """Totals, with what the caller knows about the present."""
+        with self._lock:
+            peers = {node: PeerTraffic(**counts) for node, counts in self._peers.items()}
+            total: Counter[str] = Counter()
+            for counts in self._peers.values():
+                total.update(counts)
+            errors = dict(self._errors)
+        return BulkStatistics(PeerTraffic(**total), connections, transfers, free_slots, errors, peers)

@@ -1,0 +1,172 @@
+"""Heads of the bulk protocol: what two hosts say to each other around the bytes of a chunk.
+
+What lives here: the layout and its checks. What does not: sockets, who may talk, and the bytes themselves.
+
+One TCP connection carries requests one way and replies the other, strictly in order; several requests may be
+under way (the server answers them one after the other). All integers are big-endian. Under TLS the first thing
+inside is a request; in clear a hello comes first and is never answered: a connection without a valid one is
+closed in silence.
+
+Hello, 36 bytes::
+
+    version u8 = 1 | kind u8 = 1 | zero u16 | token 32 bytes
+
+Request, 44 bytes::
+
+    version u8 = 1 | verb u8 | zero u16 | chunk u32 | length u32 | deployment 32 bytes
+
+``CHUNK`` asks for one chunk of a deployment and says how long the asker's manifest has it; ``MANIFEST`` asks for
+the signed envelope (``chunk`` 0, ``length`` as gossip told it); ``COMPLAIN`` says that this chunk of yours did not
+hash to its digest. There is no path and no offset anywhere: where bytes lie is each host's own business, so a
+hostile request can name nothing but a chunk of something that was signed.
+
+Reply, 16 bytes, then ``length`` bytes of body if the status is ``OK`` and the verb was not ``COMPLAIN``::
+
+    version u8 = 1 | status u8 | free_slots u16 | chunk u32 | length u32 | retry_after_ms u16 | zero u16
+
+``free_slots`` is how many uploads the server could begin at this moment. ``BUSY`` names nobody else: the asker
+knows the holders, and a hint would only herd everybody to the same one.
+
+A version other than 1 is answered with ``VERSION`` and the connection is closed: the newer side must then speak 1.
+Fixed sizes, so that nothing is allocated on a stranger's word. msgpack was rejected here: a variable head needs a
+length in front and a second read, and there is nothing optional to say.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+from gossipd.core.errors import RemoteError
+from gossipd.core.ids import ChunkIndex, DeploymentId
+
+VERSION = 1
+HELLO_KIND = 1
+TOKEN_BYTES = 32
+DEPLOYMENT_BYTES = 32
+
+_HELLO = struct.Struct("!BBH32s")
+_REQUEST = struct.Struct("!BBHII32s")
+_REPLY = struct.Struct("!BBHIIHH")
+HELLO_BYTES = _HELLO.size
+REQUEST_BYTES = _REQUEST.size
+REPLY_BYTES = _REPLY.size
+
+_U16_MAX = 0xFFFF
+
+
+class Verb(IntEnum):
+    """What is asked for."""
+
+    CHUNK = 1
+    MANIFEST = 2
+    COMPLAIN = 3
+
+
+class Status(IntEnum):
+    """How a request was answered; every one but OK, BUSY, NOT_HELD, UNKNOWN and RANGE ends the connection."""
+
+    OK = 0
+    BUSY = 1
+    NOT_HELD = 2
+    UNKNOWN = 3
+    RANGE = 4
+    REFUSED = 5
+    LENGTH = 6
+    VERSION = 7
+    BAD_REQUEST = 8
+    FAILED = 9
+
+
+class HeadError(RemoteError):
+    """A head that is not of this protocol. Fault: the other side. State: unchanged. Retry: no."""
+
+    code = "E_DECODE"
+
+
+class HeadVersionError(HeadError):
+    """A head of a version that is not spoken here. Fault: nobody, one side is newer. Retry: after an upgrade."""
+
+    code = "E_BULK_VERSION"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One question. ``length`` is what the asker's manifest says; a server with another answer refuses."""
+
+    verb: Verb
+    deployment: DeploymentId
+    chunk: ChunkIndex
+    length: int
+
+    def to_wire(self) -> bytes:
+        """44 bytes."""
+        return _REQUEST.pack(VERSION, self.verb, 0, self.chunk, self.length, self.deployment)
+
+    @classmethod
+    def from_wire(cls, wire: bytes | bytearray | memoryview) -> Request:
+        """Raises HeadVersionError, HeadError."""
+        _check_size(wire, REQUEST_BYTES, "request")
+        version, verb, zero, chunk, length, deployment = _REQUEST.unpack(wire)
+        _check_version(version)
+        if zero or verb not in _VERBS:
+            raise HeadError(f"request has verb {verb} and reserved field {zero}; verbs are 1 to 3, the field is 0")
+        return cls(_VERBS[verb], DeploymentId(deployment), chunk, length)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer; ``length`` bytes of body follow an OK to CHUNK and MANIFEST."""
+
+    status: Status
+    chunk: ChunkIndex
+    length: int
+    free_slots: int
+    retry_after_ms: int = 0
+
+    def to_wire(self) -> bytes:
+        """16 bytes; what does not fit a field is sent as the most that does."""
+        free = min(self.free_slots, _U16_MAX)
+        retry = min(self.retry_after_ms, _U16_MAX)
+        return _REPLY.pack(VERSION, self.status, free, self.chunk, self.length, retry, 0)
+
+    @classmethod
+    def from_wire(cls, wire: bytes | bytearray | memoryview) -> Reply:
+        """Raises HeadVersionError, HeadError."""
+        _check_size(wire, REPLY_BYTES, "reply")
+        version, status, free_slots, chunk, length, retry_after_ms, zero = _REPLY.unpack(wire)
+        _check_version(version)
+        if zero or status not in _STATUSES:
+            raise HeadError(f"reply has status {status} and reserved field {zero}; statuses are 0 to 9, the field is 0")
+        return cls(_STATUSES[status], chunk, length, free_slots, retry_after_ms)
+
+
+def hello(token: bytes) -> bytes:
+    """The first 36 bytes of a connection in clear."""
+    assert len(token) == TOKEN_BYTES, "a token has 32 bytes"
+    return _HELLO.pack(VERSION, HELLO_KIND, 0, token)
+
+
+def token_of(wire: bytes | bytearray | memoryview) -> bytes:
+    """The token in a hello. Raises HeadVersionError, HeadError."""
+    _check_size(wire, HELLO_BYTES, "hello")
+    version, kind, zero, token = _HELLO.unpack(wire)
+    _check_version(version)
+    if kind != HELLO_KIND or zero:
+        raise HeadError(f"hello has kind {kind} and reserved field {zero}; need 1 and 0")
+    return bytes(token)
+
+
+def _check_size(wire: bytes | bytearray | memoryview, need: int, what: str) -> None:
+    if len(wire) != need:
+        raise HeadError(f"{what} has {len(wire)} bytes, need {need}")
+
+
+def _check_version(version: int) -> None:
+    if version != VERSION:
+        raise HeadVersionError(f"head has version {version}, supported is {VERSION}")
+
+
+_VERBS = {int(verb): verb for verb in Verb}
+_STATUSES = {int(status): status for status in Status}

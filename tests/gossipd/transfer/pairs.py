@@ -1,0 +1,109 @@
+"""A server and a client on loopback, in either mode, with everything they need made up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from gossipd.buffers import BufferPool
+from gossipd.core.ids import ChunkIndex, DeploymentId
+from gossipd.core.keys import SecretKey
+from gossipd.throttle import Throttle
+from gossipd.transfer.client import BulkClient
+from gossipd.transfer.credentials import tls_credentials
+from gossipd.transfer.links import Endpoint
+from gossipd.transfer.server import BulkServer
+from gossipd.transfer.settings import BulkSettings, Encryption
+from gossipd.transfer.tokens import TokenBook
+from membership.member import NodeId, node_id
+from tests.contracts.chunk_store_fakes import FakeChunkStore
+
+CLUSTER_KEY = b"\x07" * 32
+SERVER_KEY = SecretKey(b"\x01" * 32)
+CLIENT_KEY = SecretKey(b"\x02" * 32)
+MODEL = DeploymentId(b"\x0a" * 32)
+CHUNK_BYTES = 256 * 1024
+
+
+def node_of(secret: SecretKey) -> NodeId:
+    return node_id(secret.public.ed25519)
+
+
+SERVER = node_of(SERVER_KEY)
+CLIENT = node_of(CLIENT_KEY)
+
+
+def bodies(count: int = 4, nbytes: int = CHUNK_BYTES) -> list[bytes]:
+    rng = random.Random(1)
+    return [rng.randbytes(nbytes) for _ in range(count)] + [b"a short last chunk"]
+
+
+@dataclass
+class Pair:
+    """A running server, a client, and what can be observed of both."""
+
+    server: BulkServer
+    client: BulkClient
+    endpoint: Endpoint
+    store: FakeChunkStore
+    tokens: TokenBook
+    pool: BufferPool
+    members: set[NodeId]
+    bodies: list[bytes]
+    upload: Throttle
+    download: Throttle
+    slots_seen: list[int] = field(default_factory=list)
+    complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = field(default_factory=list)
+    bad_reads: list[tuple[DeploymentId, ChunkIndex]] = field(default_factory=list)
+
+    def fetch(self, chunk: int, *, length: int | None = None, timeout_s: float = 5.0) -> bytes:
+        length = len(self.bodies[chunk]) if length is None else length
+        with self.client.fetch_chunk(SERVER, self.endpoint, MODEL, chunk, length, timeout_s=timeout_s) as lease:
+            return bytes(lease.view)
+
+
+@contextmanager
+def pair(
+    encryption: Encryption,
+    *,
+    settings: Callable[[Encryption], BulkSettings] = lambda encryption: BulkSettings(encryption=encryption),
+    store: FakeChunkStore | None = None,
+) -> Iterator[Pair]:
+    chosen = settings(encryption)
+    store = FakeChunkStore() if store is None else store
+    store.add_model(MODEL, bodies(), held=True)
+    tokens, pool, upload, download = TokenBook(), BufferPool(8 * 1024 * 1024), Throttle(), Throttle()
+    members = {CLIENT}
+    slots_seen: list[int] = []
+    complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = []
+    bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
+    is_tls = encryption is Encryption.TLS
+    server = BulkServer(
+        reader=store,
+        settings=chosen,
+        is_member=members.__contains__,
+        throttle=upload,
+        credentials=tls_credentials(SERVER_KEY, [CLUSTER_KEY]) if is_tls else None,
+        tokens=tokens,
+        on_slots=slots_seen.append,
+        on_complaint=lambda node, deployment, chunk: complaints.append((node, deployment, chunk)),
+        on_bad_read=lambda deployment, chunk: bad_reads.append((deployment, chunk)),
+    )
+    client = BulkClient(
+        settings=chosen,
+        pool=pool,
+        throttle=download,
+        credentials=tls_credentials(CLIENT_KEY, [CLUSTER_KEY]) if is_tls else None,
+        get_token=None if is_tls else lambda _node: tokens.issue(CLIENT),
+    )
+    endpoint = server.start("127.0.0.1", 0)
+    try:
+        yield Pair(
+            server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
+            slots_seen, complaints, bad_reads,
+        )  # fmt: skip
+    finally:
+        client.close()
+        server.close()

@@ -1,0 +1,167 @@
+"""A real server and a real client on loopback: what is asked for arrives, and every refusal has its type."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import FailReason
+from gossipd.core.ids import DeploymentId
+from gossipd.transfer.errors import (
+    PeerBusyError,
+    PeerNotHoldingError,
+    PeerProtocolError,
+    PeerRefusedError,
+    TransferError,
+)
+from gossipd.transfer.self_check import self_check
+from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings, Encryption
+from tests.contracts.chunk_store_fakes import FakeChunkStore
+from tests.gossipd.transfer.pairs import CLIENT, CLUSTER_KEY, MODEL, SERVER, pair
+
+both_modes = pytest.mark.parametrize("encryption", list(Encryption), ids=lambda mode: mode.value)
+
+
+@both_modes
+def test_chunks_arrive_byte_for_byte(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        assert [running.fetch(chunk) for chunk in range(len(running.bodies))] == running.bodies
+        counted = running.client.statistics().peers[SERVER]
+        assert counted.chunks_in == len(running.bodies)
+        assert counted.bytes_in == sum(map(len, running.bodies))
+
+
+@both_modes
+def test_a_chunk_of_many_small_files_arrives_as_one(encryption: Encryption) -> None:
+    with pair(encryption, store=FakeChunkStore(span_bytes=1000)) as running:
+        assert running.fetch(0) == running.bodies[0]
+
+
+@both_modes
+def test_one_connection_serves_one_fetch_after_the_other(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        for _ in range(5):
+            running.fetch(1)
+        assert running.client.statistics().connections == 1
+        assert running.server.statistics().connections == 1
+
+
+@both_modes
+def test_many_fetches_at_once_share_a_few_connections(encryption: Encryption) -> None:
+    with pair(encryption) as running, ThreadPoolExecutor(16) as threads:
+        wanted = [0, 1, 2, 3] * 8
+        assert list(threads.map(running.fetch, wanted)) == [running.bodies[chunk] for chunk in wanted]
+        assert running.client.statistics().connections <= BulkSettings().connections_per_peer
+        assert running.pool.statistics().leased_bytes == 0
+
+
+@both_modes
+def test_the_manifest_arrives_and_a_wrong_size_is_refused(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        fetch = running.client.fetch_manifest
+        assert fetch(SERVER, running.endpoint, MODEL, 8, timeout_s=5) == b"envelope"
+        with pytest.raises(PeerRefusedError) as caught:
+            fetch(SERVER, running.endpoint, MODEL, 9, timeout_s=5)
+        assert caught.value.code == "E_LENGTH"
+        with pytest.raises(PeerProtocolError):
+            fetch(SERVER, running.endpoint, MODEL, MANIFEST_BYTES_MAX + 1, timeout_s=5)
+
+
+@both_modes
+def test_what_the_server_cannot_give_has_a_code_and_keeps_the_connection(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        running.fetch(0)
+        del running.store.chunks[MODEL, 2]
+        with pytest.raises(PeerNotHoldingError) as missing:
+            running.fetch(2)
+        assert missing.value.reason is FailReason.NOT_HELD
+        with pytest.raises(PeerRefusedError) as outside:
+            running.client.fetch_chunk(SERVER, running.endpoint, MODEL, 99, 10, timeout_s=5)
+        assert outside.value.code == "E_CHUNK_RANGE"
+        with pytest.raises(PeerRefusedError) as unknown:
+            running.client.fetch_chunk(SERVER, running.endpoint, DeploymentId(bytes(32)), 0, 10, timeout_s=5)
+        assert unknown.value.code == "E_UNKNOWN_MANIFEST"
+        assert unknown.value.reason is FailReason.REFUSED
+        assert running.server.statistics().connections == 1
+
+
+@both_modes
+def test_a_request_with_another_length_is_refused_and_cut(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        with pytest.raises(PeerRefusedError) as caught:
+            running.fetch(0, length=100)
+        assert caught.value.code == "E_LENGTH"
+        assert running.client.statistics().connections == 0
+
+
+@both_modes
+def test_a_full_server_says_busy_at_once_and_frees_its_slots(encryption: Encryption) -> None:
+    def one_slot(mode: Encryption) -> BulkSettings:
+        return BulkSettings(encryption=mode, slots=1, slots_per_peer=1)
+
+    with pair(encryption, settings=one_slot) as running, ThreadPoolExecutor(1) as threads:
+        running.fetch(3)
+        running.upload.set_rate(64 * 1024)
+        first = threads.submit(running.fetch, 0, timeout_s=30)
+        while running.server.statistics().free_slots:
+            pass
+        with pytest.raises(PeerBusyError) as caught:
+            running.fetch(1)
+        assert caught.value.reason is FailReason.BUSY
+        running.upload.set_rate(None)
+        assert first.result() == running.bodies[0]
+        assert running.fetch(1) == running.bodies[1]
+        assert running.slots_seen[:2] == [0, 1]
+        assert running.server.statistics().peers[CLIENT].busy == 1
+
+
+@both_modes
+def test_a_member_that_is_forgotten_is_served_no_more(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        running.fetch(0)
+        running.members.clear()
+        with pytest.raises(PeerRefusedError) as caught:
+            running.fetch(1)
+        assert caught.value.code == "E_REFUSED"
+
+
+@both_modes
+def test_a_running_fetch_can_be_cancelled(encryption: Encryption) -> None:
+    with pair(encryption) as running, ThreadPoolExecutor(1) as threads:
+        running.fetch(3)
+        running.upload.set_rate(8 * 1024)
+        fetch = threads.submit(running.fetch, 0, timeout_s=30)
+        while running.server.statistics().free_slots == BulkSettings().slots:
+            pass
+        running.client.cancel(SERVER, MODEL, 0)
+        with pytest.raises(TransferError) as caught:
+            fetch.result(timeout=5)
+        assert caught.value.reason is FailReason.CANCELLED
+        assert running.pool.statistics().leased_bytes == 0
+
+
+@both_modes
+def test_a_complaint_reaches_the_server(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        running.client.complain(SERVER, running.endpoint, MODEL, 2, timeout_s=5)
+        running.fetch(0)
+        assert running.complaints == [(CLIENT, MODEL, 2)]
+
+
+@both_modes
+def test_the_self_check_passes(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        self_check(running.endpoint, encryption, [CLUSTER_KEY])
+
+
+@both_modes
+def test_closing_leaves_no_thread_and_no_connection(encryption: Encryption) -> None:
+    before = set(threading.enumerate())
+    with pair(encryption) as running, ThreadPoolExecutor(4) as threads:
+        list(threads.map(running.fetch, range(4)))
+    assert set(threading.enumerate()) <= before
+    with pytest.raises(GossipdError):
+        running.fetch(0)
