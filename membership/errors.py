@@ -41,6 +41,6 @@ class RecordError(MembershipError):
 
 
 class PublishError(MembershipError):
-    """An application event that is too large or of which there are too many. Fault: the caller. Retry: smaller, later."""
+    """An application event too large or too many. Fault: the caller. Retry: smaller, or later."""
 
     code = "E_MEMBERSHIP_PUBLISH"

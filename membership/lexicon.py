@@ -19,7 +19,6 @@ from membership.record import Verify, decode_record
 from membership.wire import RECORD, item
 
 _CACHE_MAX = 65536  # entries; one is about 400 B with its record, which is shared with the view anyway
-BUCKET_COUNT = 256
 
 
 def verify_ed25519(public_key: bytes, signature: bytes, message: bytes) -> bool:

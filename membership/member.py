@@ -1,6 +1,6 @@
 """Names of members: who somebody is, what it says of itself, and what we believe of its state.
 
-What lives here: values. What does not: their encoding (``record``, ``wire``) and the table that holds them (``roster``).
+What lives here: values. What does not: their encoding (``record``, ``wire``) and their table (``roster``).
 
 Identity is (node key, boot number, incarnation). The key says who; the boot number, which must grow with every start
 of the process, says which life; the incarnation counts how often that life had to contradict a rumour of its death.

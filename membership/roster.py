@@ -1,25 +1,20 @@
 """The table of members: who is on the roster, who of them lives, and a digest of the living.
 
-What lives here: the table, its digest, the shuffled probe order, picking at random. What does not: deciding that
-somebody is dead (``judge``). *Roster* (who belongs) and *liveness* are apart: a dead member stays in ``claims`` and
-gains an entry in ``gone``; only forgetting removes it.
-
-The digest is the sum, modulo 2**64, of the marks of all living members, and the same per bucket (first byte of the
-handle), kept up to date with every change. Dead members are not in it: two nodes that forget a dead member at
-different times must not look different for ever. XOR was not taken because two equal wrong entries cancel out.
+What lives here: the table, the shuffled probe order, picking at random. What does not: deciding that somebody is
+dead (``judge``). *Roster* (who belongs) and *liveness* are apart: a dead member stays in ``claims`` and gains an
+entry in ``gone``; only forgetting removes it. Living members are in the digest, dead ones are not: two nodes that
+forget a dead member at different times must not look different for ever.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from membership.lexicon import BUCKET_COUNT, Claim
+from membership.digest import Digest
+from membership.lexicon import Claim
 from membership.member import Handle, MemberState
-
-_MASK = 2**64 - 1
 
 
 @dataclass(slots=True)
@@ -42,8 +37,7 @@ class Roster:
         self.since: dict[Handle, float] = {}
         self.racks: dict[str, int] = {}
         self.live = 0
-        self.digest = 0
-        self.buckets = array("Q", bytes(8 * BUCKET_COUNT))
+        self.digest = Digest()
         self._order: list[Handle] = []
         self._at = 0
         self._count(own, 1)
@@ -93,8 +87,7 @@ class Roster:
         self.gone = other.gone.copy()
         self.racks = other.racks.copy()
         self.live = other.live
-        self.digest = other.digest
-        self.buckets = array("Q", other.buckets)
+        self.digest = other.digest.copy()
         self._order = [handle for handle in claims if handle != own.handle]
         rng.shuffle(self._order)
         self._at = 0
@@ -168,14 +161,8 @@ class Roster:
             if claim.bucket in wanted:
                 yield claim
 
-    def bucket_hashes(self) -> list[int]:
-        """32 bits for each bucket of living members."""
-        return [(total ^ total >> 32) & 0xFFFFFFFF for total in self.buckets]
-
     def _count(self, claim: Claim, sign: int) -> None:
-        change = claim.mark * sign
-        self.digest = (self.digest + change) & _MASK
-        self.buckets[claim.bucket] = (self.buckets[claim.bucket] + change) & _MASK
+        self.digest.change(claim.bucket, claim.mark * sign)
         rack = claim.record.rack
         left = self.racks.get(rack, 0) + sign
         if left:

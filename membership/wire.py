@@ -19,6 +19,7 @@ SYNC_ASK   9     sequence 4 B, 256 bucket hashes of 4 B each
 SYNC_LIST  10    sequence 4 B; then per bucket: bucket 1 B, flags 1 B, count 1 B, count rows of (id 8 B, marks 8 B)
 SYNC_WANT  11    sequence 4 B; then rows of (id 8 B, what 1 B)
 BUSY       12    sequence 4 B
+ITEMS      13    -; like GOSSIP, but asked for, and so not to be passed on
 =========  ====  =====================================================================================
 
 =========  ====  =====================================================================================
@@ -47,7 +48,7 @@ from membership.member import Handle, NodeId
 from membership.record import SIGNATURE_BYTES
 from membership.seal import BODY_BYTES_MAX
 
-PING, ACK, PING_REQ, NACK, GOSSIP, JOIN, WELCOME, REFUSAL, SYNC_ASK, SYNC_LIST, SYNC_WANT, BUSY = range(1, 13)
+PING, ACK, PING_REQ, NACK, GOSSIP, JOIN, WELCOME, REFUSAL, SYNC_ASK, SYNC_LIST, SYNC_WANT, BUSY, ITEMS = range(1, 14)
 RECORD, ALIVE, ACCUSE, LEAVE, NOTICE, FORGET, EVENT, ROSTER = range(1, 9)
 
 FLAG_SETTLED = 1  # the sender's view has not changed for a while

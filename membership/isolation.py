@@ -1,0 +1,61 @@
+"""Whether we hear enough of the others to judge any of them.
+
+Two measures over our own probes: did *anything* answer lately (else we are cut off), and did the members outside our
+rack mostly answer (else we may be in a group that is cut off together and hears only itself). The second needs
+several different silent members, so that one dead host in a small other rack does not silence a whole rack.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from membership.member import Handle
+
+_LOOK_BACK = 64  # outcomes kept; at two probes a second more than any suspicion lasts
+
+
+class Isolation:
+    """Outcomes of our probes of members outside our rack, and when anything answered last."""
+
+    def __init__(self, share: float, window: int, subjects_min: int, now: float) -> None:
+        self._share = share
+        self._window = window
+        self._subjects_min = subjects_min
+        self._outside: deque[tuple[float, Handle, bool]] = deque(maxlen=_LOOK_BACK)
+        self.answered_s = now
+        self.silent = 0
+
+    def answered(self, now: float) -> None:
+        """Something that we sent was answered: an ack, or a helper's nack."""
+        self.answered_s = now
+        self.silent = 0
+
+    def note(self, now: float, subject: Handle, *, answered: bool, outside: bool) -> None:
+        """The outcome of one probe."""
+        if outside:
+            self._outside.append((now, subject, answered))
+
+    def note_silence(self) -> None:
+        """A probe to which neither subject nor helpers answered."""
+        self.silent += 1
+
+    def clear(self) -> None:
+        """The past tells nothing any more (we were stopped)."""
+        self._outside.clear()
+        self.silent = 0
+
+    def hears_nobody(self) -> bool:
+        """Two probes in a row without any answer."""
+        return self.silent >= 2
+
+    def hears_only_own_rack(self) -> bool:
+        """Most of the latest probes outside our rack failed."""
+        return self._mostly_failed(list(self._outside)[-self._window :], self._share)
+
+    def failed_mostly_since(self, since: float) -> bool:
+        """More than half of the probes outside our rack since then failed."""
+        return self._mostly_failed([row for row in self._outside if row[0] >= since], 0.5000001)
+
+    def _mostly_failed(self, rows: list[tuple[float, Handle, bool]], share: float) -> bool:
+        silent = [subject for _, subject, answered in rows if not answered]
+        return len(silent) >= share * len(rows) and len(set(silent)) >= self._subjects_min

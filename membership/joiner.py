@@ -1,0 +1,141 @@
+"""Getting in, and letting others in.
+
+A joiner sends its record to one contact after another, with a growing, jittered pause, for ever, until a member
+welcomes it; later too, whenever it is alone. The welcome carries the contact's record and those of a few members at
+random, so that a thousand joiners find each other and synchronise among themselves instead of with the contacts.
+
+A name that a living member bears is refused to a new key; both are told. A new key may take the name of a member
+that is not alive, which then leaves the roster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from membership import wire
+from membership.errors import WireError
+from membership.events import JoinRefused, NameConflict
+from membership.judge import Judge
+from membership.lexicon import Claim
+from membership.member import Address, NodeId
+from membership.node import Node
+from membership.seal import BODY_BYTES_MAX
+from membership.synchroniser import Synchroniser
+
+_CONTACTS_MAX = 256
+_SAMPLE = 3  # records in a welcome besides the contact's: what fits into one datagram
+_FLAG_TOLD = 1  # this JOIN tells a member of a refused namesake
+
+
+class Joiner:
+    """One per brain."""
+
+    def __init__(self, node: Node, judge: Judge, synchroniser: Synchroniser) -> None:
+        self._node = node
+        self._judge = judge
+        self._synchroniser = synchroniser
+        self._contacts: list[Address] = []
+        self._turn = 0
+        self._pause_s = node.settings.join_retry_s
+        self._round = 0
+        self.welcomed = False
+
+    def join(self, contacts: Sequence[Address], now: float) -> None:
+        """Start asking these; a later call replaces the list (a DNS name was resolved anew)."""
+        own = self._node.own.address
+        self._contacts = [contact for contact in contacts if contact != own][:_CONTACTS_MAX]
+        self._node.rng.shuffle(self._contacts)
+        self._pause_s = self._node.settings.join_retry_s
+        self._round += 1
+        self._ask(self._round, now)
+
+    def _ask(self, number: int, now: float) -> None:
+        node = self._node
+        if number != self._round or node.has_left:
+            return
+        settings = node.settings
+        if not self._contacts:
+            return
+        if self.welcomed and node.roster.live > 1 and not node.isolated:
+            self._pause_s = settings.join_retry_max_s  # only look again
+        else:
+            contact = self._contacts[self._turn % len(self._contacts)]
+            self._turn += 1
+            node.send_to_address(contact, bytes((wire.JOIN, 0)) + node.own.item + node.own.proof, None)
+            node.counts["joins_sent"] += 1
+        node.at(now + self._pause_s * (0.75 + 0.5 * node.rng.random()), lambda later: self._ask(number, later))
+        self._pause_s = min(settings.join_retry_max_s, self._pause_s * 1.5)
+
+    def on_join(self, body: bytes, source: NodeId, address: Address, now: float) -> None:
+        """Somebody wants in."""
+        node, roster = self._node, self._node.roster
+        _, flags = wire.BYTE_HEAD.unpack_from(body)
+        items = wire.split_items(body, wire.BYTE_HEAD.size)
+        if not items or items[0][0] != wire.RECORD:
+            raise WireError("a JOIN without a record")
+        claim = node.lexicon.first_claim(items[0][wire.ITEM_HEAD_BYTES :])
+        if flags & _FLAG_TOLD:
+            if claim.record.name == node.own.record.name and claim.node != node.own.node:
+                node.tell(NameConflict(claim.record.name, claim.node))
+            return
+        if claim.node != source:
+            raise WireError("a JOIN for somebody else")
+        bearer = self._bearer_of(claim, now)
+        if bearer is not None:
+            self._refuse(bearer, items[0], source, address)
+            return
+        held = self._judge.on_record(items[0][wire.ITEM_HEAD_BYTES :], now, direct=True)
+        for data in items[1:]:
+            if data[0] == wire.ALIVE:
+                self._judge.on_alive(data, now)
+        if held is None:
+            return
+        node.hurry(now)
+        head = wire.WELCOME_HEAD.pack(wire.WELCOME, roster.digest.total, wire.FLAG_AGAIN)
+        notes = held.item if held.record_bytes != claim.record_bytes else b""
+        if held.handle in roster.gone:
+            notes += node.notice_for(held)
+        for known in [node.own, *roster.pick(_SAMPLE, avoid=(held.handle,))]:
+            if len(head) + len(notes) + len(known.item) + len(known.proof) <= BODY_BYTES_MAX:
+                notes += known.item + known.proof
+        node.send_to_address(address, head + notes, source)
+
+    def _bearer_of(self, claim: Claim, now: float) -> Claim | None:
+        """A living member with the same name and another key; dead bearers of the name are forgotten."""
+        roster = self._node.roster
+        name = claim.record.name
+        for other in list(roster.claims.values()):
+            if other.record.name == name and other.node != claim.node:
+                if roster.is_live(other.handle):
+                    return other
+                self._judge.forget(other.handle, now)
+        return None
+
+    def _refuse(self, bearer: Claim, joiner_item: bytes, source: NodeId, address: Address) -> None:
+        node = self._node
+        node.counts["joins_refused"] += 1
+        node.send_to_address(address, bytes((wire.REFUSAL, wire.REFUSED_NAME)) + bearer.item, source)
+        if bearer is node.own:
+            node.tell(NameConflict(bearer.record.name, source))
+        else:
+            node.send_bare(bearer, bytes((wire.JOIN, _FLAG_TOLD)) + joiner_item)
+
+    def on_welcome(self, peer: Claim, now: float) -> None:
+        """A member let us in; its records are in force already."""
+        self.welcomed = True
+        self._node.catching_up = True
+        self._synchroniser.start(peer, now)
+
+    def on_refusal(self, body: bytes, now: float) -> None:
+        """A member would not let us in."""
+        node = self._node
+        items = wire.split_items(body, wire.BYTE_HEAD.size)
+        if not items or items[0][0] != wire.RECORD or self.welcomed:
+            return
+        bearer = node.lexicon.first_claim(items[0][wire.ITEM_HEAD_BYTES :])
+        if bearer.record.name != node.own.record.name or bearer.node == node.own.node:
+            return
+        self._pause_s = node.settings.join_retry_max_s
+        node.tell(NameConflict(bearer.record.name, bearer.node))
+        where = f"{bearer.record.host}:{bearer.record.port}"
+        node.tell(JoinRefused(f"the name {bearer.record.name} belongs to a living member at {where}"))

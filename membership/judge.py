@@ -1,0 +1,347 @@
+"""Merges what is heard about members, and passes verdicts.
+
+What lives here: which record wins, accusations and contradictions, suspicion deadlines, death, goodbye, forgetting.
+What does not: finding out whether somebody answers (``prober``) and the formula for the wait (``suspicion``).
+
+Which claim wins, per member: higher boot, then higher version, then larger bytes; within one life a higher signed
+incarnation beats suspicion and death, an equal one does not; goodbye is final for that life. Nothing a third party
+says revives anybody: only a signed contradiction or a newer life does, and both are made by the member itself.
+"Dead" is never taken over from others: it comes with the accusations that led to it, and these start a suspicion here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from membership import wire
+from membership.errors import WireError
+from membership.events import (
+    DownReason,
+    MemberChanged,
+    MemberDown,
+    MemberForgotten,
+    MemberLeft,
+    MemberSuspected,
+    MemberUp,
+    NameConflict,
+)
+from membership.lexicon import Claim
+from membership.member import Handle, MemberState
+from membership.node import ACCUSE_LABEL, ALIVE_LABEL, FORGET_LABEL, LEAVE_LABEL, Node
+from membership.record import BOOT_MAX
+from membership.roster import Gone
+from membership.suspicion import ACCUSERS_MAX, Credit, Suspicion
+from membership.tombstones import Tombstones
+
+_REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whoever provokes them
+
+
+class Judge:
+    """One per brain."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._roster = node.roster
+        self._suspicions: dict[Handle, Suspicion] = node.suspected
+        self.tombstones = Tombstones(node.settings.tombstone_count_max, node.settings.tombstone_keep_s)
+        self._credit = Credit()
+        self._refuted_s = float("-inf")
+        self.is_trusted: Callable[[float], bool] = lambda since: True
+        """Set by the prober: whether our own probes since then give us the right to judge."""
+
+    # ---- records
+
+    def on_record(self, data: bytes, now: float, *, relay: bool = True, direct: bool = False) -> Claim | None:
+        """A record (bytes) was heard; ``direct`` when its owner asks to be let in itself. Returns what we now hold."""
+        node, roster = self._node, self._roster
+        claim = node.lexicon.first_claim(data)
+        handle = claim.handle
+        if handle == roster.own.handle:
+            self._on_own_record(claim, now)
+            return roster.own
+        old = roster.claims.get(handle)
+        if old is None:
+            return self._on_new_member(claim, now, relay=relay, direct=direct)
+        if old.node != claim.node:
+            node.counts["handle_collisions"] += 1
+            return None
+        if claim.rank() <= old.rank():
+            if claim.record_bytes == old.record_bytes:
+                node.rumours.membership.heard_again(("record", handle))
+            return old
+        was_gone = roster.gone.get(handle)
+        if claim.record.boot > old.record.boot:
+            self._drop_suspicion(handle)
+            roster.put(claim, now)
+            event: type[MemberUp | MemberChanged] | None = MemberUp if was_gone else MemberChanged
+        else:
+            claim = node.lexicon.raised(claim, old.incarnation, old.proof)
+            roster.put(claim, now, was_gone)
+            event = None if was_gone else MemberChanged
+        self._note(claim, now, relay=relay)
+        if event is not None:
+            node.tell(event(node.member(claim)))
+        return claim
+
+    def _on_new_member(self, claim: Claim, now: float, *, relay: bool, direct: bool) -> Claim | None:
+        node = self._node
+        if len(self._roster.claims) >= node.settings.member_count_max:
+            node.counts["members_refused_full"] += 1
+            return None
+        if self.tombstones.blocks(claim.handle, claim.record.boot, now):
+            if not direct:
+                node.counts["buried_records"] += 1
+                return None
+            self.tombstones.lift(claim.handle)
+        self._roster.put(claim, now)
+        self._note(claim, now, relay=relay)
+        if claim.record.name == self._roster.own.record.name:
+            node.tell(NameConflict(claim.record.name, claim.node))
+        node.tell(MemberUp(node.member(claim)))
+        return claim
+
+    def _note(self, claim: Claim, now: float, *, relay: bool) -> None:
+        self._node.changed_s = now
+        if relay:
+            self._node.rumours.membership.add(("record", claim.handle), claim.item)
+
+    def _on_own_record(self, heard: Claim, now: float) -> None:
+        """Somebody knows a newer us: we lost our state, or another process uses our key."""
+        own = self._node.own
+        if heard.rank() <= own.rank() or heard.record_bytes == own.record_bytes:
+            return
+        self._node.counts["own_record_outdone"] += 1
+        if heard.record.boot > own.record.boot:
+            record = replace(own.record, boot=min(BOOT_MAX, heard.record.boot + 1), version=1)
+            self._node.resign(record, 0, now)
+        else:
+            version = max(heard.record.version, own.record.version) + 1
+            self._node.resign(replace(own.record, version=version), own.incarnation, now)
+
+    def on_roster_item(self, data: bytes, now: float) -> None:
+        """A member that somebody holds on its roster as not alive. News only if we never heard of it."""
+        state, _, record = wire.parse_roster(data)
+        claim = self._node.lexicon.first_claim(record)
+        handle = claim.handle
+        if handle in self._roster.claims or self.tombstones.blocks(handle, claim.record.boot, now):
+            return
+        if len(self._roster.claims) >= self._node.settings.member_count_max:
+            return
+        # Not an adopted verdict: it was never alive here, and any sign of life from itself will raise it.
+        left = state == wire.STATE_LEFT
+        self._roster.put(claim, now, Gone(MemberState.LEFT if left else MemberState.DEAD, now))
+
+    # ---- signs of life
+
+    def on_alive(self, data: bytes, now: float, *, relay: bool = True) -> None:
+        """A signed contradiction."""
+        node, roster = self._node, self._roster
+        handle, boot, incarnation, part, signature = wire.parse_claim(data)
+        claim = roster.claims.get(handle)
+        if claim is None or boot != claim.record.boot or incarnation <= claim.incarnation:
+            if claim is not None and incarnation == claim.incarnation:
+                node.rumours.membership.heard_again(("alive", handle))
+            return
+        if handle == roster.own.handle:
+            return
+        gone = roster.gone.get(handle)
+        if gone is not None and gone.state is MemberState.LEFT:
+            return
+        message = ALIVE_LABEL + node.lexicon.cluster_id + part
+        if not node.lexicon.is_signed(data, claim.record.public_key, message, signature):
+            raise WireError("an ALIVE of somebody else's making")
+        suspicion = self._suspicions.get(handle)
+        claim = node.lexicon.raised(claim, incarnation, data)
+        roster.put(claim, now)
+        node.changed_s = now
+        if relay or suspicion is not None:
+            node.rumours.membership.add(("alive", handle), data)
+        if suspicion is not None:
+            for accuser in suspicion.accusers:
+                self._credit.contradicted(accuser, now)
+            self._drop_suspicion(handle)
+        node.tell(MemberUp(node.member(claim)) if gone else MemberChanged(node.member(claim)))
+
+    def on_notice(self, data: bytes, now: float) -> None:
+        """Somebody tells us what it believes of us."""
+        state, handle, boot, incarnation = wire.parse_notice(data)
+        own = self._node.own
+        if handle != own.handle or boot != own.record.boot or self._node.has_left:
+            return
+        if state in (wire.STATE_SUSPECT, wire.STATE_DEAD):
+            self._contradict(incarnation, now)
+
+    def _contradict(self, incarnation: int, now: float) -> None:
+        node = self._node
+        if incarnation < node.own.incarnation or incarnation >= wire.INCARNATION_MAX or node.has_left:
+            if node.own.proof:  # they have missed it: say it again
+                node.rumours.membership.add(("alive", node.own.handle), node.own.proof)
+            return
+        if now - self._refuted_s < _REFUTE_GAP_S:
+            return
+        self._refuted_s = now
+        node.counts["contradictions"] += 1
+        node.health.worsen()
+        node.raise_incarnation(incarnation + 1, now)
+
+    # ---- accusations
+
+    def accusation(self, subject: Claim) -> bytes:
+        """Our signed word that ``subject`` does not answer."""
+        node = self._node
+        part = wire.accusation_part(node.own.handle, subject.handle, subject.record.boot, subject.incarnation)
+        return wire.item(wire.ACCUSE, part + node.sign(ACCUSE_LABEL + node.lexicon.cluster_id + part))
+
+    def on_accuse(self, data: bytes, now: float, *, relay: bool = True) -> None:
+        """Somebody's signed word that a member does not answer."""
+        node, roster = self._node, self._roster
+        accuser, subject, boot, incarnation = wire.parse_accusation(data)
+        claim = roster.claims.get(subject)
+        if claim is None or boot != claim.record.boot or incarnation < claim.incarnation:
+            return
+        suspicion = self._suspicions.get(subject)
+        if suspicion is not None and accuser in suspicion.accusers:
+            node.rumours.membership.heard_again((subject, accuser))
+            return
+        accusing = roster.claims.get(accuser)
+        if accusing is None or accuser in roster.gone or accuser == subject or subject in roster.gone:
+            return
+        if not self._credit.is_believed(accuser, now):
+            node.counts["accusations_disbelieved"] += 1
+            return
+        if suspicion is not None and len(suspicion.accusers) >= ACCUSERS_MAX:
+            return
+        part, signature = wire.signed_parts(data)
+        message = ACCUSE_LABEL + node.lexicon.cluster_id + part
+        if accusing is not roster.own and not node.lexicon.is_signed(
+            data, accusing.record.public_key, message, signature
+        ):
+            raise WireError("an accusation of somebody else's making")
+        if claim is roster.own:
+            self._contradict(incarnation, now)
+            return
+        self._add_accuser(claim, suspicion, accusing, data, now, relay=relay)
+
+    def _add_accuser(
+        self, claim: Claim, suspicion: Suspicion | None, accusing: Claim, data: bytes, now: float, *, relay: bool
+    ) -> None:
+        node, roster = self._node, self._roster
+        first = suspicion is None
+        if suspicion is None:
+            suspicion = self._suspicions[claim.handle] = Suspicion(claim.incarnation, now)
+        suspicion.add(accusing.handle, accusing.record.rack, data)
+        enough = len(suspicion.accusers) > 2 and suspicion.is_corroborated(claim.record.rack, roster.racks)
+        if relay and not enough:
+            # A third voice shortens the wait a little, but is not worth everybody's bandwidth.
+            node.rumours.membership.add((claim.handle, accusing.handle), data)
+            node.hurry(now)
+        self._set_deadline(claim, suspicion, suspicion.since_s)
+        if first:
+            node.tell(MemberSuspected(node.member(claim)))
+
+    def _set_deadline(self, claim: Claim, suspicion: Suspicion, since: float) -> None:
+        node = self._node
+        wait = suspicion.wait_s(node.settings, self._roster.live, claim.record.rack, self._roster.racks)
+        if since + wait < suspicion.deadline:
+            suspicion.deadline = since + wait
+            handle = claim.handle
+            node.at(suspicion.deadline, lambda now: self._on_deadline(handle, suspicion, now))
+
+    def restart_suspicions(self, now: float) -> None:
+        """After a freeze or a gap: everybody gets the full time again."""
+        for handle, suspicion in self._suspicions.items():
+            suspicion.since_s = now
+            suspicion.deadline = float("inf")
+            self._set_deadline(self._roster.claims[handle], suspicion, now)
+
+    def withdraw_accusations(self) -> None:
+        """We doubt ourselves: stop passing on what we accused others of."""
+        own = self._node.own.handle
+        for handle in self._suspicions:
+            self._node.rumours.membership.discard((handle, own))
+
+    def _on_deadline(self, handle: Handle, suspicion: Suspicion, now: float) -> None:
+        if self._suspicions.get(handle) is not suspicion or now < suspicion.deadline:
+            return
+        node = self._node
+        if node.settings.isolation_freeze and (node.frozen or not self.is_trusted(suspicion.since_s)):
+            node.counts["verdicts_postponed"] += 1
+            suspicion.deadline = now + node.settings.probe_interval_s
+            node.at(suspicion.deadline, lambda later: self._on_deadline(handle, suspicion, later))
+            return
+        claim = self._roster.claims[handle]
+        corroborated = suspicion.is_corroborated(claim.record.rack, self._roster.racks)
+        self._drop_suspicion(handle)
+        self._roster.bury(handle, Gone(MemberState.DEAD, now, tuple(suspicion.accusers.values())))
+        node.changed_s = now
+        node.counts["deaths"] += 1
+        reason = DownReason.CORROBORATED if corroborated else DownReason.LONE
+        node.tell(MemberDown(node.member(claim), reason))
+
+    def _drop_suspicion(self, handle: Handle) -> None:
+        suspicion = self._suspicions.pop(handle, None)
+        if suspicion is not None:
+            for accuser in suspicion.accusers:
+                self._node.rumours.membership.discard((handle, accuser))
+
+    # ---- goodbye and forgetting
+
+    def on_leave(self, data: bytes, now: float, *, relay: bool = True) -> None:
+        """A signed goodbye."""
+        node, roster = self._node, self._roster
+        handle, boot, _incarnation, part, signature = wire.parse_claim(data)
+        claim = roster.claims.get(handle)
+        if claim is None or boot != claim.record.boot or handle == roster.own.handle:
+            return
+        gone = roster.gone.get(handle)
+        if gone is not None and gone.state is MemberState.LEFT:
+            node.rumours.membership.heard_again(("leave", handle))
+            return
+        message = LEAVE_LABEL + node.lexicon.cluster_id + part
+        if not node.lexicon.is_signed(data, claim.record.public_key, message, signature):
+            raise WireError("a goodbye of somebody else's making")
+        self._drop_suspicion(handle)
+        farewell = Gone(MemberState.LEFT, now, (data,))
+        if gone is None:
+            roster.bury(handle, farewell)
+        else:
+            roster.gone[handle] = farewell
+        node.changed_s = now
+        node.rumours.membership.discard(("record", handle))
+        if relay:
+            node.rumours.membership.add(("leave", handle), data)
+            node.hurry(now)
+        if gone is None:
+            node.tell(MemberLeft(node.member(claim)))
+
+    def forget(self, handle: Handle, now: float) -> None:
+        """Take a member that is not alive off the roster, everywhere."""
+        node = self._node
+        claim = self._roster.claims[handle]
+        part = wire.forget_part(node.own.handle, handle, claim.record.boot)
+        data = wire.item(wire.FORGET, part + node.sign(FORGET_LABEL + node.lexicon.cluster_id + part))
+        self.remove(handle, now)
+        node.rumours.membership.add(("forget", handle), data)
+
+    def on_forget(self, data: bytes, now: float) -> None:
+        """Somebody's signed word that a member belongs no more. A living one is not forgotten, whoever says so."""
+        node, roster = self._node, self._roster
+        issuer, subject, boot = wire.parse_forget(data)
+        claim, issuing = roster.claims.get(subject), roster.claims.get(issuer)
+        if claim is None or issuing is None or subject not in roster.gone or claim.record.boot > boot:
+            return
+        part, signature = wire.signed_parts(data)
+        message = FORGET_LABEL + node.lexicon.cluster_id + part
+        if not node.lexicon.is_signed(data, issuing.record.public_key, message, signature):
+            raise WireError("a FORGET of somebody else's making")
+        self.remove(subject, now)
+        node.rumours.membership.add(("forget", subject), data)
+
+    def remove(self, handle: Handle, now: float) -> None:
+        """Off the roster here, with a tombstone."""
+        claim = self._roster.claims[handle]
+        self._drop_suspicion(handle)
+        self._roster.remove(handle)
+        self.tombstones.add(handle, claim.record.boot, now)
+        self._node.tell(MemberForgotten(claim.node, claim.record.name))

@@ -1,0 +1,184 @@
+"""What all parts of one brain share: identity, table, rumours, outbox, timers, counters.
+
+What lives here: no decisions, only the ground that ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``board``
+stand on. Timers are a heap of (deadline, sequence, callback); a callback looks at the state it finds and does nothing
+when it came too late, so nothing is ever cancelled.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from membership.events import Event, Output, SendDatagram
+from membership.health import Health
+from membership.lexicon import Claim, Lexicon
+from membership.member import Address, Handle, Member, MemberState, NodeId, Record
+from membership.record import Sign, sign_record
+from membership.roster import Roster
+from membership.rumours import Rumours
+from membership.seal import BODY_BYTES_MAX, Seal
+from membership.settings import SwimSettings
+from membership.suspicion import Suspicion
+from membership.wire import ALIVE, FLAG_SETTLED, GOSSIP, STATE_DEAD, STATE_LEFT, STATE_SUSPECT, claim_part, item, notice
+
+ALIVE_LABEL = b"gossip alive 1\x00"
+LEAVE_LABEL = b"gossip leave 1\x00"
+ACCUSE_LABEL = b"gossip accuse 1\x00"
+FORGET_LABEL = b"gossip forget 1\x00"
+
+
+class Node:
+    """The ground of one brain."""
+
+    def __init__(
+        self,
+        *,
+        settings: SwimSettings,
+        record: Record,
+        sign: Sign,
+        lexicon: Lexicon,
+        seal: Seal,
+        rng: Random,
+        now: float,
+    ) -> None:
+        self.settings = settings
+        self.sign = sign
+        self.lexicon = lexicon
+        self.seal = seal
+        self.rng = rng
+        self.started_s = now
+        self.changed_s = now
+        signed, data = sign_record(record, lexicon.cluster_id, sign)
+        self.roster = Roster(lexicon.own_claim(signed, data, 0, b""), rng)
+        rates = (settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s)
+        self.rumours = Rumours(*rates)
+        self.health = Health(settings.health_max, enabled=settings.lifeguard)
+        self.suspected: dict[Handle, Suspicion] = {}
+        self.isolated = False
+        self.returning = False
+        self.catching_up = True
+        self.has_left = False
+        self.counts: Counter[str] = Counter()
+        self.out: list[Output] = []
+        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
+        self._timer_number = 0
+        self._gossip_due = False
+
+    @property
+    def own(self) -> Claim:
+        """What we say of ourselves now."""
+        return self.roster.own
+
+    @property
+    def frozen(self) -> bool:
+        """We pass no verdicts: either we hear too few, or we are back and have not caught up."""
+        return self.isolated or self.returning
+
+    # ---- timers
+
+    def at(self, when: float, callback: Callable[[float], None]) -> None:
+        """Call back at ``when`` or later."""
+        self._timer_number += 1
+        heapq.heappush(self._timers, (when, self._timer_number, callback))
+
+    def next_deadline(self) -> float:
+        """When the first timer is due."""
+        return self._timers[0][0] if self._timers else float("inf")
+
+    def run_timers(self, now: float) -> None:
+        """All that are due, in order."""
+        timers = self._timers
+        while timers and timers[0][0] <= now:
+            heapq.heappop(timers)[2](now)
+
+    # ---- out
+
+    def tell(self, event: Event) -> None:
+        """Queue an event for the host."""
+        self.out.append(event)
+
+    def send(self, claim: Claim, head: bytes, now: float, items: bytes = b"") -> None:
+        """One datagram to a member: head, notice if it is believed ill, given items, and rumours as far as they fit."""
+        handle = claim.handle
+        if handle in self.suspected or handle in self.roster.gone:
+            items = self.notice_for(claim) + items
+        room = BODY_BYTES_MAX - len(head) - len(items)
+        body = head + items + self.rumours.take(room, self.settings.transmit_limit(self.roster.live), now)
+        self.out.append(SendDatagram(claim.address, self.seal.seal(body, claim.node)))
+
+    def send_rumours(self, claim: Claim, now: float) -> bool:
+        """One datagram of nothing but rumours; False when the budgets allow none, and then nothing is sent."""
+        rumours = self.rumours.take(BODY_BYTES_MAX - 1, self.settings.transmit_limit(self.roster.live), now)
+        if rumours:
+            self.send_bare(claim, bytes((GOSSIP,)) + rumours)
+        return bool(rumours)
+
+    def send_bare(self, claim: Claim, body: bytes) -> None:
+        """One datagram to a member, nothing added."""
+        self.out.append(SendDatagram(claim.address, self.seal.seal(body, claim.node)))
+
+    def send_to_address(self, address: Address, body: bytes, node: NodeId | None) -> None:
+        """One datagram to somebody who is not on the roster."""
+        self.out.append(SendDatagram(address, self.seal.seal(body, node)))
+
+    def notice_for(self, claim: Claim) -> bytes:
+        """Tells a suspected or dead member what we believe (Lifeguard's buddy system), so that it can contradict."""
+        gone = self.roster.gone.get(claim.handle)
+        state = STATE_SUSPECT
+        if gone is not None:
+            state = STATE_LEFT if gone.state is MemberState.LEFT else STATE_DEAD
+        return notice(state, claim.handle, claim.record.boot, claim.incarnation)
+
+    def hurry(self, now: float) -> None:
+        """Pass rumours on at the next opportunity instead of the next round."""
+        self._gossip_due = True
+
+    def take_hurry(self) -> bool:
+        """True once after ``hurry``."""
+        due, self._gossip_due = self._gossip_due, False
+        return due
+
+    # ---- ourselves
+
+    def probe_flags(self, now: float) -> int:
+        """Flags of our next ping or ack."""
+        return FLAG_SETTLED if now - self.changed_s >= self.settings.settle_s and not self.frozen else 0
+
+    def resign(self, record: Record, incarnation: int, now: float) -> None:
+        """Put a new own record (or incarnation) into force and tell everybody."""
+        signed, data = sign_record(record, self.lexicon.cluster_id, self.sign)
+        proof = self.proof_of_life(signed, incarnation) if incarnation else b""
+        claim = self.lexicon.own_claim(signed, data, incarnation, proof)
+        self.roster.put(claim, now)
+        self.changed_s = now
+        self.rumours.membership.add(("record", claim.handle), claim.item)
+        if proof:
+            self.rumours.membership.add(("alive", claim.handle), proof)
+
+    def raise_incarnation(self, incarnation: int, now: float) -> None:
+        """Contradict every accusation below ``incarnation``."""
+        own = self.own
+        proof = self.proof_of_life(own.record, incarnation)
+        self.roster.put(self.lexicon.raised(own, incarnation, proof), now)
+        self.changed_s = now
+        self.rumours.membership.add(("alive", own.handle), proof)
+        self.hurry(now)
+
+    def proof_of_life(self, record: Record, incarnation: int) -> bytes:
+        """A signed ALIVE item."""
+        part = claim_part(self.own.handle, record.boot, incarnation)
+        return item(ALIVE, part + self.sign(ALIVE_LABEL + self.lexicon.cluster_id + part))
+
+    # ---- what others may see
+
+    def member(self, claim: Claim) -> Member:
+        """A row of the view."""
+        handle = claim.handle
+        gone = self.roster.gone.get(handle)
+        if gone is not None:
+            return Member(claim.record, gone.state, claim.incarnation, gone.since_s)
+        state = MemberState.SUSPECT if handle in self.suspected else MemberState.ALIVE
+        return Member(claim.record, state, claim.incarnation, self.roster.since.get(handle, self.started_s))

@@ -1,0 +1,306 @@
+"""Finds out who answers: our own probes, those we make for others, tries of the dead, and our own doubts.
+
+One round, with all times multiplied by the health factor: ping at 0; without an ack at ``probe_timeout_s`` ping again,
+ask helpers in other racks, and ask the host to try the control channel; at ``probe_interval_s`` the verdict. A helper
+pings twice and answers with the subject's ack or with a nack, which carries its own signed accusation if it feels
+well. These are held back until the round has failed, and then go out together with ours: a crash is accused from
+several racks at once, and a lost datagram from none. A round in which not even the helpers answered speaks against
+ourselves and accuses nobody.
+"""
+
+from __future__ import annotations
+
+from membership import wire
+from membership.events import ControlProbeWanted, Isolated
+from membership.isolation import Isolation
+from membership.judge import Judge
+from membership.lexicon import Claim
+from membership.member import Address, Handle, NodeId
+from membership.node import Node
+
+_PENDING_MAX = 4096  # our probes and those for others
+_RELAYED_PER_S = 200.0  # probes made for others: more than every member's helpers need, and no amplifier
+_DEAD_CHAIN_MAX = 4  # how many more of the dead are tried when one of them answers
+_RETURN_S = 2.0  # after a freeze, at most so long until we judge again
+
+
+class Pending:
+    """Something sent that wants an answer."""
+
+    __slots__ = ("accusations", "helpers", "nacks", "requester", "requester_sequence", "started_s", "subject")
+
+    def __init__(self, subject: Claim, now: float, requester: Claim | None = None, sequence: int = 0) -> None:
+        self.subject = subject
+        self.started_s = now
+        self.requester = requester
+        self.requester_sequence = sequence
+        self.helpers: tuple[Handle, ...] = ()
+        self.nacks = 0
+        self.accusations: list[bytes] = []
+
+
+class Prober:
+    """One per brain."""
+
+    def __init__(self, node: Node, judge: Judge, now: float) -> None:
+        settings = node.settings
+        self._node = node
+        self._judge = judge
+        self._pending: dict[int, Pending] = {}
+        self._sequence = node.rng.getrandbits(31)
+        self._current: tuple[int, Pending] | None = None
+        self._isolation = Isolation(
+            settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min, now
+        )
+        self._relay_tokens = _RELAYED_PER_S
+        self._relay_at = now
+        self._return_number = 0
+        judge.is_trusted = self._is_trusted
+        node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
+        node.at(now + node.rng.random() * settings.dead_probe_interval_s, self._on_dead_tick)
+
+    # ---- our own probes
+
+    def _on_tick(self, now: float) -> None:
+        node = self._node
+        if node.has_left:
+            return
+        self._conclude(now)
+        factor = node.health.factor
+        node.at(now + node.settings.probe_interval_s * factor, self._on_tick)
+        subject = node.roster.next_to_probe()
+        if subject is None:
+            return
+        sequence = self._send_ping(subject, now)
+        self._current = (sequence, self._pending[sequence])
+        node.at(now + node.settings.probe_timeout_s * factor, lambda later: self._on_timeout(sequence, later))
+
+    def _send_ping(self, subject: Claim, now: float, requester: Claim | None = None, requested: int = 0) -> int:
+        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        self._pending[self._sequence] = Pending(subject, now, requester, requested)
+        if len(self._pending) > _PENDING_MAX:
+            del self._pending[next(iter(self._pending))]
+        self._ping(subject, self._sequence, now)
+        return self._sequence
+
+    def _ping(self, subject: Claim, sequence: int, now: float) -> None:
+        node = self._node
+        node.counts["pings"] += 1
+        node.send(subject, self._head(wire.PING, sequence, now), now)
+
+    def _head(self, kind: int, sequence: int, now: float, flags: int = 0) -> bytes:
+        node = self._node
+        return wire.PROBE_HEAD.pack(kind, sequence, node.roster.digest.total, node.probe_flags(now) | flags)
+
+    def _on_timeout(self, sequence: int, now: float) -> None:
+        probe = self._pending.get(sequence)
+        if probe is None or self._current is None or self._current[0] != sequence:
+            return
+        node = self._node
+        subject = probe.subject
+        self._ping(subject, sequence, now)
+        helpers = node.roster.pick_helpers(node.settings.helper_count, subject)
+        probe.helpers = tuple(helper.handle for helper in helpers)
+        head = wire.REQUEST_HEAD.pack(wire.PING_REQ, sequence, subject.handle)
+        for helper in helpers:
+            node.send(helper, head, now)
+        if node.roster.is_live(subject.handle):
+            node.tell(ControlProbeWanted(subject.node))
+
+    def _conclude(self, now: float) -> None:
+        """The round is over; if nobody answered, say so."""
+        if self._current is None:
+            return
+        sequence, probe = self._current
+        self._current = None
+        if self._pending.pop(sequence, None) is None:
+            return  # answered
+        node = self._node
+        node.counts["probes_failed"] += 1
+        heard = probe.nacks > 0 or not probe.helpers
+        node.health.worsen(min(2, len(probe.helpers) - probe.nacks) if probe.helpers else 1)
+        outside = probe.subject.record.rack != node.own.record.rack
+        self._isolation.note(now, probe.subject.handle, answered=False, outside=outside)
+        if not heard:
+            self._isolation.note_silence()
+        self._review(now)
+        claim = node.roster.claims.get(probe.subject.handle)
+        if claim is None or not node.roster.is_live(claim.handle) or claim.record.boot != probe.subject.record.boot:
+            return
+        if node.settings.isolation_freeze and (not heard or node.frozen):
+            return
+        self._judge.on_accuse(self._judge.accusation(claim), now)
+        for accusation in probe.accusations:
+            self._judge.on_accuse(accusation, now)
+
+    # ---- answers
+
+    def on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
+        """Answer; to a stranger with the question who it is."""
+        _, sequence, _, _ = wire.PROBE_HEAD.unpack_from(body)
+        if sender is None:
+            self._node.send_to_address(address, self._head(wire.ACK, sequence, now, wire.FLAG_WHO), source)
+        else:
+            self._node.send(sender, self._head(wire.ACK, sequence, now), now)
+
+    def on_ack(self, body: bytes, sender: Claim, now: float) -> None:
+        """From the subject itself, or from a helper that passes it on."""
+        _, sequence, _, flags = wire.PROBE_HEAD.unpack_from(body)
+        node = self._node
+        if flags & wire.FLAG_WHO:
+            node.send_bare(sender, bytes((wire.ITEMS,)) + node.own.item + node.own.proof)
+        probe = self._pending.get(sequence)
+        if probe is None:
+            return
+        subject = probe.subject
+        if sender.handle != subject.handle and sender.handle not in probe.helpers:
+            node.counts["acks_unexpected"] += 1
+            return
+        del self._pending[sequence]
+        self._isolation.answered(now)
+        if probe.requester is not None:
+            node.send(probe.requester, self._head(wire.ACK, probe.requester_sequence, now), now)
+        elif subject.handle in node.roster.gone:
+            self._on_dead_answered(now)
+        else:
+            self._on_probe_answered(subject, now)
+        self._review(now)
+
+    def _on_probe_answered(self, subject: Claim, now: float) -> None:
+        node = self._node
+        node.health.improve()
+        outside = subject.record.rack != node.own.record.rack
+        self._isolation.note(now, subject.handle, answered=True, outside=outside)
+
+    def on_control_result(self, subject: NodeId, now: float) -> None:
+        """The control channel answered: as good as an ack."""
+        if self._current is None or self._current[1].subject.node != subject:
+            return
+        sequence, probe = self._current
+        if self._pending.pop(sequence, None) is not None:
+            self._node.counts["probes_saved_by_control"] += 1
+            self._isolation.answered(now)
+            self._isolation.note(
+                now,
+                probe.subject.handle,
+                answered=True,
+                outside=probe.subject.record.rack != self._node.own.record.rack,
+            )
+            self._review(now)
+
+    # ---- for others
+
+    def on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
+        """Try a member for somebody else; only living members, and not too often."""
+        _, sequence, handle = wire.REQUEST_HEAD.unpack_from(body)
+        node = self._node
+        self._relay_tokens = min(_RELAYED_PER_S, self._relay_tokens + (now - self._relay_at) * _RELAYED_PER_S)
+        self._relay_at = now
+        subject = node.roster.claims.get(handle)
+        if self._relay_tokens < 1 or subject is None or subject is node.own:
+            node.counts["requests_refused"] += 1
+            return
+        self._relay_tokens -= 1
+        ours = self._send_ping(subject, now, sender, sequence)
+        half = node.settings.probe_timeout_s * node.health.factor / 2
+        node.at(now + half, lambda later: self._on_relay_half(ours, later))
+        node.at(now + 2 * half, lambda later: self._on_relay_over(ours, later))
+
+    def _on_relay_half(self, sequence: int, now: float) -> None:
+        probe = self._pending.get(sequence)
+        if probe is not None:
+            self._ping(probe.subject, sequence, now)
+
+    def _on_relay_over(self, sequence: int, now: float) -> None:
+        probe = self._pending.pop(sequence, None)
+        if probe is None or probe.requester is None:
+            return
+        node = self._node
+        claim = node.roster.claims.get(probe.subject.handle)
+        well = node.health.score <= 2 and not node.frozen
+        testimony = b""
+        if well and claim is not None and node.roster.is_live(claim.handle):
+            testimony = self._judge.accusation(claim)
+        node.send(probe.requester, wire.SEQUENCE_HEAD.pack(wire.NACK, probe.requester_sequence), now, testimony)
+
+    def on_nack(self, body: bytes, sender: Claim, now: float) -> bool:
+        """A helper could not reach the subject either. True when its accusation belongs to our current round."""
+        _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
+        probe = self._pending.get(sequence)
+        if probe is None or sender.handle not in probe.helpers:
+            return False
+        probe.nacks += 1
+        self._isolation.answered(now)
+        testimony = [item for item in wire.split_items(body, wire.SEQUENCE_HEAD.size) if item[0] == wire.ACCUSE]
+        for accusation in testimony:
+            if wire.parse_accusation(accusation)[1] == probe.subject.handle and len(probe.accusations) < 8:
+                probe.accusations.append(accusation)
+        self._review(now)
+        return True
+
+    # ---- the dead
+
+    def _on_dead_tick(self, now: float) -> None:
+        node = self._node
+        if node.has_left:
+            return
+        node.at(now + node.settings.dead_probe_interval_s * (0.75 + 0.5 * node.rng.random()), self._on_dead_tick)
+        self._try_dead(1, now)
+
+    def _try_dead(self, count: int, now: float) -> None:
+        dead = self._node.roster.dead()
+        for _ in range(min(count, len(dead))):
+            claim = self._node.roster.claims[dead[int(self._node.rng.random() * len(dead))]]
+            self._send_ping(claim, now)
+
+    def _on_dead_answered(self, now: float) -> None:
+        # One of them is back, so others may be: a partition heals from here.
+        self._node.counts["dead_answered"] += 1
+        self._node.catching_up = True
+        self._try_dead(_DEAD_CHAIN_MAX, now)
+
+    # ---- doubts about ourselves
+
+    def _is_trusted(self, since: float) -> bool:
+        return not self._isolation.failed_mostly_since(since)
+
+    def _review(self, now: float) -> None:
+        node = self._node
+        if not node.settings.isolation_freeze:
+            return
+        several = node.roster.live > node.settings.isolation_subjects_min
+        isolated = several and (self._isolation.hears_nobody() or self._isolation.hears_only_own_rack())
+        if isolated == node.isolated:
+            return
+        node.isolated = isolated
+        node.counts["isolations"] += isolated
+        node.tell(Isolated(isolated))
+        if isolated:
+            self._judge.withdraw_accusations()
+        else:
+            self.come_back(now)
+
+    def come_back(self, now: float) -> None:
+        """We hear again, or run again: first catch up, then judge."""
+        node = self._node
+        node.returning = True
+        node.catching_up = True
+        self._judge.restart_suspicions(now)
+        self._return_number += 1
+        number = self._return_number
+        node.at(now + _RETURN_S, lambda _: self._end_return(number))
+
+    def _end_return(self, number: int) -> None:
+        if number == self._return_number:
+            self._node.returning = False
+
+    def on_gap(self, late_s: float, now: float) -> None:
+        """We were stopped: what we sent may have been answered long ago, or never."""
+        node = self._node
+        node.counts["gaps"] += 1
+        node.health.worsen(1)
+        if self._current is not None:
+            self._pending.pop(self._current[0], None)
+            self._current = None
+        self._isolation.clear()
+        self.come_back(now)

@@ -1,0 +1,148 @@
+"""The trio body of one brain: a UDP socket, a clock, one task. The only file of the package that does I/O.
+
+Two tasks share the brain without a lock, because neither awaits while it holds it: one receives, the other sleeps
+until the next deadline or ``wake``. After every wake-up all waiting datagrams are handed over before any timer runs:
+a host that was stopped must find the answers that were waiting, not the silence. Sending never blocks; a full socket
+buffer loses the datagram, as a network would.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import socket
+from collections.abc import Callable
+from ipaddress import ip_address
+
+import trio
+
+from membership.events import Event, SendDatagram
+from membership.seal import DATAGRAM_BYTES_MAX
+from membership.swim import Swim
+
+# A second of the worst join storm (2,000 datagrams) fits; Linux grants up to net.core.rmem_max.
+RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
+_HOSTS_MAX = 65536
+_BATCH = 512  # datagrams handled before other tasks get a turn
+
+
+def open_udp_socket(host: str, port: int) -> socket.socket:
+    """A bound, non-blocking UDP socket with a large receive buffer; ``host`` is numeric. Raises OSError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    udp = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        udp.setblocking(False)
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
+        udp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, RECEIVE_BUFFER_BYTES // 4)
+        udp.bind((host, port))
+    except OSError:
+        udp.close()
+        raise
+    return udp
+
+
+class SwimRuntime:
+    """Runs one ``Swim`` on one socket."""
+
+    def __init__(
+        self, swim: Swim, udp_socket: socket.socket, *, on_event: Callable[[Event], None],
+        clock: Callable[[], float],
+    ) -> None:  # fmt: skip
+        """``on_event`` is called at once and must not block; ``clock`` is the monotonic one that ``Swim`` was given."""
+        self._swim = swim
+        self._socket = udp_socket
+        self._on_event = on_event
+        self._clock = clock
+        self._woken = trio.Event()
+        self._numeric: set[str] = set()
+        self.send_errors = 0
+
+    def wake(self) -> None:
+        """After any direct call of the brain: send what it queued, deliver its events, reconsider the deadline."""
+        self.flush()
+        self._woken.set()
+
+    async def run(self, *, task_status: trio.TaskStatus[SwimRuntime] = trio.TASK_STATUS_IGNORED) -> None:
+        """Until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._receive)
+            nursery.start_soon(self._keep_time)
+            self.flush()
+            task_status.started(self)
+
+    async def _receive(self) -> None:
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self._socket)
+            except OSError:
+                return
+            self._drain_socket()
+            self.flush()
+            self._woken.set()
+            await trio.lowlevel.checkpoint()
+
+    async def _keep_time(self) -> None:
+        while True:
+            deadline = self._swim.next_deadline()
+            delay = deadline - self._clock()
+            if delay > 0:
+                self._woken = trio.Event()
+                with trio.move_on_after(delay if delay < math.inf else 3600.0):
+                    await self._woken.wait()
+                continue
+            self._drain_socket()
+            self._swim.handle_timer(self._clock())
+            self.flush()
+            await trio.lowlevel.checkpoint()
+
+    def _drain_socket(self) -> None:
+        for _ in range(_BATCH):
+            try:
+                datagram, sender = self._socket.recvfrom(DATAGRAM_BYTES_MAX + 1)
+            except BlockingIOError:
+                return
+            except OSError:
+                self.send_errors += 1  # an ICMP error of something sent earlier
+                continue
+            self._swim.handle_datagram(datagram, (sender[0], sender[1]), self._clock())
+
+    def flush(self) -> None:
+        """Send and deliver what the brain has queued."""
+        for output in self._swim.drain():
+            if isinstance(output, SendDatagram):
+                self._send(output)
+            else:
+                self._on_event(output)
+
+    def _send(self, output: SendDatagram) -> None:
+        host = output.address[0]
+        if host not in self._numeric and not self._is_numeric(host):
+            self.send_errors += 1
+            return
+        try:
+            self._socket.sendto(output.datagram, output.address)
+        except OSError as error:
+            # Unreachable, buffer full, interface down: the network's business, which is what the brain judges.
+            self.send_errors += 1
+            if error.errno in (errno.EBADF, errno.EMSGSIZE):
+                raise
+
+    def _is_numeric(self, host: str) -> bool:
+        # A name would be looked up inside sendto, which blocks for seconds: whoever advertises one is not reached.
+        try:
+            ip_address(host)
+        except ValueError:
+            return False
+        if len(self._numeric) >= _HOSTS_MAX:
+            self._numeric.clear()
+        self._numeric.add(host)
+        return True
+
+
+async def serve(
+    swim: Swim, udp_socket: socket.socket, *, on_event: Callable[[Event], None],
+    clock: Callable[[], float] = trio.current_time,
+    task_status: trio.TaskStatus[SwimRuntime] = trio.TASK_STATUS_IGNORED,
+) -> None:  # fmt: skip
+    """Run until cancelled; ``nursery.start`` gives the ``SwimRuntime``, whose ``wake`` follows direct calls."""
+    await SwimRuntime(swim, udp_socket, on_event=on_event, clock=clock).run(task_status=task_status)

@@ -1,0 +1,373 @@
+"""``Swim``: one member's brain. Datagram or timer in with ``now``; datagrams, events and the next deadline out.
+
+What lives here: the front door (unseal, replay check, dispatch), gossip rounds, housekeeping, and what a host may
+call. Decisions live in ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``board``, over the ground of ``node``.
+
+The host calls ``handle_datagram`` and ``handle_timer`` with its monotonic clock, then drains. After a long stop it
+must hand over waiting datagrams before it calls the timer: answers that were waiting shall not look like silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+from struct import error as struct_error
+
+from membership import wire
+from membership.board import Board
+from membership.errors import SealError, WireError
+from membership.events import Kind, Output
+from membership.joiner import Joiner
+from membership.judge import Judge
+from membership.lexicon import Claim, Lexicon, verify_ed25519
+from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
+from membership.node import LEAVE_LABEL, Node
+from membership.prober import Prober
+from membership.record import Sign, Verify, encode_signed
+from membership.replay import ReplayWindows
+from membership.roster import Gone
+from membership.seal import DatagramSeal, KeyRing, Opened, Seal
+from membership.settings import SwimSettings
+from membership.synchroniser import Synchroniser
+
+_HOUSEKEEPING_S = 60.0
+_FAREWELL_FANOUT = 12  # goodbye goes to so many at once, without waiting for rounds
+
+
+class Swim:
+    """See the module. All times in seconds of one monotonic clock; not thread-safe."""
+
+    def __init__(
+        self, *, settings: SwimSettings, record: Record, sign: Sign, keyring: KeyRing, rng: Random, now: float,
+        verify: Verify = verify_ed25519, roster: Iterable[Record] = (), lexicon: Lexicon | None = None,
+        seal: Seal | None = None,
+    ) -> None:  # fmt: skip
+        """Begin a life.
+
+        Args:
+            record: what we say of ourselves, unsigned. ``boot`` must be larger than in any earlier life (the time in
+                milliseconds will do): keys for sealing derive from it.
+            sign: makes an Ed25519 signature with the key whose public half is in ``record``.
+            roster: signed records of members known in an earlier life; they count as dead until they answer.
+            lexicon, seal: only for simulators, which share the one and leave the cipher out of the other.
+
+        Raises: SettingsError, RecordError: the caller's fault.
+        """
+        settings.validate()
+        known = lexicon or Lexicon(keyring.cluster_id, verify)
+        self._node = node = Node(
+            settings=settings,
+            record=record,
+            sign=sign,
+            lexicon=known,
+            seal=seal or DatagramSeal(keyring, record.node, record.boot),
+            rng=rng,
+            now=now,
+        )
+        self._judge = Judge(node)
+        self._board = Board(node)
+        self._prober = Prober(node, self._judge, now)
+        self._synchroniser = Synchroniser(node, self._board, now)
+        self._joiner = Joiner(node, self._judge, self._synchroniser)
+        self._replays = ReplayWindows(settings.member_count_max)
+        self._gossip_s: float | None = None
+        for old in roster:
+            self._remember(old, now)
+        node.rumours.membership.add(("record", node.own.handle), node.own.item)
+        node.at(now + _HOUSEKEEPING_S, self._housekeep)
+        self._handlers: Mapping[int, Callable[[bytes, Claim, float], None]] = {
+            wire.PING_REQ: self._on_ping_req,
+            wire.ACK: self._on_ack,
+            wire.NACK: self._on_nack,
+            wire.GOSSIP: self._on_gossip,
+            wire.ITEMS: self._on_items,
+            wire.SYNC_ASK: self._synchroniser.on_ask,
+            wire.SYNC_LIST: self._synchroniser.on_list,
+            wire.SYNC_WANT: self._synchroniser.on_want,
+            wire.BUSY: self._synchroniser.on_busy,
+        }
+
+    # ---- what a host calls
+
+    def join(self, contacts: Sequence[Address], now: float) -> None:
+        """Ask these members to let us in, for ever until one does. Call again when a DNS name resolves anew."""
+        self._joiner.join(contacts, now)
+        self._after(now)
+
+    def leave(self, now: float) -> None:
+        """Say goodbye: a dozen members hear it at once. Afterwards the brain is silent; drain, send, and stop."""
+        node = self._node
+        if node.has_left:
+            return
+        own = node.own
+        part = wire.claim_part(own.handle, own.record.boot, own.incarnation)
+        goodbye = wire.item(wire.LEAVE, part + node.sign(LEAVE_LABEL + node.lexicon.cluster_id + part))
+        for claim in node.roster.pick(_FAREWELL_FANOUT):
+            node.send_bare(claim, bytes((wire.GOSSIP,)) + goodbye)
+        node.has_left = True
+
+    def update_payload(self, payload: bytes, now: float) -> None:
+        """Put a new application payload (at most 64 bytes) into our record and tell everybody."""
+        own = self._node.own
+        if own.record.payload != payload:
+            self._node.resign(
+                replace(own.record, payload=payload, version=own.record.version + 1), own.incarnation, now
+            )
+            self._after(now)
+
+    def publish(self, kind: Kind, key: bytes, version: int, payload: bytes, now: float) -> None:
+        """Tell everybody an application event; per kind and key the highest version wins. Raises PublishError."""
+        self._board.publish(kind, key, version, payload, now)
+        self._after(now)
+
+    def control_probe_result(self, node: NodeId, ok: bool, now: float) -> None:
+        """Answer to ``ControlProbeWanted``. Only a yes says anything."""
+        if ok:
+            self._prober.on_control_result(node, now)
+            self._after(now)
+
+    def forget(self, node: NodeId, now: float) -> bool:
+        """Take a member that is not alive off everybody's roster. False when it is unknown or alive."""
+        handle = node[:HANDLE_BYTES]
+        claim = self._node.roster.claims.get(handle)
+        if claim is None or claim.node != node or handle not in self._node.roster.gone:
+            return False
+        self._judge.forget(handle, now)
+        self._after(now)
+        return True
+
+    def members(self) -> list[Member]:
+        """Everybody on the roster, ourselves too, in whatever state."""
+        return [self._node.member(claim) for claim in self._node.roster.claims.values()]
+
+    def member(self, node: NodeId) -> Member | None:
+        """One row of it."""
+        claim = self._node.roster.claims.get(node[:HANDLE_BYTES])
+        return None if claim is None or claim.node != node else self._node.member(claim)
+
+    def roster_records(self) -> list[Record]:
+        """Signed records of everybody but ourselves and those who left: what to persist for the next life."""
+        roster = self._node.roster
+        left = {handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT}
+        return [
+            claim.record for handle, claim in roster.claims.items() if claim is not roster.own and handle not in left
+        ]
+
+    def self_record(self) -> Record:
+        """Our own record as it is in force, signed."""
+        return self._node.own.record
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and sizes, for status and metrics."""
+        node = self._node
+        roster = node.roster
+        return {
+            **node.counts,
+            "members_live": roster.live,
+            "members_known": len(roster.claims),
+            "members_suspected": len(node.suspected),
+            "tombstones": len(self._judge.tombstones),
+            "rumours_queued": sum(map(len, node.rumours.classes)),
+            "rumours_dropped": sum(queue.dropped for queue in node.rumours.classes),
+            "events_kept": len(self._board),
+            "health_score": node.health.score,
+            "isolated": int(node.isolated),
+            "catching_up": int(node.catching_up),
+            "signatures_verified": node.lexicon.verifications,
+        }
+
+    def drain(self) -> list[Output]:
+        """Datagrams to send and events that happened, in order, since the last call."""
+        out, self._node.out = self._node.out, []
+        return out
+
+    def next_deadline(self) -> float:
+        """When ``handle_timer`` wants to be called; inf for never."""
+        return self._node.next_deadline()
+
+    # ---- in
+
+    def handle_timer(self, now: float) -> None:
+        """Some deadline has passed, or none: harmless."""
+        if self._node.has_left:
+            return
+        self._check_gap(now)
+        self._node.run_timers(now)
+        self._after(now)
+
+    def handle_datagram(self, datagram: bytes, sender: Address, now: float) -> None:
+        """A datagram arrived. Whatever is not authentic, fresh and well-formed is dropped and counted."""
+        node = self._node
+        if node.has_left:
+            return
+        self._check_gap(now)
+        try:
+            opened = node.seal.open(datagram)
+            if opened.node == node.own.node:
+                node.counts["dropped_own"] += 1
+            elif not self._replays.is_fresh(opened.node, opened.boot, opened.counter):
+                node.counts["dropped_replays"] += 1
+            else:
+                self._dispatch(opened, sender, now)
+        except SealError:
+            node.counts["dropped_unsealed"] += 1
+        except (WireError, ValueError, struct_error):
+            node.counts["dropped_malformed"] += 1
+        self._after(now)
+
+    def _dispatch(self, opened: Opened, address: Address, now: float) -> None:
+        node = self._node
+        body = opened.body
+        if not body:
+            raise WireError("empty")
+        kind = body[0]
+        sender = node.roster.claims.get(opened.node[:HANDLE_BYTES])
+        if sender is not None and (sender.node != opened.node or sender.record.boot != opened.boot):
+            if sender.node == opened.node and opened.boot < sender.record.boot:
+                node.counts["dropped_past_lives"] += 1
+                return
+            sender = None
+        node.counts["datagrams_in"] += 1
+        if kind == wire.PING:
+            self._on_ping(body, sender, opened.node, address, now)
+        elif kind == wire.JOIN:
+            self._joiner.on_join(body, opened.node, address, now)
+        elif kind == wire.WELCOME:
+            self._on_welcome(body, opened.node, now)
+        elif kind == wire.REFUSAL:
+            self._joiner.on_refusal(body, now)
+        else:
+            handler = self._handlers.get(kind)
+            if handler is None:
+                node.counts["dropped_unknown_types"] += 1
+            elif sender is not None:
+                handler(body, sender, now)
+            elif kind in (wire.GOSSIP, wire.ITEMS):
+                self._take_items(wire.split_items(body, 1), now, relay=kind == wire.GOSSIP)
+            else:
+                node.counts["dropped_strangers"] += 1
+
+    def _on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
+        self._take_items(wire.split_items(body, wire.PROBE_HEAD.size), now)
+        self._prober.on_ping(body, sender, source, address, now)
+        if sender is not None:
+            self._see_digest(body, sender, now)
+
+    def _on_ack(self, body: bytes, sender: Claim, now: float) -> None:
+        self._take_items(wire.split_items(body, wire.PROBE_HEAD.size), now)
+        self._prober.on_ack(body, sender, now)
+        self._see_digest(body, sender, now)
+
+    def _see_digest(self, body: bytes, sender: Claim, now: float) -> None:
+        if sender.handle not in self._node.roster.gone or self._node.catching_up:
+            _, _, digest, flags = wire.PROBE_HEAD.unpack_from(body)
+            self._synchroniser.on_digest(sender, digest, flags, now)
+
+    def _on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
+        self._take_items(wire.split_items(body, wire.REQUEST_HEAD.size), now)
+        self._prober.on_ping_req(body, sender, now)
+
+    def _on_nack(self, body: bytes, sender: Claim, now: float) -> None:
+        items = wire.split_items(body, wire.SEQUENCE_HEAD.size)
+        # The helper's accusation is the round's evidence, not a rumour: the prober holds it back.
+        self._take_items([data for data in items if data[0] != wire.ACCUSE], now)
+        self._prober.on_nack(body, sender, now)
+
+    def _on_gossip(self, body: bytes, sender: Claim, now: float) -> None:
+        self._take_items(wire.split_items(body, 1), now)
+
+    def _on_items(self, body: bytes, sender: Claim, now: float) -> None:
+        items = wire.split_items(body, 1)
+        before = self._node.roster.digest.total, len(self._node.roster.claims)
+        self._take_items(items, now, relay=False)
+        news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
+        self._synchroniser.on_items(len(items), int(news), sender, now)
+
+    def _on_welcome(self, body: bytes, source: NodeId, now: float) -> None:
+        self._take_items(wire.split_items(body, wire.WELCOME_HEAD.size), now, relay=False)
+        sender = self._node.roster.claims.get(source[:HANDLE_BYTES])
+        if sender is not None and sender.node == source:
+            self._joiner.on_welcome(sender, now)
+
+    def _take_items(self, items: list[bytes], now: float, *, relay: bool = True) -> None:
+        for data in items:
+            kind = data[0]
+            try:
+                if kind == wire.ACCUSE:
+                    self._judge.on_accuse(data, now, relay=relay)
+                elif kind == wire.EVENT:
+                    self._board.on_event(data, now, relay=relay)
+                elif kind == wire.RECORD:
+                    self._judge.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
+                elif kind == wire.ALIVE:
+                    self._judge.on_alive(data, now, relay=relay)
+                elif kind == wire.NOTICE:
+                    self._judge.on_notice(data, now)
+                elif kind == wire.LEAVE:
+                    self._judge.on_leave(data, now, relay=relay)
+                elif kind == wire.ROSTER:
+                    self._judge.on_roster_item(data, now)
+                elif kind == wire.FORGET:
+                    self._judge.on_forget(data, now)
+                else:
+                    self._node.counts["dropped_unknown_items"] += 1
+            except WireError:
+                self._node.counts["dropped_bad_items"] += 1
+
+    # ---- rounds
+
+    def _check_gap(self, now: float) -> None:
+        late = now - self._node.next_deadline()
+        if late > 2 * self._node.settings.probe_interval_s:
+            self._prober.on_gap(late, now)
+
+    def _after(self, now: float) -> None:
+        """Begin gossip rounds when there is something to say."""
+        node = self._node
+        hurry = node.take_hurry()
+        if not node.rumours or node.has_left:
+            return
+        if hurry and node.settings.lifeguard:
+            self._gossip(now)
+        if self._gossip_s is None:
+            self._gossip_s = now + node.settings.gossip_interval_s * (0.5 + 0.5 * node.rng.random())
+            node.at(self._gossip_s, self._on_gossip_round)
+
+    def _on_gossip_round(self, now: float) -> None:
+        self._gossip_s = None
+        self._gossip(now)
+
+    def _gossip(self, now: float) -> None:
+        node = self._node
+        for claim in node.roster.pick(node.settings.gossip_fanout):
+            if not node.rumours:
+                return
+            if not node.send_rumours(claim, now):
+                return  # the budget is used up
+
+    def _housekeep(self, now: float) -> None:
+        node = self._node
+        node.at(now + _HOUSEKEEPING_S, self._housekeep)
+        keep = node.settings.roster_keep_s
+        names = {claim.record.name for handle, claim in node.roster.claims.items() if handle not in node.roster.gone}
+        for handle, gone in list(node.roster.gone.items()):
+            taken = node.roster.claims[handle].record.name in names
+            if (
+                now - gone.since_s > keep
+                or taken
+                or (gone.state is MemberState.LEFT and now - gone.since_s > keep / 14)
+            ):
+                self._judge.remove(handle, now)
+
+    def _remember(self, record: Record, now: float) -> None:
+        """A member of an earlier life: on the roster, to be tried, dead until it answers."""
+        node = self._node
+        data = encode_signed(record)
+        try:
+            claim = node.lexicon.first_claim(data)
+        except WireError:
+            node.counts["roster_refused"] += 1
+            return
+        if claim.handle not in node.roster.claims:
+            node.roster.put(claim, now, Gone(MemberState.DEAD, now))

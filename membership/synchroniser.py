@@ -1,0 +1,314 @@
+"""Anti-entropy: makes two views equal when their digests say that they are not.
+
+A session is one node asking one peer: the asker sends the hashes of its 256 buckets; the peer answers with a row
+(id, mark) for all it believes in the buckets that differ; the asker then asks for exactly what it lacks, in pieces of
+at most 48, and pushes what the peer lacks. Nothing travels that both have. A peer whose budget of datagrams is used up
+says so, and the asker takes another one: a thousand joiners spread over everybody they have just learnt of.
+
+When: at once after joining or after coming back (``catching_up``); else only when both sides say that their views have
+been still for a while, or when no digest has been equal to ours for some seconds, because a rumour on its way makes
+all digests differ for a moment. A session that brought nothing doubles the pause before the next. Rejected: full
+exchanges on a timer of 30 s and more (memberlist, foca), which is why their last joiner waits for minutes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+
+from membership import wire
+from membership.board import Board
+from membership.digest import BUCKET_COUNT
+from membership.errors import WireError
+from membership.lexicon import Claim
+from membership.member import MemberState
+from membership.node import Node
+from membership.seal import BODY_BYTES_MAX
+
+_HASHES = struct.Struct(f">{BUCKET_COUNT}I")
+_ROW = struct.Struct(">8sQ")
+_WANT_ROW = struct.Struct(">8sB")
+_BUCKET_HEAD = struct.Struct(">BBB")
+_WHOLE = 1  # flag: these rows are all that the peer has in this bucket
+_ROWS_PER_BUCKET = 80  # more than fit beside each other; above 20,000 members a bucket comes in parts
+_LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
+_WANTS_AT_ONCE = 48
+_WANTED_MAX = 20000
+_PUSHES_MAX = 400
+_QUIET_S = 0.5  # a session without an answer for so long is over
+_UNEQUAL_S = 4.0  # no equal digest for so long: reconcile although views are moving
+
+
+class Session:
+    """What we are asking one peer."""
+
+    __slots__ = ("asked", "gained", "heard_s", "peer", "sequence", "wanted")
+
+    def __init__(self, peer: Claim, sequence: int, now: float) -> None:
+        self.peer = peer
+        self.sequence = sequence
+        self.heard_s = now
+        self.wanted: deque[tuple[bytes, int]] = deque()
+        self.asked = 0
+        self.gained = 0
+
+
+class Synchroniser:
+    """One per brain."""
+
+    def __init__(self, node: Node, board: Board, now: float) -> None:
+        self._node = node
+        self._board = board
+        self._session: Session | None = None
+        self._sequence = 0
+        self._gap_s = node.settings.sync_gap_s
+        self._next_s = now
+        self._equal_s = now
+        self._tokens = node.settings.sync_datagrams_burst
+        self._tokens_at = now
+
+    def on_digest(self, peer: Claim, digest: int, flags: int, now: float) -> None:
+        """A ping or ack carried the sender's digest."""
+        node = self._node
+        if digest == node.roster.digest.total:
+            self._equal_s = now
+            self._gap_s = node.settings.sync_gap_s
+            node.catching_up = False
+            node.returning = False
+            return
+        if self._session is not None or now < self._next_s or node.has_left:
+            return
+        still = flags & wire.FLAG_SETTLED and now - node.changed_s >= node.settings.settle_s
+        if node.catching_up or still or now - self._equal_s > _UNEQUAL_S:
+            self.start(peer, now)
+
+    def start(self, peer: Claim, now: float) -> None:
+        """Ask this peer, unless a session is running."""
+        if self._session is not None:
+            return
+        node = self._node
+        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        self._session = Session(peer, self._sequence, now)
+        node.counts["sync_sessions"] += 1
+        head = wire.SEQUENCE_HEAD.pack(wire.SYNC_ASK, self._sequence)
+        node.send_bare(peer, head + _HASHES.pack(*node.roster.digest.bucket_hashes()))
+        node.at(now + _QUIET_S, self._on_quiet)
+
+    def _on_quiet(self, now: float) -> None:
+        session = self._session
+        if session is None:
+            return
+        if now - session.heard_s >= _QUIET_S * 0.99:
+            self._finish(now)
+        else:
+            self._node.at(session.heard_s + _QUIET_S, self._on_quiet)
+
+    def _finish(self, now: float, *, busy: bool = False) -> None:
+        node, session = self._node, self._session
+        assert session is not None
+        self._session = None
+        settings = node.settings
+        if session.gained or busy:
+            self._gap_s = settings.sync_gap_s
+        else:
+            self._gap_s = min(settings.sync_gap_max_s, self._gap_s * 2)
+        self._next_s = now + self._gap_s * (0.5 + node.rng.random()) * (0.4 if busy else 1.0)
+        if session.gained and not busy:
+            node.returning = False
+        if node.catching_up:
+            node.at(self._next_s, self._on_again)
+
+    def _on_again(self, now: float) -> None:
+        # Still catching up: do not wait for the next ping to show that we differ.
+        node = self._node
+        if self._session is None and node.catching_up and now >= self._next_s and not node.has_left:
+            for peer in node.roster.pick(1):
+                self.start(peer, now)
+
+    # ---- answering
+
+    def on_ask(self, body: bytes, peer: Claim, now: float) -> None:
+        """List what we have in the buckets that differ."""
+        node = self._node
+        _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
+        if len(body) != wire.SEQUENCE_HEAD.size + _HASHES.size:
+            raise WireError("a SYNC_ASK of the wrong size")
+        if not self._take_tokens(2, now):
+            node.send_bare(peer, wire.SEQUENCE_HEAD.pack(wire.BUSY, sequence))
+            return
+        theirs = _HASHES.unpack_from(body, wire.SEQUENCE_HEAD.size)
+        ours = node.roster.digest.bucket_hashes()
+        differing = [index for index in range(BUCKET_COUNT) if ours[index] != theirs[index]]
+        turn = int(node.rng.random() * len(differing)) if differing else 0
+        rows: dict[int, list[bytes]] = {index: [] for index in differing[turn:] + differing[:turn]}
+        for claim in node.roster.claims.values():
+            if claim.bucket in rows:
+                mark = claim.mark if claim.handle not in node.roster.gone else claim.mark & ~0xFFFFFFFF
+                rows[claim.bucket].append(_ROW.pack(claim.handle, mark))
+        for bucket, row_id, mark in self._board.rows():
+            if bucket in rows:
+                rows[bucket].append(_ROW.pack(row_id, mark))
+        head = wire.SEQUENCE_HEAD.pack(wire.SYNC_LIST, sequence)
+        for number, part in enumerate(_pack_rows(rows, BODY_BYTES_MAX - len(head))):
+            if number >= _LISTS_MAX or (number and not self._take_tokens(1, now)):
+                break
+            node.send_bare(peer, head + part)
+
+    def on_want(self, body: bytes, peer: Claim, now: float) -> None:
+        """Send what was asked for, as far as our budget goes."""
+        at = wire.SEQUENCE_HEAD.size
+        if (len(body) - at) % _WANT_ROW.size:
+            raise WireError("a SYNC_WANT of the wrong size")
+        items: list[bytes] = []
+        for row_id, what in _WANT_ROW.iter_unpack(body[at:]):
+            items += self._items_of(row_id, what)
+        self._send_items(peer, items, now)
+
+    def _items_of(self, row_id: bytes, what: int) -> list[bytes]:
+        roster = self._node.roster
+        claim = roster.claims.get(row_id)
+        if claim is None:
+            statement = self._board.item_of(row_id)
+            return [] if statement is None else [statement]
+        gone = roster.gone.get(row_id)
+        if gone is None:
+            wanted = [claim.item] if what & wire.WANT_RECORD else []
+            return [*wanted, claim.proof] if claim.proof else wanted
+        state = wire.STATE_LEFT if gone.state is MemberState.LEFT else wire.STATE_DEAD
+        listed = wire.roster(state, claim.incarnation, claim.record_bytes)
+        return [listed, *gone.evidence] if what & wire.WANT_RECORD else list(gone.evidence)
+
+    def _send_items(self, peer: Claim, items: list[bytes], now: float) -> None:
+        parts: list[bytes] = [bytes((wire.ITEMS,))]
+        size = 1
+        for data in items:
+            if size + len(data) > BODY_BYTES_MAX:
+                if not self._take_tokens(1, now):
+                    return
+                self._node.send_bare(peer, b"".join(parts))
+                parts, size = [bytes((wire.ITEMS,))], 1
+            parts.append(data)
+            size += len(data)
+        if size > 1 and self._take_tokens(1, now):
+            self._node.send_bare(peer, b"".join(parts))
+
+    def _take_tokens(self, count: int, now: float) -> bool:
+        settings = self._node.settings
+        gained = (now - self._tokens_at) * settings.sync_datagrams_per_s
+        self._tokens = min(settings.sync_datagrams_burst, self._tokens + gained)
+        self._tokens_at = now
+        if self._tokens < count:
+            self._node.counts["sync_budget_used_up"] += 1
+            return False
+        self._tokens -= count
+        return True
+
+    # ---- asking
+
+    def on_busy(self, body: bytes, peer: Claim, now: float) -> None:
+        """The peer has no budget left: another one, soon."""
+        _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
+        if self._is_current(sequence, peer):
+            self._finish(now, busy=True)
+
+    def on_list(self, body: bytes, peer: Claim, now: float) -> None:
+        """Compare with ours: ask for what we lack, push what the peer lacks."""
+        _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
+        if not self._is_current(sequence, peer):
+            return
+        session = self._session
+        assert session is not None
+        session.heard_s = now
+        pushes: list[bytes] = []
+        for bucket, whole, rows in _unpack_rows(body, wire.SEQUENCE_HEAD.size):
+            self._compare(session, rows, pushes)
+            if whole:
+                pushes += self._missing_there(bucket, rows)
+        if pushes:
+            items: list[bytes] = []
+            for row_id in pushes[:_PUSHES_MAX]:
+                items += self._items_of(row_id, wire.WANT_RECORD | wire.WANT_LIVENESS)
+            self._send_items(peer, items, now)
+        self._want_more(session, now)
+
+    def _compare(self, session: Session, rows: dict[bytes, int], pushes: list[bytes]) -> None:
+        roster = self._node.roster
+        for row_id, mark in rows.items():
+            claim = roster.claims.get(row_id)
+            if claim is None:
+                if self._board.mark_of(row_id) != mark and len(session.wanted) < _WANTED_MAX:
+                    session.wanted.append((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
+                continue
+            ours = claim.mark if row_id not in roster.gone else claim.mark & ~0xFFFFFFFF
+            if ours == mark:
+                continue
+            what = wire.WANT_LIVENESS if ours >> 32 == mark >> 32 else wire.WANT_RECORD | wire.WANT_LIVENESS
+            if len(session.wanted) < _WANTED_MAX:
+                session.wanted.append((row_id, what))
+            pushes.append(row_id)
+
+    def _missing_there(self, bucket: int, rows: dict[bytes, int]) -> list[bytes]:
+        ours = [claim.handle for claim in self._node.roster.bucket_members({bucket})]
+        ours += [row_id for where, row_id, _ in self._board.rows() if where == bucket]
+        return [row_id for row_id in ours if row_id not in rows]
+
+    def _want_more(self, session: Session, now: float) -> None:
+        if session.asked > 0:
+            return
+        batch = [session.wanted.popleft() for _ in range(min(_WANTS_AT_ONCE, len(session.wanted)))]
+        if not batch:
+            return
+        session.asked = len(batch)
+        head = wire.SEQUENCE_HEAD.pack(wire.SYNC_WANT, session.sequence)
+        self._node.send_bare(session.peer, head + b"".join(_WANT_ROW.pack(*row) for row in batch))
+
+    def on_items(self, count: int, news: int, peer: Claim, now: float) -> None:
+        """So many items came from a peer, of which so many changed our view."""
+        session = self._session
+        if session is None or peer.handle != session.peer.handle:
+            return
+        session.heard_s = now
+        session.asked -= count
+        session.gained += news
+        if session.asked <= 0:
+            session.asked = 0
+            self._want_more(session, now)
+            if not session.asked:
+                self._finish(now)
+
+    def _is_current(self, sequence: int, peer: Claim) -> bool:
+        session = self._session
+        return session is not None and session.sequence == sequence and session.peer.handle == peer.handle
+
+
+def _pack_rows(rows: dict[int, list[bytes]], room: int) -> list[bytes]:
+    """Rows of each bucket behind its head, in as few parts as fit ``room``."""
+    parts: list[bytes] = []
+    current = b""
+    for bucket, all_rows in rows.items():
+        for at in range(0, max(1, len(all_rows)), _ROWS_PER_BUCKET):
+            piece = all_rows[at : at + _ROWS_PER_BUCKET]
+            flags = _WHOLE if len(all_rows) <= _ROWS_PER_BUCKET else 0
+            data = _BUCKET_HEAD.pack(bucket, flags, len(piece)) + b"".join(piece)
+            if len(current) + len(data) > room:
+                parts.append(current)
+                current = b""
+            current += data
+    return [*parts, current] if current else parts
+
+
+def _unpack_rows(body: bytes, at: int) -> list[tuple[int, bool, dict[bytes, int]]]:
+    """The inverse of ``_pack_rows``. Raises WireError."""
+    found: list[tuple[int, bool, dict[bytes, int]]] = []
+    while at < len(body):
+        if at + _BUCKET_HEAD.size > len(body):
+            raise WireError("cut short")
+        bucket, flags, count = _BUCKET_HEAD.unpack_from(body, at)
+        at += _BUCKET_HEAD.size
+        stop = at + count * _ROW.size
+        if stop > len(body):
+            raise WireError("cut short")
+        rows = {row_id: mark for row_id, mark in _ROW.iter_unpack(body[at:stop]) if row_id[0] == bucket}
+        found.append((bucket, bool(flags & _WHOLE), rows))
+        at = stop
+    return found
