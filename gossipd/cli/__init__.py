@@ -1,0 +1,1 @@
+"""The commands. ``main`` knows them all by name and imports one only when it is called: ``status`` starts quickly."""

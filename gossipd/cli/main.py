@@ -1,0 +1,130 @@
+"""The command ``gossipd``: which verbs there are, and how every one of them ends.
+
+What lives here: the table of commands, imported only when called (``gossipd status`` imports neither trio nor zmq nor
+rich, which a test checks), and the one place where errors become a sentence and an exit code. What does not: any verb.
+
+Every error is one line on stderr, ``E_CODE: sentence``; with ``--json`` stdout also gets it as an object.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+
+from gossipd import __version__
+from gossipd.core.errors import ExitCode, GossipdError
+
+_EXIT_CODES = """\b
+Exit codes:
+  0 done                     6 verification failed
+  1 other error              7 signature or trust refused
+  2 wrong usage              8 out of disk
+  3 not found                9 partial: some hosts are not ready
+  4 daemon not reachable    10 storage refused the credentials
+  5 timeout                 11 storage not reachable
+                           130 interrupted"""
+
+
+class _Verb(NamedTuple):
+    module: str
+    attribute: str
+    summary: str
+
+
+VERBS = {
+    "demo": _Verb("gossipd.cli.demo", "demo", "Watch a model spread over real daemons on this machine."),
+    "keygen": _Verb("gossipd.cli.keygen", "keygen", "Make a publisher's key."),
+    "publish": _Verb("gossipd.cli.publish", "publish", "Hash and sign a model: the manifest."),
+    "init": _Verb("gossipd.cli.init", "init", "Set up this host."),
+    "run": _Verb("gossipd.cli.run", "run", "Be the daemon, in the foreground."),
+    "trigger": _Verb("gossipd.cli.trigger", "trigger", "Deploy or cancel by a message to any host."),
+    "status": _Verb("gossipd.cli.status", "status", "How far the cluster is."),
+    "wait": _Verb("gossipd.cli.wait", "wait", "Wait until a model is on the hosts."),
+    "members": _Verb("gossipd.cli.members", "members", "Who belongs to the cluster."),
+    "ls": _Verb("gossipd.cli.models", "ls", "Models on this host."),
+    "path": _Verb("gossipd.cli.models", "path", "Where a model lies on this host."),
+    "verify": _Verb("gossipd.cli.verify", "verify", "Hash a model on this host again."),
+    "rm": _Verb("gossipd.cli.orders", "rm", "Remove a model from this host."),
+    "cancel": _Verb("gossipd.cli.orders", "cancel", "Stop a deployment everywhere."),
+    "rollback": _Verb("gossipd.cli.orders", "rollback", "Point 'current' at the version before."),
+    "forget": _Verb("gossipd.cli.members", "forget", "Take a scrapped host off the roster."),
+    "audit": _Verb("gossipd.cli.audit", "audit", "Check the audit log."),
+    "simulate": _Verb("gossipd.cli.simulate", "simulate", "Run a cluster of any size on a virtual clock."),
+}
+
+
+class _LazyGroup(click.Group):
+    """Knows the names and summaries of its commands; imports the one that is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        verb = VERBS.get(cmd_name)
+        if verb is None:
+            return None
+        command = getattr(importlib.import_module(verb.module), verb.attribute)
+        assert isinstance(command, click.Command), f"{verb.module}.{verb.attribute} is no command"
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.summary) for name, verb in VERBS.items()])
+
+
+@click.group(
+    cls=_LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="\b\nExamples:\n  gossipd demo\n  gossipd status --watch\n  gossipd wait qwen@3 --timeout 30m\n\n"
+    + _EXIT_CODES,
+)
+@click.version_option(__version__, prog_name="gossipd")
+def cli() -> None:
+    """Gets a very large model from storage to every host in the time of one download, with no coordinator."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; never raises for what a user or a cluster can cause."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        result = cli.main(args=given, prog_name="gossipd", standalone_mode=False)
+    except (click.ClickException, GossipdError, OSError) as error:
+        return _end(error, as_json="--json" in given)
+    except (KeyboardInterrupt, click.Abort):
+        return int(ExitCode.INTERRUPTED)
+    return int(result) if isinstance(result, int) else int(ExitCode.DONE)
+
+
+def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool) -> int:
+    exit_code = ExitCode.OTHER
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return int(ExitCode.USAGE)
+    if isinstance(error, BrokenPipeError):
+        # `gossipd status | head`: nobody reads on. Python would complain again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(exit_code)
+    if isinstance(error, GossipdError):
+        code, message, exit_code = error.code, str(error), getattr(error, "code_of_exit", error.exit_code)
+    elif isinstance(error, click.ClickException):
+        code, message, exit_code = "E_USAGE", _usage_sentence(error), ExitCode.USAGE
+    else:
+        name = f"{error.filename}: " if error.filename else ""
+        code, message = "E_OS", f"{name}{error.strerror or error}"
+    click.echo(f"{code}: {message}", err=True)
+    if as_json:
+        refusal = {"code": code, "message": message, "exit_code": int(exit_code)}
+        click.echo(json.dumps({"schema_version": 1, "error": refusal}))
+    return int(exit_code)
+
+
+def _usage_sentence(error: click.ClickException) -> str:
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    hint = f" (see: {context.command_path} --help)" if context is not None else ""
+    return f"{error.format_message()}{hint}"

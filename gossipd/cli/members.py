@@ -1,0 +1,49 @@
+"""``gossipd members`` and ``gossipd forget``: the roster, and taking a host off it."""
+
+from __future__ import annotations
+
+import click
+
+from gossipd.cli.options import daemon_options, echo_json, examples, table, time_words
+from gossipd.ops.status_client import StatusClient
+
+
+@click.command(epilog=examples("gossipd members", "gossipd members --json | jq '.members[] | select(.seed)'"))
+@daemon_options
+def members(*, client: StatusClient, as_json: bool) -> int:
+    """Every host on the roster, as the local daemon sees it."""
+    answer = client.members()
+    if as_json:
+        echo_json(answer)
+        return 0
+    rows = [
+        (
+            each["name"],
+            each["rack"],
+            each["state"],
+            "seed" if each["seed"] else "-",
+            each["address"],
+            each["version"] or "-",
+            "-" if each["since_s"] is None else time_words(each["since_s"]),
+        )
+        for each in answer["members"]
+    ]
+    click.echo("\n".join(table(("NAME", "RACK", "STATE", "SEED", "ADDRESS", "VERSION", "SINCE"), rows)))
+    return 0
+
+
+@click.command(epilog=examples("gossipd forget host-17"))
+@click.argument("node", metavar="NODE")
+@daemon_options
+def forget(*, node: str, client: StatusClient, as_json: bool) -> int:
+    """Take a scrapped host off the roster, in the whole cluster.
+
+    NODE is a name or an id. Only hosts that are not alive can be forgotten; a host that comes back with a new key may
+    then take the name.
+    """
+    answer = client.order("forget", node=node)
+    if as_json:
+        echo_json(answer)
+    else:
+        click.echo(answer["sentence"])
+    return 0

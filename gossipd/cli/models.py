@@ -1,0 +1,61 @@
+"""``gossipd ls`` and ``gossipd path``: what is on this host, and where."""
+
+from __future__ import annotations
+
+import click
+
+from gossipd.cli.options import NameVersion, byte_words, daemon_options, echo_json, examples, table
+from gossipd.core.errors import NotFoundError
+from gossipd.ops.status_client import StatusClient
+
+
+@click.command(epilog=examples("gossipd ls", "gossipd ls --json | jq -r '.models[].name'"))
+@daemon_options
+def ls(*, client: StatusClient, as_json: bool) -> int:
+    """Models on this host, partial ones included. '*' marks what 'current' points at."""
+    answer = client.models()
+    if as_json:
+        echo_json(answer)
+        return 0
+    if not answer["models"]:
+        click.echo("no models on this host")
+        return 0
+    rows = [
+        (
+            f"{'*' if model['current'] else ' '} {model['name']}@{model['version']}",
+            model["state"],
+            byte_words(model["bytes_total"]),
+            model["completed_at"] or "-",
+            model["path"] or "-",
+        )
+        for model in answer["models"]
+    ]
+    click.echo("\n".join(table(("  MODEL", "STATE", "SIZE", "COMPLETED", "PATH"), rows)))
+    return 0
+
+
+@click.command(epilog=examples("vllm serve $(gossipd path qwen)", "gossipd path org/model@7"))
+@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+@daemon_options
+def path(*, model: tuple[str, int | None], client: StatusClient, as_json: bool) -> int:
+    """Where a complete model lies on this host; without a version, the current one.
+
+    Prints nothing but the path. Exits with 3 when it is not complete here.
+    """
+    name, version = model
+    models = client.models(name)["models"]
+    if version is None:
+        models = [each for each in models if each["current"]]
+    else:
+        models = [each for each in models if each["version"] == version]
+    label = name if version is None else f"{name}@{version}"
+    if not models:
+        raise NotFoundError(f"{label} is not on this host")
+    found = models[0]
+    if found["path"] is None:
+        raise NotFoundError(f"{label} is not complete on this host, it is {found['state']}; see: gossipd wait")
+    if as_json:
+        echo_json({"schema_version": 1, "name": name, "version": found["version"], "path": found["path"]})
+    else:
+        click.echo(found["path"])
+    return 0

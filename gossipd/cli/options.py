@@ -1,0 +1,124 @@
+"""Options, arguments and numbers that several commands share: sockets, ``NAME@VERSION``, sizes and times for people.
+
+What lives here: parsing what a person types and writing what a person reads. Imports click and the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from gossipd.ops.status_client import StatusClient, find_socket
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+
+
+def daemon_options(function: F) -> F:
+    """``--socket``, ``--config`` and ``--json``; the command then gets ``client`` and ``as_json``."""
+
+    def with_client(*args: Any, socket: str | None, config: str | None, **kwargs: Any) -> Any:
+        return function(*args, client=StatusClient(find_socket(socket, config)), **kwargs)
+
+    with_client.__name__, with_client.__doc__ = function.__name__, function.__doc__
+    decorated: Any = with_client
+    for decorate in (
+        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version."),
+        click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked."),
+        click.option(
+            "--socket",
+            metavar="PATH",
+            help="The daemon's socket. Without it and --config: $GOSSIPD_SOCKET, then ./gossipd.sock.",
+        ),
+    ):
+        decorated = decorate(decorated)
+    result: F = decorated
+    return result
+
+
+def examples(*lines: str) -> str:
+    """An epilog for ``--help``."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+class NameVersion(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
+    """``NAME@VERSION``, or with ``version_needed`` false also ``NAME`` alone; gives (name, version or None)."""
+
+    name = "name@version"
+
+    def __init__(self, *, version_needed: bool) -> None:
+        self._version_needed = version_needed
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, int | None]:
+        if isinstance(value, tuple):
+            return value
+        name, at, version = str(value).rpartition("@")
+        if not at:
+            name, version = str(value), ""
+        if not name or (at and not (version.isascii() and version.isdecimal() and len(version) <= 16)):
+            self.fail(f"{value!r} is not NAME@VERSION, where VERSION is a non-negative integer", param, ctx)
+        if self._version_needed and not at:
+            self.fail(f"{value!r} lacks the version: NAME@VERSION", param, ctx)
+        return name, int(version) if at else None
+
+
+class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
+    """``90s``, ``30m``, ``1.5h``; a bare number is seconds; gives seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        match = _DURATION.fullmatch(str(value))
+        if match is None:
+            self.fail(f"{value!r} is not a duration such as 90s, 30m or 2h", param, ctx)
+        return float(match[1]) * _SECONDS[match[2] or "s"]
+
+
+def echo_json(answer: object) -> None:
+    """One object on stdout, indented for people who pipe nothing."""
+    click.echo(json.dumps(answer, indent=2))
+
+
+def byte_words(count: float) -> str:
+    """``1.5 GiB``: three or four digits and a binary unit."""
+    unit = 0
+    while count >= 1024 and unit < len(_BINARY) - 1:
+        count /= 1024
+        unit += 1
+    return f"{count:.0f} {_BINARY[unit]}" if unit == 0 or count >= 100 else f"{count:.1f} {_BINARY[unit]}"
+
+
+def time_words(seconds: float) -> str:
+    """``45 s``, ``3m 20s``, ``2h 5m``, ``3d 4h``."""
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600}h"
+
+
+def percent_words(part: int, whole: int) -> str:
+    """``100 %`` only when it is exactly that; one decimal, rounded down."""
+    if whole <= 0 or part >= whole:
+        return "100 %"
+    return "0 %" if part <= 0 else f"{part * 1000 // whole / 10:.1f} %"
+
+
+def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Columns as wide as their widest cell, two blanks between; no line ends in blanks."""
+    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
+    ]

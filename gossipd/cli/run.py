@@ -1,0 +1,20 @@
+"""``gossipd run``: be the daemon, in the foreground, until SIGTERM."""
+
+from __future__ import annotations
+
+import click
+
+from gossipd.cli.options import examples
+
+
+@click.command(epilog=examples("gossipd run --config /srv/gossipd/gossipd.toml"))
+@click.option("--config", "config_path", required=True, metavar="FILE", help="The gossipd.toml that 'init' wrote.")
+def run(*, config_path: str) -> int:
+    """Run the daemon of this host.
+
+    Logs go to stderr, as JSON when that is not a terminal. SIGTERM stops it within five seconds and keeps everything
+    that is verified; SIGHUP reloads what can be reloaded. Tells systemd when it is ready.
+    """
+    from gossipd.daemon.run import main
+
+    return main(config_path)

@@ -1,0 +1,155 @@
+"""``gossipd status``: the whole cluster as the local daemon has heard it, for people, for scripts, or live.
+
+What lives here: the plain page. What does not: the live one (``watch``, which needs rich); the fields are those of
+``ops.snapshot``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from gossipd.cli.options import (
+    NameVersion,
+    byte_words,
+    daemon_options,
+    echo_json,
+    examples,
+    percent_words,
+    table,
+    time_words,
+)
+from gossipd.ops.status_client import StatusClient
+
+_COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
+HOSTS_SHOWN = 64  # a page; --json has them all
+
+
+@click.command(
+    epilog=examples(
+        "gossipd status --config /srv/gossipd/gossipd.toml",
+        "gossipd status qwen@3 --watch",
+        "gossipd status --json | jq '.deployments[0].state'",
+    )
+)
+@click.argument("model", required=False, metavar="[NAME[@VERSION]]", type=NameVersion(version_needed=False))
+@click.option("--watch", is_flag=True, help="Live view: a bar for each host and the totals; Ctrl-C leaves it.")
+@daemon_options
+def status(*, model: tuple[str, int | None] | None, watch: bool, client: StatusClient, as_json: bool) -> int:
+    """How far every deployment is, on every host.
+
+    Asks the daemon on this machine; any daemon answers for the whole cluster. All figures are as it has heard them:
+    AGE says how long ago.
+    """
+    name, version = model if model is not None else (None, None)
+    if watch:
+        from gossipd.cli.watch import watch_status
+
+        return watch_status(lambda: client.status(name, version), as_json=as_json)
+    page = client.status(name, version)
+    if as_json:
+        echo_json(page)
+    else:
+        click.echo("\n".join(page_lines(page, colour=_colour())), color=True)
+    return 0
+
+
+def page_lines(page: dict[str, Any], *, colour: bool) -> list[str]:
+    """The whole page in plain text."""
+    lines = _head(page, colour)
+    for row in page["deployments"]:
+        lines += ["", *_deployment(row, colour)]
+    if not page["deployments"]:
+        lines += ["", "nothing is deployed; drop a manifest into the inbox, or: gossipd trigger"]
+    return lines
+
+
+def _head(page: dict[str, Any], colour: bool) -> list[str]:
+    node, security, store = page["node"], page["security"], page["store"]
+    members = page["members"]
+    counts = [f"{sum(each['state'] == state for each in members)} {state}" for state in _states(members)]
+    seeds = [f"{each['rack']}: {each['name']}" for each in members if each["seed"]]
+    racks = sorted({each["rack"] for each in members})
+    lines = [
+        f"{node['name']}  rack {node['rack']}  {node['address']}  gossipd {node['version']}  "
+        f"up {time_words(node['uptime_s'])}",
+        f"members   {', '.join(counts) or 'none'}  in {len(racks)} rack{'s' if len(racks) != 1 else ''}",
+        f"seeds     {', '.join(seeds) or 'none'}",
+        f"security  {_painted(security['state'], colour)}, bulk {security['bulk_encryption']}"
+        + "".join(f"; {reason}" for reason in security["reasons"]),
+        f"store     {_painted(store['condition'], colour)}, {byte_words(store['free_bytes'])} free"
+        + (f"; {store['detail']}" if store["detail"] else ""),
+    ]
+    if page["inbox"]["trouble"]:
+        lines.append(f"inbox     {page['inbox']['trouble']}")
+    lines += [f"ALARM     {alarm['code']}: {alarm['sentence']} (since {alarm['since']})" for alarm in page["alarms"]]
+    return lines
+
+
+def _states(members: list[dict[str, Any]]) -> list[str]:
+    return [state for state in ("alive", "suspect", "dead", "left") if any(each["state"] == state for each in members)]
+
+
+def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
+    done = percent_words(row["bytes_verified"], row["bytes_total"])
+    words = [
+        f"{row['name']}@{row['version']}",
+        _painted(row["state"], colour),
+        done,
+        f"{row['hosts_complete']}/{row['hosts_total']} hosts",
+        f"{byte_words(row['bytes_total'])} in {row['chunks_total']} chunks",
+    ]
+    if row["rate_in_bytes_per_s"]:
+        words.append(f"{byte_words(row['rate_in_bytes_per_s'])}/s")
+    if row["eta_s"] is not None:
+        words.append(f"{time_words(row['eta_s'])} to go")
+    if row["stall"]:
+        words.append(f"stalled here: {row['stall']}")
+    lines = ["  ".join(words), f"  {traffic_words(row)}"]
+    hosts = [
+        (
+            host["name"],
+            host["rack"],
+            host["state"],
+            percent_words(host["chunks_verified"], row["chunks_total"]),
+            "-" if host["age_s"] is None else time_words(host["age_s"]),
+            host["reason"],
+        )
+        for host in row["hosts"][:HOSTS_SHOWN]
+    ]
+    head = ("HOST", "RACK", "STATE", "DONE", "AGE", "REASON")
+    rows = table(head, hosts)
+    lines += [f"  {line}" for line in [rows[0], *(_painted_row(line, colour) for line in rows[1:])]]
+    if len(row["hosts"]) > HOSTS_SHOWN:
+        lines.append(f"  ... and {len(row['hosts']) - HOSTS_SHOWN} more (--json shows all)")
+    return lines
+
+
+def traffic_words(row: dict[str, Any]) -> str:
+    """Where the bytes came from, and what was wasted."""
+    ratio = row["source_bytes"] / row["bytes_total"] if row["bytes_total"] else 0.0
+    return (
+        f"source {byte_words(row['source_bytes'])} ({ratio:.2f}x)  "
+        f"same rack {byte_words(row['peer_bytes_same_rack'])}  "
+        f"cross rack {byte_words(row['peer_bytes_cross_rack'])}  "
+        f"duplicate {byte_words(row['duplicate_bytes'])}  corrupt {row['corrupt_chunks']}"
+    )
+
+
+def _colour() -> bool:
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _painted(word: str, colour: bool) -> str:
+    return click.style(word, fg=_COLOURS.get(word, "cyan")) if colour else word
+
+
+def _painted_row(line: str, colour: bool) -> str:
+    if not colour:
+        return line
+    for word in ("complete", "failed"):
+        line = line.replace(f" {word} ", f" {click.style(word, fg=_COLOURS[word])} ")
+    return line
