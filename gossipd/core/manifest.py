@@ -31,6 +31,7 @@ from gossipd.core.manifest_payload import (
     Payload,
     Targets,
     check_payload,
+    check_tree,
     parse_payload,
     root_hash,
 )
@@ -194,6 +195,7 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
 
 def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
     """The signed envelope of ``draft``. Raises ManifestError when a reader would refuse it."""
+    check_tree(draft.files, draft.chunk_bytes)  # before the root, whose fields have fixed widths
     payload = Payload(
         name=draft.name,
         version=draft.version,

@@ -124,7 +124,7 @@ def parse_payload(payload: memoryview) -> Payload:
     for key in fields.keys() - set(Payload.__struct_fields__):
         check_plain(fields[key])
     try:
-        return msgspec.convert(fields, Payload)
+        return msgspec.convert(fields, Payload, builtin_types=(bytes,))  # else text would be read as base64
     except msgspec.ValidationError as error:
         raise ManifestError(f"wrong field: {error}") from None
 
@@ -132,22 +132,10 @@ def parse_payload(payload: memoryview) -> Payload:
 def check_payload(payload: Payload) -> Layout:
     """Every rule that a signature does not prove; returns the layout that they imply."""
     check_model_name(payload.name)
-    if not payload.files:
-        raise ManifestError("a manifest must list at least one file", code="E_EMPTY")
-    _limit("files", len(payload.files), FILES_MAX)
     _limit("sources", len(payload.sources), SOURCES_MAX)
     _limit("racks", len(payload.racks), TARGETS_MAX)
     _limit("names", len(payload.names), TARGETS_MAX)
-    check_paths([entry.path for entry in payload.files])
-    for index, entry in enumerate(payload.files):
-        if entry.mode & ~0o777:
-            raise ManifestError(
-                f"files[{index}].mode {entry.mode:o} must be permission bits of a regular file, without setuid",
-                code="E_FILE_TYPE",
-            )
-    layout = Layout([entry.size for entry in payload.files], payload.chunk)
-    if not layout.bytes_total:
-        raise ManifestError("the files hold no bytes; a model has at least one", code="E_EMPTY")
+    layout = check_tree(payload.files, payload.chunk)
     _check_hashes(payload, layout)
     for index, rack in enumerate(payload.racks):
         check_label(rack, f"racks[{index}]")
@@ -155,6 +143,24 @@ def check_payload(payload: Payload) -> Layout:
         check_name_glob(glob, f"names[{index}]")
     for index, source in enumerate(payload.sources):
         parse_source_url(source, f"sources[{index}]")
+    return layout
+
+
+def check_tree(files: Sequence[FileEntry], chunk_bytes: int) -> Layout:
+    """The rules about files, together and each; returns the layout that their sizes imply."""
+    if not files:
+        raise ManifestError("a manifest must list at least one file", code="E_EMPTY")
+    _limit("files", len(files), FILES_MAX)
+    check_paths([entry.path for entry in files])
+    for index, entry in enumerate(files):
+        if entry.mode & ~0o777:
+            raise ManifestError(
+                f"files[{index}].mode {entry.mode:o} must be permission bits of a regular file, without setuid",
+                code="E_FILE_TYPE",
+            )
+    layout = Layout([entry.size for entry in files], chunk_bytes)
+    if not layout.bytes_total:
+        raise ManifestError("the files hold no bytes; a model has at least one", code="E_EMPTY")
     return layout
 
 

@@ -82,7 +82,7 @@ def register_from_bytes(kept: bytes) -> Register:
         fields = unpack(
             body, array_items_max=NAMES_MAX * VERSIONS_KEPT_MAX, text_bytes_max=512, bytes_max=STATEMENT_BYTES
         )
-        found = msgspec.convert(fields, _Kept)
+        found = msgspec.convert(fields, _Kept, builtin_types=(bytes,))
         statements = [Statement.decode(wire) for wire in found.statements]
     except (ManifestError, msgspec.ValidationError) as error:
         raise RegisterFormatError(f"the register's content is not as written: {error}") from None
