@@ -1,0 +1,96 @@
+"""``gossipd init``: a new host's directory.
+
+What lives here: the options, and what is said afterwards. What does not: what is written (``config.directory``).
+"""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from gossipd.cli.options import examples
+
+_FIRST = "gossipd init node-a --name node-a --rack r1 --bind 10.0.0.1 --port 7946 --trust publisher.key.pub"
+_SECOND = (
+    "gossipd init node-b --name node-b --rack r1 --bind 10.0.0.2 --port 7946 --trust publisher.key.pub "
+    "--cluster-key cluster.key --join 10.0.0.1:7946"
+)
+
+
+@click.command(
+    epilog=examples(_FIRST, _SECOND) + "\n\nExit codes: 0 made; 2 wrong values or files in the way; 7 a key."
+)
+@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
+@click.option("--name", required=True, help="This host's name, unique in the cluster.")
+@click.option("--rack", required=True, help="Hosts with the same rack share a switch.")
+@click.option("--zone", default=None, help="A group of racks.")
+@click.option("--bind", required=True, metavar="ADDRESS", help="IP address to listen on; 0.0.0.0 or :: is all.")
+@click.option("--port", required=True, type=int, help="TCP (control) and UDP (membership); bulk is PORT+1.")
+@click.option("--advertise", default=None, metavar="ADDRESS", help="IP address that other hosts dial, if not --bind.")
+@click.option("--bulk-bind", default=None, metavar="ADDRESS", help="IP address that serves model bytes, if not --bind.")
+@click.option("--join", multiple=True, metavar="HOST:PORT", help="A member of the cluster to join; may be repeated.")
+@click.option(
+    "--cluster-key", default=None, metavar="FILE", help="The key of that cluster; without it a new one is made."
+)
+@click.option(
+    "--trust", multiple=True, metavar="FILE.pub", help="A publisher whose models are accepted; may be repeated."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
+def init(
+    *,
+    directory: str,
+    name: str,
+    rack: str,
+    zone: str | None,
+    bind: str,
+    port: int,
+    advertise: str | None,
+    bulk_bind: str | None,
+    join: tuple[str, ...],
+    cluster_key: str | None,
+    trust: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Write DIR/gossipd.toml, this host's keys, DIR/inbox/ and DIR/models/; DIR/cluster.key unless one is given.
+
+    Nothing that exists is overwritten. Key files given are copied into DIR.
+    """
+    from pathlib import Path
+
+    from gossipd.config.directory import make_directory
+
+    node = {"name": name, "rack": rack, "zone": zone}
+    net = {"bind": bind, "port": port, "advertise": advertise, "bulk_bind": bulk_bind, "join": join or None}
+    written = make_directory(
+        Path(directory),
+        node={key: value for key, value in node.items() if value is not None},
+        net={key: value for key, value in net.items() if value is not None},
+        cluster_key=Path(cluster_key) if cluster_key else None,
+        trust=[Path(path) for path in trust],
+    )
+    following = f"gossipd run --config {written.config}"
+    if as_json:
+        answer = {
+            "schema_version": 1,
+            "config": str(written.config),
+            "files": [str(path) for path in written.files],
+            "public_key": written.public_key,
+            "cluster": written.cluster,
+            "next": following,
+        }
+        click.echo(json.dumps(answer, indent=2))
+        return
+    click.echo("wrote " + "\n      ".join(str(path) for path in written.files))
+    if not cluster_key:
+        click.echo(
+            f"this is a new cluster: other hosts need {written.config.parent / 'cluster.key'} (--cluster-key) and "
+            f"--join {_contact(advertise or bind, port)}"
+        )
+    if not trust:
+        click.echo("no publisher is trusted yet: add FILE.pub to security.trust before anything can be deployed")
+    click.echo(f"next: {following}")
+
+
+def _contact(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

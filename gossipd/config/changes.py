@@ -1,0 +1,35 @@
+"""What differs between the running configuration and one that was read again, and what of it can be applied.
+
+What lives here: the comparison. What does not: applying (the daemon), and which settings reload (``sections``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from gossipd.config.sections import SECTIONS, Config
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One setting that has another value now."""
+
+    key: str
+    old: object
+    new: object
+
+
+def diff(old: Config, new: Config) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
+    """The changes that can be applied while running, and those that need a restart.
+
+    The content of key files may have changed where their paths have not; the daemon reads those again anyway.
+    """
+    reloadable: list[Change] = []
+    restart: list[Change] = []
+    for name in SECTIONS:
+        before, after = getattr(old, name), getattr(new, name)
+        for item in fields(before):
+            change = Change(f"{name}.{item.name}", getattr(before, item.name), getattr(after, item.name))
+            if change.old != change.new:
+                (reloadable if item.metadata["reload"] else restart).append(change)
+    return tuple(reloadable), tuple(restart)

@@ -1,0 +1,114 @@
+"""A new node's directory: configuration, keys, inbox and models, as ``gossipd init`` makes it.
+
+What lives here: what is written and in which order. What does not: the command (``cli.init``).
+
+Nothing that exists is overwritten: everything that would be is looked for first, so that a refusal leaves the
+directory as it was. Given key files are copied in, so that the directory is whole by itself and can be moved.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gossipd.config.load import ConfigError, parse_config
+from gossipd.config.template import render_config
+from gossipd.core.cluster_key import CLUSTER_ID_BYTES, CLUSTER_KEY_BYTES, new_key_ring
+from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.keys import KEY_BYTES, SecretKey
+from gossipd.ops import keyfiles
+
+_DIRECTORY_MODE = 0o750  # others see neither what is deployed nor the socket
+
+
+class InitError(LocalError):
+    """The directory cannot be set up. Fault: the operator. State: nothing that was there has changed. Retry: yes."""
+
+    code = "E_INIT"
+    exit_code = ExitCode.USAGE
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What ``make_directory`` has made."""
+
+    config: Path
+    files: tuple[Path, ...]
+    public_key: str
+    """The node's Ed25519 key in hex, which names it."""
+    cluster: str
+    """The cluster's id in hex."""
+
+
+def make_directory(
+    directory: Path,
+    *,
+    node: dict[str, object],
+    net: dict[str, object],
+    cluster_key: Path | None = None,
+    trust: Sequence[Path] = (),
+    random_bytes: Callable[[int], bytes] = os.urandom,
+) -> Written:
+    """Set up ``directory`` for a node.
+
+    Args:
+        node, net: the settings given, by key; the rest stays at its default.
+        cluster_key: the key of a cluster that exists; a new one is made without it.
+        trust: publishers' public key files.
+    Raises:
+        ConfigError: a setting cannot have the value given.
+        KeyFileError: a given key file cannot be used.
+        InitError: something is in the way.
+    """
+    ring = keyfiles.read_key_ring(cluster_key) if cluster_key else None
+    publishers = [(_pub_name(path), keyfiles.read_public_key(path)) for path in trust]
+    names = [name for name, _ in publishers]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise InitError(f"two files given with --trust are called {twice[0]}")
+    config = directory / "gossipd.toml"
+    text = _text(config, node=node, net=net, trust=names)
+    files = [config, directory / "node.key", directory / "node.key.pub", directory / "cluster.key"]
+    files += [directory / "trust" / name for name in names]
+    if there := [path for path in files if os.path.lexists(path)]:
+        raise InitError(f"{', '.join(map(str, there))} exist{'s' if len(there) == 1 else ''} already", code="E_EXISTS")
+    ring = ring or new_key_ring(random_bytes(CLUSTER_ID_BYTES + CLUSTER_KEY_BYTES))
+    secret = SecretKey(random_bytes(KEY_BYTES))
+    try:
+        for made in (directory, directory / "inbox", directory / "models", *([directory / "trust"] if names else [])):
+            made.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        keyfiles.write_key_pair(directory / "node.key", secret)
+        keyfiles.write_key_ring(directory / "cluster.key", ring)
+        for name, key in publishers:
+            keyfiles.write_public_key(directory / "trust" / name, key)
+        with config.open("x", encoding="utf-8") as file:  # last: a directory with it is complete
+            file.write(text)
+    except OSError as error:
+        raise InitError(f"{error.filename or directory} cannot be made: {error.strerror}") from None
+    return Written(config, tuple(files), secret.public.ed25519.hex(), ring.cluster_id.hex())
+
+
+def example_text() -> str:
+    """``config/gossipd.toml`` of the project: what ``init`` writes for an imaginary host."""
+    node: dict[str, object] = {"name": "node-a", "rack": "rack-1"}
+    net: dict[str, object] = {"bind": "10.0.0.1", "port": 7946, "join": ("10.0.0.2:7946", "10.0.0.3:7946")}
+    return _text(Path("gossipd.toml"), node=node, net=net, trust=["publisher.key.pub"])
+
+
+def _text(config: Path, *, node: dict[str, object], net: dict[str, object], trust: Sequence[str]) -> str:
+    security = {
+        "cluster_key": "cluster.key",
+        "node_key": "node.key",
+        "trust": tuple(f"trust/{name}" for name in trust),
+    }
+    text = render_config({"node": node, "net": net, "security": security})
+    try:
+        parse_config(text, config, {})  # every wrong value at once, before anything is written
+    except ConfigError as error:
+        raise ConfigError(tuple(replace(problem, where="") for problem in error.problems)) from None
+    return text
+
+
+def _pub_name(path: Path) -> str:
+    return path.name if path.suffix == ".pub" else f"{path.name}.pub"

@@ -1,0 +1,53 @@
+"""The key files that a configuration names, read and checked together.
+
+What lives here: reading them all, with every problem at once. What does not: one file's rules (``ops.keyfiles``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from gossipd.config.load import ConfigError, Problem
+from gossipd.config.sections import Config
+from gossipd.core.keys import PublicKey, SecretKey
+from gossipd.ops.keyfiles import KeyFileError, read_key_ring, read_public_key, read_secret_key
+from membership.seal import KeyRing
+
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What the daemon needs of the key files. Secrets stay out of ``repr``."""
+
+    node: SecretKey = field(repr=False)
+    cluster: KeyRing = field(repr=False)
+    publishers: tuple[PublicKey, ...]
+    clients: tuple[PublicKey, ...]
+
+
+def read_keys(config: Config) -> Keys:
+    """All key files that ``config`` names.
+
+    Raises:
+        ConfigError: with every file that cannot be used.
+    """
+    problems: list[Problem] = []
+
+    def attempt(key: str, read: Callable[[Path], _Read], path: Path) -> _Read | None:
+        try:
+            return read(path)
+        except KeyFileError as error:
+            problems.append(Problem(str(config.file), f"security.{key}", str(error.args[0])))
+            return None
+
+    node = attempt("node_key", read_secret_key, config.security.node_key)
+    cluster = attempt("cluster_key", read_key_ring, config.security.cluster_key)
+    publishers = [attempt("trust", read_public_key, path) for path in config.security.trust]
+    clients = [attempt("clients", read_public_key, path) for path in config.security.clients]
+    if problems or node is None or cluster is None:
+        raise ConfigError(tuple(problems))
+    return Keys(node, cluster, tuple(filter(None, publishers)), tuple(filter(None, clients)))

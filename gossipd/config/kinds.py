@@ -1,0 +1,250 @@
+"""What a setting's value may be: one small object per kind, that reads a TOML value and shows one.
+
+What lives here: reading, ranges, showing. What does not: which settings there are (``sections``).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gossipd.core.errors import GossipdError
+from gossipd.core.units import parse_bytes, parse_seconds
+
+_HOST_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII | re.IGNORECASE)
+LIST_ITEMS_MAX = 1024
+
+
+class WrongValueError(ValueError):
+    """A value that a setting cannot have; its sentence goes on from the setting's name. Fault: the operator."""
+
+
+class Kind(Protocol):
+    """Reads the value of one setting."""
+
+    @property
+    def wanted(self) -> str:
+        """What a value must be, for people: "a port, 1 to 65535"."""
+
+    def read(self, value: object) -> object:
+        """The typed value. Raises WrongValueError, with what is wrong and not with where."""
+
+    def show(self, value: object) -> str:
+        """``value`` as TOML."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text that ``check`` accepts; it raises GossipdError or ValueError."""
+
+    wanted: str
+    check: Callable[[str], object] = str
+    may_be_empty: bool = False
+
+    def read(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise WrongValueError(f"must be {self.wanted}, in quotes")
+        if value == "" and self.may_be_empty:
+            return value
+        try:
+            if value == "" or not value.isprintable():
+                raise WrongValueError(f"must be {self.wanted}")
+            self.check(value)
+        except GossipdError as error:
+            raise WrongValueError(error.args[0]) from None
+        return value
+
+    def show(self, value: object) -> str:
+        return json.dumps(value, ensure_ascii=False)  # a TOML basic string has JSON's escapes
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """A list of texts, each as ``item`` says."""
+
+    item: Text
+
+    @property
+    def wanted(self) -> str:
+        return f"a list, each {self.item.wanted}"
+
+    def read(self, value: object) -> tuple[str, ...]:
+        if not isinstance(value, list):
+            raise WrongValueError(f"must be {self.wanted}")
+        if len(value) > LIST_ITEMS_MAX:
+            raise WrongValueError(f"has {len(value)} entries, at most {LIST_ITEMS_MAX}")
+        found = []
+        for position, entry in enumerate(value):
+            try:
+                found.append(self.item.read(entry))
+            except ValueError as error:
+                raise WrongValueError(f"entry {position + 1}: {error}") from None
+        if len(set(found)) != len(found):
+            raise WrongValueError("has an entry twice")
+        return tuple(found)
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, tuple)
+        return "[" + ", ".join(self.item.show(entry) for entry in value) + "]"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of a few words."""
+
+    words: tuple[str, ...]
+
+    @property
+    def wanted(self) -> str:
+        return " or ".join(f'"{word}"' for word in self.words)
+
+    def read(self, value: object) -> str:
+        if value not in self.words:
+            raise WrongValueError(f"must be {self.wanted}")
+        return str(value)
+
+    def show(self, value: object) -> str:
+        return json.dumps(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """true or false."""
+
+    wanted: str = "true or false"
+
+    def read(self, value: object) -> bool:
+        if not isinstance(value, bool):
+            raise WrongValueError(f"must be {self.wanted}")
+        return value
+
+    def show(self, value: object) -> str:
+        return "true" if value else "false"
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """A whole number from ``least`` to ``most``."""
+
+    least: int
+    most: int
+
+    @property
+    def wanted(self) -> str:
+        return f"a whole number from {self.least} to {self.most}"
+
+    def read(self, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise WrongValueError(f"must be {self.wanted}")
+        if not self.least <= value <= self.most:
+            raise WrongValueError(f"is {value}, must be {self.wanted}")
+        return value
+
+    def show(self, value: object) -> str:
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A number of bytes, or a text such as "64MiB"."""
+
+    least: int
+    most: int
+
+    @property
+    def wanted(self) -> str:
+        return f'a size such as "64MiB", from {_size(self.least)} to {_size(self.most)}'
+
+    def read(self, value: object) -> int:
+        if isinstance(value, str):
+            value = parse_bytes(value)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise WrongValueError(f"must be {self.wanted}")
+        if not self.least <= value <= self.most:
+            raise WrongValueError(f"is {_size(value)}, must be {self.wanted}")
+        return value
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, int)
+        return json.dumps(_size(value)) if value else "0"
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """A number of seconds, or a text such as "30s" or "14d"."""
+
+    least: float
+    most: float
+
+    @property
+    def wanted(self) -> str:
+        return f'a time such as "30s", from {_seconds(self.least)} to {_seconds(self.most)}'
+
+    def read(self, value: object) -> float:
+        if isinstance(value, str):
+            value = parse_seconds(value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise WrongValueError(f"must be {self.wanted}")
+        if not self.least <= value <= self.most:
+            raise WrongValueError(f"is {_seconds(value)}, must be {self.wanted}")
+        return float(value)
+
+    def show(self, value: object) -> str:
+        assert isinstance(value, float)
+        return json.dumps(_seconds(value))
+
+
+def check_address(text: str) -> None:
+    """An IP address to listen on or to be reached at."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise WrongValueError("must be an IP address, without a port") from None
+
+
+def check_host(text: str) -> None:
+    """An IP address or a host name."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        labels = text.rstrip(".").split(".")
+        if len(text) > 253 or not all(_HOST_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
+            raise WrongValueError("must be an IP address or a host name, without a port") from None
+
+
+def check_contact(text: str) -> None:
+    """HOST:PORT, IPv6 in brackets."""
+    split_contact(text)
+
+
+def split_contact(text: str) -> tuple[str, int]:
+    """The host and port of HOST:PORT. Raises WrongValueError."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+        check_address(host)
+    elif ":" in host:
+        raise WrongValueError("must be HOST:PORT, an IPv6 address in brackets")
+    if not colon or not (port.isascii() and port.isdigit()) or not 1 <= int(port[:6]) <= 65_535:
+        raise WrongValueError("must be HOST:PORT with a port from 1 to 65535")
+    check_host(host)
+    return host, int(port)
+
+
+def _size(count: int) -> str:
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if count and count % 1024**power == 0:
+            return f"{count // 1024**power}{unit}"
+    return str(count)
+
+
+def _seconds(count: float) -> str:
+    for size, unit in ((86400, "d"), (3600, "h"), (60, "m")):
+        if count and count % size == 0:
+            return f"{count / size:g}{unit}"
+    return f"{count:g}s" if count >= 1 or count == 0 else f"{count * 1000:g}ms"

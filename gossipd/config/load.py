@@ -1,0 +1,247 @@
+"""A TOML file and the environment in, one checked Config out, or every problem at once.
+
+What lives here: reading, overrides, the checks across settings, and where in the file a problem is. What does not:
+what settings there are (``sections``), and the key files (``keys``).
+
+An override is an environment variable ``GOSSIPD_SECTION__KEY``; its value is TOML where that makes sense of it
+(``7946``, ``true``, ``["a:1", "b:1"]``), else the text itself, and a plain ``a:1,b:1`` is a list where one is wanted.
+tomllib does not tell where a value stood, so its line is found again by looking for the key below its section.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+from gossipd.config import kinds
+from gossipd.config.sections import SECTIONS, Config, NetSection
+from gossipd.core.errors import ExitCode, LocalError
+
+FILE_BYTES_MAX = 1024 * 1024  # the example is 10 KB
+PREFIX = "GOSSIPD_"
+_SOCKET_BYTES_MAX = 107  # sun_path of Linux is 108 bytes with its end
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One wrong setting: where it stands (empty: in no file yet), which it is, why it is wrong."""
+
+    where: str
+    key: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (f"{self.where}: " if self.where else "") + (f"{self.key} {self.reason}" if self.key else self.reason)
+
+
+class ConfigError(LocalError):
+    """A configuration that cannot be used; nothing was bound or written. Fault: the operator. Retry: corrected."""
+
+    code = "E_CONFIG"
+    exit_code = ExitCode.USAGE
+
+    def __init__(self, problems: tuple[Problem, ...]) -> None:
+        self.problems = problems
+        head = "" if len(problems) == 1 else f"{len(problems)} problems\n"
+        super().__init__(head + "\n".join(str(problem) for problem in problems))
+
+
+def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
+    """The configuration in ``path``, overridden by ``environment`` (the process's own by default).
+
+    Raises:
+        ConfigError: with every problem found.
+    """
+    text = _read(path)
+    return parse_config(text, path, os.environ if environment is None else environment)
+
+
+def parse_config(text: str, path: Path, environment: Mapping[str, str]) -> Config:
+    """As ``load_config``, from the file's text. ``path`` is where relative paths start and problems are said to be."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError((Problem(str(path), "", f"is not TOML: {error}"),)) from None
+    reading = _Reading(path, _lines(text), table)
+    reading.overlay(environment)
+    sections = {name: reading.section(name) for name in SECTIONS}
+    reading.unknown_sections()
+    if not reading.problems:
+        config = Config(file=path.absolute(), **cast(dict[str, Any], sections))
+        config = _with_absolute_paths(config)
+        reading.problems += [Problem(reading.where(*key), ".".join(key), why) for key, why in _across(config)]
+        if not reading.problems:
+            return config
+    raise ConfigError(tuple(reading.problems))
+
+
+@dataclass(slots=True)
+class _Reading:
+    path: Path
+    lines: Mapping[tuple[str, str], int]
+    table: dict[str, Any]
+    problems: list[Problem] = field(default_factory=list)
+    overridden: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def where(self, section: str, key: str) -> str:
+        variable = self.overridden.get((section, key))
+        if variable is not None:
+            return f"environment variable {variable}"
+        line = self.lines.get((section, key)) or self.lines.get((section, ""))
+        return f"{self.path}:{line}" if line else str(self.path)
+
+    def overlay(self, environment: Mapping[str, str]) -> None:
+        for variable in sorted(environment):
+            if not variable.startswith(PREFIX) or "__" not in variable:
+                continue
+            section, _, key = variable.removeprefix(PREFIX).lower().partition("__")
+            if section not in SECTIONS or key not in _kinds(section):
+                known = [f"{PREFIX}{name}__{item}".upper() for name in SECTIONS for item in _kinds(name)]
+                hint = _suggest(variable, known)
+                self.problems.append(Problem(f"environment variable {variable}", "", f"names no setting{hint}"))
+                continue
+            table = self.table.setdefault(section, {})
+            if isinstance(table, dict):
+                table[key] = _from_environment(environment[variable], _kinds(section)[key])
+                self.overridden[section, key] = variable
+
+    def section(self, name: str) -> object:
+        table = self.table.get(name, {})
+        if not isinstance(table, dict):
+            self.problems.append(Problem(self.where(name, ""), name, f"must be a section, [{name}]"))
+            return None
+        known = _kinds(name)
+        for key in table:
+            if key not in known:
+                hint = _suggest(key, list(known)) or _elsewhere(key)
+                self.problems.append(Problem(self.where(name, key), f"{name}.{key}", f"is not a setting{hint}"))
+        values = {}
+        complete = True
+        for item in fields(SECTIONS[name]):
+            if item.name not in table:
+                if item.default is MISSING:
+                    complete = False
+                    wanted = known[item.name].wanted
+                    self.problems.append(Problem(self.where(name, ""), f"{name}.{item.name}", f"is missing: {wanted}"))
+                continue
+            try:
+                value = known[item.name].read(table[item.name])
+            except ValueError as error:
+                complete = False
+                self.problems.append(Problem(self.where(name, item.name), f"{name}.{item.name}", str(error)))
+                continue
+            values[item.name] = _as_paths(value) if "Path" in str(item.type) else value
+        return SECTIONS[name](**values) if complete else None
+
+    def unknown_sections(self) -> None:
+        for name in self.table:
+            if name not in SECTIONS:
+                hint = _suggest(name, list(SECTIONS)) or _elsewhere(name)
+                self.problems.append(Problem(self.where(name, ""), name, f"is not a section{hint}"))
+
+
+def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
+    """What single values cannot show."""
+    found: list[tuple[tuple[str, str], str]] = []
+    net: NetSection = config.net
+    wildcard = ("0.0.0.0", "::")
+    if net.bind in wildcard and not net.advertise:
+        found.append((("net", "advertise"), f"must be set when net.bind is {net.bind}: others cannot dial that"))
+    if net.advertise in wildcard:
+        found.append((("net", "advertise"), f"is {net.advertise}, must be an address that others can dial"))
+    if net.bulk_port == 0 and net.port == 65_535:
+        found.append((("net", "bulk_port"), "must be set when net.port is 65535: there is no port + 1"))
+    if net.bulk_port == net.port:
+        found.append((("net", "bulk_port"), "must differ from net.port"))
+    if config.status.metrics_port and config.status.metrics_port in (net.port, config.bulk_address[1]):
+        found.append((("status", "metrics_port"), "must differ from net.port and net.bulk_port"))
+    members = config.membership
+    if members.probe_timeout_s * 2 >= members.probe_interval_s:
+        found.append((("membership", "probe_timeout_s"), "must be under half of membership.probe_interval_s"))
+    socket_bytes = len(os.fsencode(config.status.socket))
+    if socket_bytes > _SOCKET_BYTES_MAX:
+        found.append((("status", "socket"), f"has {socket_bytes} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
+    if config.store.inbox == config.store.models:
+        found.append((("store", "inbox"), "must not be the same directory as store.models"))
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            raw = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise ConfigError((Problem(str(path), "", f"cannot be read: {error.strerror}"),)) from None
+    if len(raw) > FILE_BYTES_MAX:
+        raise ConfigError((Problem(str(path), "", f"has more than {FILE_BYTES_MAX} bytes"),))
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError((Problem(str(path), "", f"is not UTF-8 (byte {error.start})"),)) from None
+
+
+def _lines(text: str) -> dict[tuple[str, str], int]:
+    """(section, key) -> line; (section, "") -> line of its header."""
+    found: dict[tuple[str, str], int] = {}
+    section = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if header := re.match(r"\s*\[\s*([A-Za-z0-9_-]+)\s*\]", line):
+            section = header[1]
+            found.setdefault((section, ""), number)
+        elif key := re.match(r"\s*([A-Za-z0-9_-]+)\s*=", line):
+            found.setdefault((section, key[1]) if section else (key[1], ""), number)
+    return found
+
+
+def _kinds(section: str) -> dict[str, kinds.Kind]:
+    return {item.name: cast(kinds.Kind, item.metadata["kind"]) for item in fields(SECTIONS[section])}
+
+
+def _from_environment(text: str, kind: kinds.Kind) -> object:
+    if isinstance(kind, kinds.Text | kinds.Choice):
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        if isinstance(kind, kinds.Texts):
+            return [part.strip() for part in text.split(",") if part.strip()]
+        return text
+
+
+def _as_paths(value: object) -> object:
+    return tuple(Path(entry) for entry in value) if isinstance(value, tuple) else Path(str(value))
+
+
+def _with_absolute_paths(config: Config) -> Config:
+    base = config.file.parent
+
+    def absolute(path: Path | str) -> Path:  # a default is a plain text still
+        return Path(os.path.normpath(base / Path(path).expanduser()))
+
+    security = replace(
+        config.security,
+        cluster_key=absolute(config.security.cluster_key),
+        node_key=absolute(config.security.node_key),
+        trust=tuple(absolute(path) for path in config.security.trust),
+        clients=tuple(absolute(path) for path in config.security.clients),
+    )
+    store = replace(config.store, models=absolute(config.store.models), inbox=absolute(config.store.inbox))
+    status = replace(config.status, socket=absolute(config.status.socket))
+    return replace(config, security=security, store=store, status=status)
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.7)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _elsewhere(key: str) -> str:
+    """A key in the wrong section, or at the top of the file."""
+    homes = [f"{name}.{key}" for name in SECTIONS if key in _kinds(name)]
+    return f"; did you mean {' or '.join(homes)}?" if homes else ""

@@ -1,0 +1,291 @@
+"""Every setting there is: its section, kind, default, unit, what it trades, and whether it can change while running.
+
+What lives here: the frozen values of a configuration, which carry their own description; the file that ``gossipd
+init`` writes, the checks, and the documentation are all made from it. What does not: reading (``load``) and
+writing (``template``), and how a part of the daemon calls the same thing (the daemon translates, so that no part
+sees another's settings).
+
+Names end in their unit: ``_bytes``, ``_s``, ``_bytes_per_s``. Sizes and times may be written with a unit in quotes.
+Paths are relative to the file's directory, so that a directory can be moved as a whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gossipd.config import kinds
+from gossipd.core.names import check_label
+from gossipd.core.source_policy import SourcePolicy, SourceRuleError
+
+GIB = 1024**3
+MIB = 1024**2
+_RATE = kinds.Size(0, 1024**4)
+_PATH = kinds.Text("a path")
+_NAME = kinds.Text("a name of letters, digits, '.', '_' and '-'", lambda text: check_label(text, "name"))
+
+
+def setting(kind: kinds.Kind, comment: str, default: Any = MISSING, *, reload: bool = False) -> Any:
+    """A field of a section. Without a default it must be in the file. ``reload``: SIGHUP applies a new value."""
+    metadata = {"kind": kind, "comment": comment, "reload": reload}
+    if default is MISSING:
+        return field(metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def _check_rule(text: str) -> None:
+    try:
+        SourcePolicy.parse([text])
+    except SourceRuleError as error:
+        raise ValueError(str(error.args[0]).partition("]")[2].strip()) from None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSection:
+    """This host: who it is, and where it stands."""
+
+    name: str = setting(_NAME, "This host's name, unique in the cluster. What status and targets call it.")
+    rack: str = setting(
+        _NAME, "Hosts with the same rack share a switch: they fetch from each other first, and elect one seed."
+    )
+    zone: str = setting(
+        kinds.Text("a name of letters, digits, '.', '_' and '-', or empty", _NAME.check, may_be_empty=True),
+        "A group of racks, or empty. Between racks, those of the same zone are preferred.",
+        "",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetSection:
+    """Addresses and ports. Every member must reach every other's two ports."""
+
+    bind: str = setting(kinds.Text("an IP address", kinds.check_address), "Address to listen on; 0.0.0.0 or :: is all.")
+    port: int = setting(
+        kinds.Whole(1, 65_535), "Port for TCP (control) and UDP (membership), open between all members.", 7946
+    )
+    advertise: str = setting(
+        kinds.Text("an IP address", kinds.check_address, may_be_empty=True),
+        "Address that other hosts dial; empty is bind. Must be set when bind is 0.0.0.0 or ::.",
+        "",
+    )
+    bulk_bind: str = setting(
+        kinds.Text("an IP address", kinds.check_address, may_be_empty=True),
+        "Address that serves model bytes; empty is bind. Set it to keep bulk traffic on its own interface.",
+        "",
+    )
+    bulk_port: int = setting(kinds.Whole(0, 65_535), "TCP port that serves model bytes; 0 is port + 1.", 0)
+    join: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("HOST:PORT", kinds.check_contact)),
+        "Some members, as HOST:PORT. Any one that answers is enough; three survive one that is down. Empty: this host\n"
+        "waits to be found. Members met before are remembered besides.",
+        (),
+        reload=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecuritySection:
+    """Keys: who may join, who may publish, who may trigger."""
+
+    cluster_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+        _PATH,
+        "The secret that all hosts share: holding it is admission. Must be 0600.",
+        "cluster.key",
+        reload=True,
+    )
+    node_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+        _PATH, "This host's own key, made by gossipd init; with it the host keeps its identity. 0600.", "node.key"
+    )
+    trust: tuple[Path, ...] = setting(
+        kinds.Texts(_PATH),
+        "Public keys (.pub) of publishers: only models signed by one of these are accepted. Empty: none is.",
+        (),
+        reload=True,
+    )
+    clients: tuple[Path, ...] = setting(
+        kinds.Texts(_PATH),
+        "Public keys (.pub) that may use gossipd trigger against this host and whose statements are believed. The\n"
+        "same list belongs on every host: one that lacks a key ignores what it orders.",
+        (),
+        reload=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkSection:
+    """The path of model bytes."""
+
+    encryption: str = setting(
+        kinds.Choice(("tls", "none")),
+        '"tls": nobody on the network sees the model; costs about a core per GB/s at each end. "none": faster, bytes\n'
+        "are checked all the same and strangers kept out by one-time tokens, but they can be read on the way. All\n"
+        "hosts must have the same.",
+        "tls",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSection:
+    """Where models live."""
+
+    models: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+        _PATH, "Directory of models, on a local disk: NAME/VERSION/ and NAME/current below it.", "models"
+    )
+    inbox: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+        _PATH, "Directory to drop signed manifests into. Writable only by who may deploy.", "inbox"
+    )
+    keep_versions: int = setting(
+        kinds.Whole(1, 1000),
+        "Complete versions of a model that stay. More: quicker rollback, more chunks shared; less: disk space.",
+        2,
+        reload=True,
+    )
+    reserve_bytes: int = setting(
+        kinds.Size(0, 1024**5), "Free disk space that is never taken, for the rest of the host.", GIB, reload=True
+    )
+    page_cache: str = setting(
+        kinds.Choice(("keep", "drop")),
+        '"keep": what arrives stays in memory for the job that loads the model next. "drop": memory is left to the\n'
+        "jobs that run beside gossipd.",
+        "keep",
+    )
+    scrub_bytes_per_s: int = setting(
+        _RATE,
+        "Rate at which published models are read and compared for rot, 0 is never. 500 GB take 9 hours at 16MiB.",
+        16 * MIB,
+        reload=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourcesSection:
+    """External storage. Credentials are taken from the environment (AWS_*, GOOGLE_*, AZURE_*), never from here."""
+
+    enabled: bool = setting(
+        kinds.Flag(), "Whether this host may be elected to read external storage.", True, reload=True
+    )
+    allow: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("a scheme or a URL prefix", _check_rule)),
+        'What may be read: schemes ("https"), hosts ("http://10.0.0.7:8000"), buckets ("s3://models"), directories\n'
+        '("file:///srv/models"). Loopback, link-local and metadata addresses only when listed by address.',
+        ("https", "http", "s3", "gs", "az"),
+        reload=True,
+    )
+    connections: int = setting(
+        kinds.Whole(1, 64), "Requests to external storage at once. More: faster far away; less: kinder to it.", 8
+    )
+    timeout_s: float = setting(
+        kinds.Seconds(1, 600), "Silence after which a request is given up and tried again, later each time.", 10.0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitsSection:
+    """What gossipd may take of this host."""
+
+    upload_bytes_per_s: int = setting(_RATE, "Model bytes sent to other hosts; 0 is no limit.", 0, reload=True)
+    download_bytes_per_s: int = setting(_RATE, "Model bytes taken from other hosts; 0 is no limit.", 0, reload=True)
+    source_bytes_per_s: int = setting(_RATE, "Model bytes read from external storage; 0 is no limit.", 0, reload=True)
+    upload_slots: int = setting(
+        kinds.Whole(1, 64), "Uploads at once. Few are quick ones; a host that is asked for more says it is busy.", 8
+    )
+    pool_bytes: int = setting(
+        kinds.Size(64 * MIB, 64 * GIB),
+        "Memory for chunks on their way. Four of the largest chunks (64 MiB) at least; more helps fast links only.",
+        256 * MIB,
+    )
+    connections: int = setting(
+        kinds.Whole(8, 10_000), "Bulk connections accepted at once; each costs a thread and some 60 KiB.", 256
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MembershipSection:
+    """How failures are noticed. The same on all hosts; the defaults fit one data centre up to 1,000 hosts."""
+
+    probe_interval_s: float = setting(
+        kinds.Seconds(0.1, 60),
+        "One member is probed each interval. Shorter: deaths are noticed sooner, for more traffic (440 B/s at 500ms).",
+        0.5,
+    )
+    probe_timeout_s: float = setting(
+        kinds.Seconds(0.02, 10), "How long a probe waits before others are asked to try. Under half the interval.", 0.2
+    )
+    suspicion_base_s: float = setting(
+        kinds.Seconds(0.2, 120),
+        "A suspect has this long, plus 0.8 s per factor of ten in hosts, to speak up. Longer: fewer false alarms.",
+        1.5,
+    )
+    roster_keep_s: float = setting(
+        kinds.Seconds(60, 3650 * 86400),
+        "How long a host that is down is still counted among the targets.",
+        14 * 86400.0,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusSection:
+    """Asking the daemon."""
+
+    socket: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+        _PATH,
+        "Unix socket for status, metrics and commands. At most 107 bytes with its directory.",
+        "gossipd.sock",
+    )
+    metrics_port: int = setting(
+        kinds.Whole(0, 65_535), "Port on 127.0.0.1 for /metrics and /healthz; 0 is none (the socket has both).", 0
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSection:
+    """What is written to stderr."""
+
+    level: str = setting(
+        kinds.Choice(("debug", "info", "warning", "error")), "Least level that is logged.", "info", reload=True
+    )
+    format: str = setting(
+        kinds.Choice(("auto", "json", "text")), '"auto": text on a terminal, else JSON lines.', "auto"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A whole configuration; made by ``load_config`` only. Paths are absolute."""
+
+    file: Path
+    node: NodeSection
+    net: NetSection
+    security: SecuritySection
+    bulk: BulkSection
+    store: StoreSection
+    sources: SourcesSection
+    limits: LimitsSection
+    membership: MembershipSection
+    status: StatusSection
+    log: LogSection
+
+    @property
+    def advertised(self) -> str:
+        """The address that other hosts dial."""
+        return self.net.advertise or self.net.bind
+
+    @property
+    def bulk_address(self) -> tuple[str, int]:
+        """Where model bytes are served."""
+        return self.net.bulk_bind or self.net.bind, self.net.bulk_port or self.net.port + 1
+
+
+SECTIONS: dict[str, type] = {
+    "node": NodeSection,
+    "net": NetSection,
+    "security": SecuritySection,
+    "bulk": BulkSection,
+    "store": StoreSection,
+    "sources": SourcesSection,
+    "limits": LimitsSection,
+    "membership": MembershipSection,
+    "status": StatusSection,
+    "log": LogSection,
+}

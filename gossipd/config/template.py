@@ -1,0 +1,66 @@
+"""The commented configuration file, made from the settings' own descriptions.
+
+What lives here: writing. What does not: reading (``load``); a test reads back what this writes. Settings at their
+default are commented out, so that a later version's better default reaches old files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields
+from pathlib import Path
+from textwrap import wrap
+from typing import Any, cast
+
+from gossipd.config import kinds
+from gossipd.config.sections import SECTIONS
+
+_WIDTH = 100
+_INTRO = """\
+# gossipd configuration. Every setting is here, with its meaning; what is commented out shows the default.
+# Sizes and times may have units in quotes: "64MiB" is 64 x 1024 x 1024 bytes, "64MB" 64 x 1000 x 1000; "500ms",
+# "30s", "5m", "12h", "14d". Paths are relative to this file's directory. Any setting can be overridden by a variable
+# of the environment, GOSSIPD_SECTION__KEY, e.g. GOSSIPD_NET__PORT=7950. Settings marked (reload) change on SIGHUP
+# (systemctl reload gossipd); the others need a restart. Unknown and wrong settings stop the daemon before it starts.
+"""
+
+
+def render_config(values: Mapping[str, Mapping[str, object]]) -> str:
+    """The file's text, with ``values`` (section -> key -> typed value) set and everything else at its default.
+
+    Settings without a default must be among ``values``.
+    """
+    parts = [_INTRO]
+    for name, section in SECTIONS.items():
+        given = values.get(name, {})
+        unknown = set(given) - {item.name for item in fields(section)}
+        assert not unknown, f"no such settings in [{name}]: {sorted(unknown)}"
+        parts.append(f"\n# {_summary(section)}\n[{name}]\n")
+        parts += [_setting(item, given) for item in fields(section)]
+    return "".join(parts)
+
+
+def _setting(item: Field[Any], given: Mapping[str, object]) -> str:
+    kind = cast(kinds.Kind, item.metadata["kind"])
+    comment = str(item.metadata["comment"]).replace("\n", " ")
+    default = "" if item.default is MISSING else f"Default {kind.show(_plain(item.default))}."
+    notes = [comment, f"{_capital(kind.wanted)}.", default, "(reload)" if item.metadata["reload"] else ""]
+    lines = [f"# {line}" for line in wrap(" ".join(note for note in notes if note), _WIDTH)]
+    value = _plain(given.get(item.name, item.default))
+    shown = f"{item.name} = {kind.show(value)}"
+    lines.append(shown if item.name in given else f"#{shown}")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(str(entry) for entry in value)
+    return str(value) if isinstance(value, Path) else value
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _summary(section: type) -> str:
+    return (section.__doc__ or "").strip().splitlines()[0]
