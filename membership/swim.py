@@ -186,6 +186,32 @@ class Swim:
         """When ``handle_timer`` wants to be called; inf for never."""
         return self._node.next_deadline()
 
+    def adopt_view(self, others: Sequence[Swim]) -> None:
+        """Believe what others believe, without a word on the network: a simulator's warm start.
+
+        One other: its whole view. Several: that each of them lives.
+        """
+        roster = self._node.roster
+        if len(others) == 1:
+            roster.adopt(others[0]._node.roster, self._node.rng)
+        else:
+            for other in others:
+                if other is not self:
+                    roster.put(other._node.own, self._node.started_s)
+        self._node.catching_up = False
+        self._node.rumours.membership.discard(("record", self._node.own.handle))
+        self._joiner.welcomed = True
+
+    @property
+    def view_digest(self) -> int:
+        """Equal digests, equal views."""
+        return self._node.roster.digest.total
+
+    @property
+    def live_count(self) -> int:
+        """Living members, ourselves included."""
+        return self._node.roster.live
+
     # ---- in
 
     def handle_timer(self, now: float) -> None:

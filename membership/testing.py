@@ -1,0 +1,409 @@
+"""A simulator of many brains on one virtual clock: the shipping code, made-up network, every fault from one seed.
+
+What lives here: the clock, the network with its faults, the hosts. What does not: what must hold (``checkers``).
+Same seed, same trace (``trace_hash``). No trio: its scheduler shuffles on purpose.
+
+A host is a ``Swim`` with a stand-in signature (keyed BLAKE2b with a registry of keys: unforgeable for the members, a
+hundredth of the price) and a stand-in seal without cipher, which keeps sizes, sender, receiver and counter. All share one
+``Lexicon``, so a signature is checked once for all, and a view costs a pointer per member.
+
+Faults: loss (all, or into or out of one host), delay, duplication, reordering, cuts that drop and cuts that queue and
+release, partitions, freezes, clock jumps, crashes, restarts with and without state, slow hosts. ``struck`` counts how
+often each of them really hit something: a campaign that struck nothing proves nothing.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from random import Random
+from typing import Any, Protocol
+
+from membership.errors import SealError
+from membership.events import ControlProbeWanted, Event, SendDatagram
+from membership.lexicon import Lexicon
+from membership.member import Address, NodeId, Record, node_id
+from membership.seal import DATAGRAM_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, KeyRing, Opened
+from membership.settings import SwimSettings
+from membership.swim import Swim
+
+UDP_IP_BYTES = 28
+_FROZEN_QUEUE_MAX = 1500  # datagrams that a stopped process's socket buffer holds (212 kB)
+_CUT_QUEUE_MAX = 4096  # datagrams per host that a queueing transport keeps through a cut
+_EPOCH_MS = 1_700_000_000_000
+RING = KeyRing(b"simulated cluste", (b"k" * 32,))
+
+
+class Keys:
+    """Stand-in signatures: only who holds the seed can make them, everybody can check them."""
+
+    def __init__(self) -> None:
+        self._seeds: dict[bytes, bytes] = {}
+
+    def make(self, rng: Random) -> bytes:
+        """A new key pair; returns the public half."""
+        seed = rng.randbytes(32)
+        public = blake2b(seed, digest_size=32).digest()
+        self._seeds[public] = seed
+        return public
+
+    def signer(self, public: bytes) -> Callable[[bytes], bytes]:
+        """The function that signs for this key."""
+        seed = self._seeds[public]
+        return lambda message: blake2b(message, key=seed).digest()
+
+    def verify(self, public: bytes, signature: bytes, message: bytes) -> bool:
+        """Whether it was made with the seed of ``public``."""
+        seed = self._seeds.get(public)
+        return seed is not None and blake2b(message, key=seed).digest() == signature
+
+
+class OpenSeal:
+    """The real seal's sizes and fields without the cipher; the tag's place holds the receiver."""
+
+    def __init__(self, node: NodeId, boot: int) -> None:
+        self._node = node
+        self._head = b"\x01SIML\x00" + node + boot.to_bytes(8)
+        self._counter = 0
+
+    def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
+        """See ``membership.seal.Seal``."""
+        self._counter += 1
+        return b"".join((self._head, self._counter.to_bytes(8), receiver or bytes(16), body))
+
+    def open(self, datagram: bytes) -> Opened:
+        """See ``membership.seal.Seal``."""
+        receiver = datagram[HEADER_BYTES:OVERHEAD_BYTES]
+        if not OVERHEAD_BYTES < len(datagram) <= DATAGRAM_BYTES_MAX or receiver not in (self._node, bytes(16)):
+            raise SealError("not for us")
+        boot, counter = int.from_bytes(datagram[22:30]), int.from_bytes(datagram[30:38])
+        return Opened(NodeId(datagram[6:22]), boot, counter, datagram[OVERHEAD_BYTES:])
+
+
+class Host:
+    """One simulated machine and what is wrong with it."""
+
+    __slots__ = (
+        "address", "clock_offset", "frozen", "group", "loss_in", "loss_out", "name", "public", "queue", "rack",
+        "received", "sent", "sent_bytes", "slow_s", "swim", "up", "wake_at",
+    )  # fmt: skip
+
+    def __init__(self, name: str, rack: str, address: Address, public: bytes) -> None:
+        self.name = name
+        self.rack = rack
+        self.address = address
+        self.public = public
+        self.swim: Swim | None = None
+        self.up = False
+        self.frozen = False
+        self.group = 0
+        self.loss_in = 0.0
+        self.loss_out = 0.0
+        self.slow_s = 0.0
+        self.clock_offset = 0.0
+        self.wake_at = float("inf")
+        self.queue: list[tuple[bytes, Address]] = []
+        self.sent_bytes = 0
+        self.sent = 0
+        self.received = 0
+
+    @property
+    def node(self) -> NodeId:
+        """Its id."""
+        return node_id(self.public)
+
+
+class Checker(Protocol):
+    """Looks on; raises AssertionError when something that must hold does not."""
+
+    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+        """Host ``index`` was told this."""
+        ...
+
+    def on_step(self, cluster: Cluster, index: int) -> None:
+        """Host ``index`` has just handled a datagram or a timer."""
+        ...
+
+
+class Cluster:
+    """Any number of hosts on one heap."""
+
+    def __init__(
+        self, members: int, *, racks: int | None = None, seed: int = 0, settings: SwimSettings | None = None,
+        checkers: Sequence[Checker] = (), trace: bool = False, control_probes: bool = True,
+    ) -> None:  # fmt: skip
+        """Hosts are created but not started; racks of 40 unless ``racks`` says how many (at least 4)."""
+        self.rng = Random(seed)
+        self.settings = settings or SwimSettings()
+        self.now = 0.0
+        self.keys = Keys()
+        self.lexicon = Lexicon(RING.cluster_id, self.keys.verify)
+        self.hosts: list[Host] = []
+        self.by_address: dict[Address, int] = {}
+        self.by_node: dict[NodeId, int] = {}
+        self.struck: Counter[str] = Counter()
+        self.loss = 0.0
+        self.duplicate = 0.0
+        self.reorder = 0.0
+        self.delay_s = (0.0001, 0.0006)  # a data centre's network, as measured for foca
+        self.queue_cuts = False
+        self.on_event: Callable[[int, Event], None] = lambda index, event: None
+        self._checkers = tuple(checkers)
+        self._control_probes = control_probes
+        self._heap: list[tuple[float, int, int, Any]] = []
+        self._number = 0
+        self._held: list[tuple[int, int, bytes]] = []
+        self._trace = blake2b(digest_size=16) if trace else None
+        rack_count = racks or max(4, members // 40)
+        for index in range(members):
+            self.add_host(f"host-{index}", f"rack-{index % rack_count}")
+
+    # ---- hosts
+
+    def add_host(self, name: str, rack: str) -> int:
+        """A machine that is not running yet; returns its index."""
+        index = len(self.hosts)
+        address = (f"10.{index >> 16 & 255}.{index >> 8 & 255}.{index & 255}", 7946)
+        host = Host(name, rack, address, self.keys.make(self.rng))
+        self.hosts.append(host)
+        self.by_address[address] = index
+        self.by_node[host.node] = index
+        return index
+
+    def start(self, index: int, *, join: Sequence[int] = (), roster: Iterable[Record] = ()) -> Swim:
+        """Begin a life of this host now."""
+        host = self.hosts[index]
+        now = self.now + host.clock_offset
+        boot = _EPOCH_MS + int(self.now * 1000) + 1
+        record = Record(
+            host.public, boot, 1, host.name, host.rack, "zone-a", host.address[0], host.address[1],
+            host.address[1] + 1, host.public, 125_000_000, "1.0.0", b"p" * 12,
+        )  # fmt: skip
+        host.swim = Swim(
+            settings=self.settings, record=record, sign=self.keys.signer(host.public), keyring=RING,
+            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, lexicon=self.lexicon,
+            seal=OpenSeal(host.node, boot),
+        )  # fmt: skip
+        host.up, host.frozen, host.wake_at = True, False, float("inf")
+        host.queue.clear()
+        if join:
+            host.swim.join([self.hosts[other].address for other in join], now)
+        self._flush(index)
+        return host.swim
+
+    def start_all_known(self) -> None:
+        """Everybody runs and knows everybody: the state that a quiet cluster is in."""
+        for index in range(len(self.hosts)):
+            self.start(index)
+        first = self.swim(0)
+        first.adopt_view([self.swim(index) for index in range(len(self.hosts))])
+        for index in range(1, len(self.hosts)):
+            self.swim(index).adopt_view([first])
+
+    def swim(self, index: int) -> Swim:
+        """The running brain of a host."""
+        swim = self.hosts[index].swim
+        assert swim is not None, f"host {index} does not run"
+        return swim
+
+    def readdress(self, index: int) -> None:
+        """The host gets an address that nobody had before; takes effect when it is started again."""
+        number = len(self.by_address)
+        host = self.hosts[index]
+        host.address = (f"10.{200 + (number >> 16 & 7)}.{number >> 8 & 255}.{number & 255}", 7946)
+        self.by_address[host.address] = index
+
+    # ---- faults
+
+    def crash(self, index: int) -> None:
+        """Power off."""
+        self.hosts[index].up = False
+        self.struck["crash"] += 1
+
+    def restart(self, index: int, *, join: Sequence[int] = (), keep_roster: bool = True) -> None:
+        """A new life at once, with or without what the old one knew."""
+        old = self.hosts[index].swim
+        self.struck["restart_with_state" if keep_roster else "restart_without_state"] += 1
+        self.start(index, join=join, roster=old.roster_records() if old is not None and keep_roster else ())
+
+    def cut(self, indexes: Iterable[int], *, together: bool, queue: bool = False) -> None:
+        """Off the network, as one group or each alone; ``queue`` keeps what is sent and delivers it on ``heal``."""
+        self.queue_cuts = queue
+        for number, index in enumerate(indexes, 1):
+            self.hosts[index].group = 1 if together else number
+
+    def heal(self) -> None:
+        """All cuts end; what was queued arrives at once."""
+        for host in self.hosts:
+            host.group = 0
+        held, self._held = self._held, []
+        for source, target, datagram in held:
+            self.struck["released"] += 1
+            self._push(self.now + self._delay(), target, (datagram, self.hosts[source].address))
+
+    def freeze(self, index: int) -> None:
+        """SIGSTOP: no timers, and its socket buffer fills."""
+        self.hosts[index].frozen = True
+        self.struck["freeze"] += 1
+
+    def thaw(self, index: int) -> None:
+        """SIGCONT: first what waited in the socket, then the timers."""
+        host = self.hosts[index]
+        host.frozen = False
+        waiting, host.queue = host.queue, []
+        if host.swim is None or not host.up:
+            return
+        now = self.now + host.clock_offset
+        for datagram, sender in waiting:
+            host.swim.handle_datagram(datagram, sender, now)
+        host.swim.handle_timer(now)
+        self._flush(index)
+
+    def jump_clock(self, index: int, by_s: float) -> None:
+        """Its monotonic clock leaps forward (a suspended virtual machine)."""
+        self.hosts[index].clock_offset += by_s
+        self.struck["clock_jump"] += 1
+        self._push(self.now, index, None)
+        self.hosts[index].wake_at = self.now
+
+    # ---- time
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Do something at a time."""
+        self._push(when, -1, action)
+
+    def run(self, until: float) -> None:
+        """Let everything happen up to ``until``."""
+        heap = self._heap
+        while heap and heap[0][0] <= until:
+            when, _, index, what = heapq.heappop(heap)
+            self.now = when
+            if index < 0:
+                what()
+                continue
+            host = self.hosts[index]
+            if what is None:
+                if when < host.wake_at or host.frozen or not host.up:
+                    continue
+                host.wake_at = float("inf")
+                self.swim(index).handle_timer(when + host.clock_offset)
+            elif not self._deliver(host, index, what):
+                continue
+            self._flush(index)
+            for checker in self._checkers:
+                checker.on_step(self, index)
+        self.now = until
+
+    def run_until(self, condition: Callable[[], bool], limit: float, step_s: float = 0.1) -> float | None:
+        """Run until the condition holds (looked at every ``step_s``); the time it took, None when it never did."""
+        began = self.now
+        while not condition():
+            if self.now - began >= limit:
+                return None
+            self.run(self.now + step_s)
+        return self.now - began
+
+    @property
+    def trace_hash(self) -> str:
+        """Hash over every delivery and event so far."""
+        assert self._trace is not None, "the cluster was made without trace"
+        return self._trace.hexdigest()
+
+    # ---- inside
+
+    def _push(self, when: float, index: int, what: Any) -> None:
+        self._number += 1
+        heapq.heappush(self._heap, (when, self._number, index, what))
+
+    def _delay(self) -> float:
+        low, high = self.delay_s
+        return low + (high - low) * self.rng.random()
+
+    def _deliver(self, host: Host, index: int, what: Any) -> bool:
+        if not host.up:
+            return False
+        datagram, sender = what
+        if host.frozen:
+            if len(host.queue) < _FROZEN_QUEUE_MAX:
+                host.queue.append(what)
+            return False
+        host.received += 1
+        if self._trace is not None:
+            self._trace.update(b"%d %r %d" % (index, self.now, len(datagram)))
+        self.swim(index).handle_datagram(datagram, sender, self.now + host.clock_offset)
+        return True
+
+    def _flush(self, index: int) -> None:
+        host = self.hosts[index]
+        swim = self.swim(index)
+        for output in swim.drain():
+            if type(output) is SendDatagram:
+                self._transmit(host, index, output)
+            else:
+                self._tell(index, output)  # type: ignore[arg-type]
+        deadline = swim.next_deadline() - host.clock_offset
+        if deadline < host.wake_at:
+            host.wake_at = max(deadline, self.now)
+            self._push(host.wake_at, index, None)
+
+    def _tell(self, index: int, event: Event) -> None:
+        if self._trace is not None:
+            self._trace.update(f"{index} {self.now} {type(event).__name__}".encode())
+        for checker in self._checkers:
+            checker.on_event(self, index, event)
+        self.on_event(index, event)
+        if type(event) is ControlProbeWanted and self._control_probes:
+            target = self.by_node[event.node]
+            self._push(self.now + 4 * self._delay(), -1, lambda: self._answer_control(index, target, event.node))
+
+    def _answer_control(self, index: int, target: int, node: NodeId) -> None:
+        # A TCP connection mends loss, but neither a cut nor a stopped process.
+        host, other = self.hosts[index], self.hosts[target]
+        if host.up and other.up and host.group == other.group and not other.frozen and not host.frozen:
+            self.swim(index).control_probe_result(node, True, self.now + host.clock_offset)
+            self._flush(index)
+
+    def _transmit(self, host: Host, index: int, output: SendDatagram) -> None:
+        datagram = output.datagram
+        host.sent += 1
+        host.sent_bytes += len(datagram) + UDP_IP_BYTES
+        target = self.by_address.get(output.address)
+        if target is None:
+            return
+        other = self.hosts[target]
+        if host.group != other.group:
+            self._hold(index, target, datagram)
+            return
+        draw = self.rng.random
+        if (self.loss or host.loss_out or other.loss_in) and self._is_lost(host, other):
+            return
+        low, high = self.delay_s
+        when = self.now + low + (high - low) * draw()
+        if host.slow_s or other.slow_s:
+            when += host.slow_s + other.slow_s
+            self.struck["slow"] += 1
+        if self.reorder and draw() < self.reorder:
+            when += 0.05 * draw()
+            self.struck["reorder"] += 1
+        if self.duplicate and draw() < self.duplicate:
+            self._push(when + self._delay(), target, (datagram, host.address))
+            self.struck["duplicate"] += 1
+        self._number += 1
+        heapq.heappush(self._heap, (when, self._number, target, (datagram, host.address)))
+
+    def _is_lost(self, host: Host, other: Host) -> bool:
+        for name, share in (("loss", self.loss), ("loss_out", host.loss_out), ("loss_in", other.loss_in)):
+            if share and self.rng.random() < share:
+                self.struck[name] += 1
+                return True
+        return False
+
+    def _hold(self, source: int, target: int, datagram: bytes) -> None:
+        if not self.queue_cuts:
+            self.struck["cut_drop"] += 1
+            return
+        self.struck["cut_queue"] += 1
+        if len(self._held) < _CUT_QUEUE_MAX * 16:
+            self._held.append((source, target, datagram))
