@@ -206,7 +206,7 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
     if states and all(state in ended for state in states):
         for ending in (HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED):
             if ending in states:
-                return ending.value
+                return str(ending.value)
     if all(state is HostState.INIT for state in states):
         return HostState.INIT.value
     if one_copy or any(state in (HostState.COMPLETE, HostState.VERIFYING) for state in states):

@@ -1,0 +1,52 @@
+"""``gossipd audit verify``: whether the record of what was decided is whole. Needs no daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+import click
+
+from gossipd.cli.options import echo_json, examples
+from gossipd.core.errors import ExitCode, GossipdError
+
+
+class AuditBrokenError(GossipdError):
+    """A record was changed, left out or put in. Fault: whoever could write the file. Retry: no."""
+
+    code = "E_AUDIT_BROKEN"
+    exit_code: ClassVar[ExitCode] = ExitCode.VERIFICATION
+
+
+@click.group(epilog=examples("gossipd audit verify /srv/gossipd/audit.jsonl"))
+def audit() -> None:
+    """Check the audit log: a hash chain of what was accepted, refused, elected and published."""
+
+
+@audit.command(
+    "verify",
+    epilog=examples(
+        "gossipd audit verify /srv/gossipd/audit.jsonl",
+        "gossipd audit verify audit.jsonl --head $(cat head-of-yesterday) --json",
+    ),
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--head", help="The hash it must end with, as 'status --json' showed it: finds a cut-off end.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
+def audit_verify(*, file: Path, head: str | None, as_json: bool) -> int:
+    """Check every record's hash and that each follows the one before it.
+
+    FILE.1, the file before it, is joined to it when it is there. Exits with 6 when the chain is broken.
+    """
+    from gossipd.ops.audit_file import verify_audit
+
+    report = verify_audit(file, head=head)
+    if report.problem is not None:
+        raise AuditBrokenError(f"{file}: {report.problem}; {report.records} records before it are good")
+    if as_json:
+        answer = {"records": report.records, "first_at": report.first_at, "last_at": report.last_at}
+        echo_json({"schema_version": 1, "file": str(file), "verified": True, **answer, "head": report.head})
+    else:
+        span = f" from {report.first_at} to {report.last_at}" if report.records else ""
+        click.echo(f"{file}: {report.records} records{span}, chain whole, head {report.head}")
+    return int(ExitCode.DONE)
