@@ -64,6 +64,7 @@ class Entrance:
         self._socket.setsockopt(zmq.CURVE_SERVER, 1)
         self._socket.setsockopt(zmq.CURVE_SECRETKEY, secret.curve_secret)
         self._socket.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
+        self._socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # no handler, no entry: libzmq's default is the opposite
         self._monitor = self._socket.get_monitor_socket(int(_REFUSALS))
 
     def bind(self, host: str, port: int) -> int:

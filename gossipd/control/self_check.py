@@ -1,0 +1,140 @@
+"""Are strangers refused? Asked of the real sockets at every start, and the daemon does not run if they are not.
+
+What lives here: four visits to our own control port. What does not: what admission is (``zap``).
+
+libzmq's CURVE server accepts every key when no ZAP handler runs, and one wrong option makes a socket that speaks in
+clear; both look healthy (libzmq 2594, pyzmq 657). So, in this order of proof:
+
+1. our own key is let in: the port is ours and admission answers, which gives the refusals their meaning;
+2. a key made for the occasion is not: admission was asked about that very key and said no, and no handshake followed;
+3. a ZeroMQ socket without security never gets through its handshake;
+4. a plain TCP connection that speaks HTTP is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from gossipd.control.plane import ControlPlane
+from gossipd.control.zmq_trio import Bell, secure, tcp_address
+from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.keys import SecretKey
+from gossipd.wire.control_frame import FRAME_BYTES_MAX
+
+_PATIENCE_S = 5.0  # a busy machine; each visit takes milliseconds
+_VISIT_HANDSHAKE_S = 1.0
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class SelfCheckError(LocalError):
+    """The control port lets somebody in that it must not, or nobody. Fault: this build or machine. Retry: no."""
+
+    code = "E_SELF_CHECK"
+    exit_code = ExitCode.TRUST
+
+
+async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKey, stranger: SecretKey) -> None:
+    """Visit the control port that ``plane`` serves on ``host`` and ``port``.
+
+    Args:
+        own: this node's key, which ``member_of`` must know.
+        stranger: a key that nobody knows, made for this call.
+    Raises:
+        SelfCheckError: somebody was let in who must not be, or we were not.
+    """
+    host = _WILDCARDS.get(host, host)
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    server_key = own.public.curve25519
+    unknown = stranger.public.curve25519
+
+    def refused() -> bool:
+        return plane.doorkeeper.refusals_of(unknown) > 0
+
+    async def check_own() -> None:
+        if not await _visit(context, host, port, own, server_key, until=None):
+            raise SelfCheckError(f"our own key was not let in on {host} port {port}: admission does not answer")
+
+    async def check_stranger() -> None:
+        if await _visit(context, host, port, stranger, server_key, until=refused):
+            raise SelfCheckError(f"a stranger's key was let in on {host} port {port}")
+        if not refused():
+            raise SelfCheckError(f"admission was not asked about a stranger's key on {host} port {port}")
+
+    async def check_insecure() -> None:
+        if await _visit(context, host, port, None, b"", until=None):
+            raise SelfCheckError(f"a socket without encryption was let in on {host} port {port}")
+
+    async def check_plain() -> None:
+        if not await _is_closed(host, port):
+            raise SelfCheckError(f"a plain TCP connection stayed open on {host} port {port}")
+
+    try:
+        for check in (check_own, check_stranger, check_insecure, check_plain):
+            await check()
+    finally:
+        context.term()
+
+
+async def _visit(
+    context: zmq.Context[zmq.Socket[bytes]],
+    host: str,
+    port: int,
+    secret: SecretKey | None,
+    server_key: bytes,
+    *,
+    until: Callable[[], bool] | None,
+) -> bool:
+    """True when a handshake succeeds; False when it fails, when ``until`` holds, or when nothing comes of it."""
+    socket = context.socket(zmq.DEALER)
+    try:
+        secure(socket, handshake_s=_VISIT_HANDSHAKE_S, message_bytes_max=FRAME_BYTES_MAX)
+        socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        socket.setsockopt(zmq.IPV6, 1 if ":" in host else 0)
+        if secret is not None:
+            socket.setsockopt(zmq.CURVE_SECRETKEY, secret.curve_secret)
+            socket.setsockopt(zmq.CURVE_PUBLICKEY, secret.public.curve25519)
+            socket.setsockopt(zmq.CURVE_SERVERKEY, server_key)
+        monitor = socket.get_monitor_socket()
+        try:
+            socket.connect(tcp_address(host, port))
+            with trio.move_on_after(_PATIENCE_S):
+                return await _outcome(monitor, until)
+            return False
+        finally:
+            socket.disable_monitor()
+            monitor.close(0)
+    finally:
+        socket.close(0)
+
+
+async def _outcome(monitor: zmq.Socket[bytes], until: Callable[[], bool] | None) -> bool:
+    bell = Bell()
+    while until is None or not until():
+        try:
+            event = zmq.Event(parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"])
+        except zmq.Again:
+            await bell.wait(monitor, seconds_max=0.02 if until else 0.5)
+            continue
+        if event == zmq.Event.HANDSHAKE_SUCCEEDED:
+            return True
+        if event in (zmq.Event.DISCONNECTED, zmq.Event.CLOSED):
+            return False
+    return False
+
+
+async def _is_closed(host: str, port: int) -> bool:
+    with trio.move_on_after(_PATIENCE_S):
+        try:
+            stream = await trio.open_tcp_stream(host, port)
+            async with stream:
+                await stream.send_all(b"GET / HTTP/1.0\r\n\r\n")
+                while await stream.receive_some(4096):
+                    pass  # ZeroMQ's greeting, which it sends to anybody
+        except (OSError, trio.BrokenResourceError):
+            return True
+        return True
+    return False
