@@ -1,0 +1,134 @@
+"""Who holds which chunk of one deployment, as heard from neighbours.
+
+What lives here: what each peer has said it holds, and, for each chunk that is still wanted here, the list of
+its holders in our rack and elsewhere. What does not: what to do about it (``demand``, ``scheduler``).
+
+Peers that hold everything are kept apart: hearing of a full copy costs nothing per chunk. Lists of a chunk are
+dropped when it is stored here, so memory follows what is missing, not what exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gossipd.core.chunkset import ChunkSet
+from membership.member import NodeId
+
+
+class Availability:
+    """Holdings of the neighbours. ``near`` are rack mates, ``far`` all others."""
+
+    def __init__(self, size: int, held: int) -> None:
+        self.size = size
+        self.full_bits = (1 << size) - 1
+        self.bits: dict[NodeId, int] = {}
+        self.count: dict[NodeId, int] = {}
+        self.near_full: set[NodeId] = set()
+        self.far_full: set[NodeId] = set()
+        self.near: dict[int, list[NodeId]] = {}
+        self.far: dict[int, list[NodeId]] = {}
+        self._held = held
+
+    def stored(self, chunk: int) -> None:
+        """Held here now: nobody needs to be asked for it."""
+        self._held |= 1 << chunk
+        self.near.pop(chunk, None)
+        self.far.pop(chunk, None)
+
+    def lost_here(self, chunk: int, mates: set[NodeId]) -> None:
+        """Wanted again: find its holders among what peers have said."""
+        self._held &= ~(1 << chunk)
+        for node, bits in self.bits.items():
+            if bits >> chunk & 1 and node not in self.near_full and node not in self.far_full:
+                (self.near if node in mates else self.far).setdefault(chunk, []).append(node)
+
+    def replace(self, node: NodeId, chunks: ChunkSet, *, near: bool) -> tuple[int, ...]:
+        """Complete holdings of a peer; what was known of it before is void. Returns wanted chunks that are news."""
+        before = self.bits.get(node, 0)
+        if before & ~chunks.bits:
+            self.forget(node)
+            before = 0
+        if chunks.is_full:
+            self.forget(node)
+            self.bits[node], self.count[node] = chunks.bits, self.size
+            (self.near_full if near else self.far_full).add(node)
+            return tuple(ChunkSet(self.size, self.full_bits & ~self._held & ~before))
+        return self.add(node, ChunkSet(self.size, chunks.bits & ~before), near=near)
+
+    def add(self, node: NodeId, chunks: Iterable[int], *, near: bool) -> tuple[int, ...]:
+        """A peer holds these too. Returns those of them that are wanted here."""
+        bits = self.bits.get(node, 0)
+        lists = self.near if near else self.far
+        news = []
+        count = self.count.get(node, 0)
+        for chunk in chunks:
+            bit = 1 << chunk
+            if bits & bit or chunk >= self.size:
+                continue
+            bits |= bit
+            count += 1
+            if not self._held & bit:
+                lists.setdefault(chunk, []).append(node)
+                news.append(chunk)
+        self.bits[node], self.count[node] = bits, count
+        return tuple(news)
+
+    def drop(self, node: NodeId, chunks: Iterable[int]) -> None:
+        """A peer does not hold these any more."""
+        if node in self.near_full or node in self.far_full:
+            near, bits = node in self.near_full, self.bits[node]
+            self.forget(node)
+            self.add(node, ChunkSet(self.size, bits), near=near)
+        for chunk in chunks:
+            bits = self.bits.get(node, 0)
+            if bits >> chunk & 1:
+                self.bits[node] = bits & ~(1 << chunk)
+                self.count[node] -= 1
+                self._unlist(node, chunk)
+
+    def forget(self, node: NodeId) -> None:
+        """All that was known of a peer."""
+        bits = self.bits.pop(node, 0)
+        self.count.pop(node, None)
+        if node in self.near_full or node in self.far_full:
+            self.near_full.discard(node)
+            self.far_full.discard(node)
+            return
+        for chunk in ChunkSet(self.size, bits & ~self._held):
+            self._unlist(node, chunk)
+
+    def _unlist(self, node: NodeId, chunk: int) -> None:
+        for lists in (self.near, self.far):
+            if (holders := lists.get(chunk)) is not None and node in holders:
+                holders.remove(node)
+                if not holders:
+                    del lists[chunk]
+
+    def near_count(self, chunk: int) -> int:
+        """Holders in our rack, this host not counted."""
+        return len(self.near.get(chunk, ())) + len(self.near_full)
+
+    def has_far(self, chunk: int) -> bool:
+        """Held outside our rack."""
+        return bool(self.far_full) or chunk in self.far
+
+    def near_holders(self, chunk: int) -> list[NodeId]:
+        """Rack mates that hold the chunk."""
+        holders = self.near.get(chunk, [])
+        return [*holders, *self.near_full] if self.near_full else holders
+
+    def far_holders(self, chunk: int) -> list[NodeId]:
+        """Holders outside our rack."""
+        holders = self.far.get(chunk, [])
+        return [*holders, *self.far_full] if self.far_full else holders
+
+    def lacks(self, node: NodeId, chunk: int) -> bool:
+        """As far as we know the peer does not hold the chunk."""
+        return not self.bits.get(node, 0) >> chunk & 1
+
+    def union(self) -> int:
+        """Bits of every chunk that some peer is known to hold."""
+        union = 0
+        for bits in self.bits.values():
+            union |= bits
+        return union

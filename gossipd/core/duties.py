@@ -1,0 +1,140 @@
+"""Who does what for one deployment: rack mates, lines of importers, readers of storage, neighbours.
+
+What lives here: the view (which usable hosts are targets, by rack) and everything that follows from it by
+rendezvous hashing. What does not: holdings, and any decision about a chunk.
+
+Neighbours are symmetric without being negotiated, as both ends compute them from the same view. In the rack:
+all mates, or a ring of ``mates_max`` where there are more. Across racks: for each bucket the racks stand on a ring
+of their own, and the first in line of a rack is a neighbour of the first in line of the racks 1, 2, 4, 8 ...
+places away, so that a chunk reaches R racks in log2 R hops and no host has more than some dozens of neighbours.
+Readers are neighbours of each other. In a small cluster everybody is everybody's neighbour.
+"""
+
+from __future__ import annotations
+
+from gossipd.core.events import PeerView
+from gossipd.core.manifest_payload import Targets
+from gossipd.core.peers import Peers
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.core.rendezvous import BUCKETS, bucket_lines, scores
+from membership.member import NodeId
+
+
+class Duties:
+    """The view of one deployment as this host sees it. ``refresh`` recomputes it; all else reads."""
+
+    def __init__(self, own: PeerView, targets: Targets, salt: bytes, settings: PlannerSettings) -> None:
+        self._own = own
+        self._targets = targets
+        self._salt = salt
+        self._settings = settings
+        self._known: tuple[object, ...] = ()
+        self.racks: dict[str, tuple[NodeId, ...]] = {}
+        self.rack_of: dict[NodeId, str] = {}
+        self.mates: set[NodeId] = set()
+        self.readers: tuple[NodeId, ...] = ()
+        self.neighbours: set[NodeId] = set()
+        self.places: list[int] = [0] * BUCKETS
+        self.changed_s = 0.0
+
+    def refresh(
+        self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float
+    ) -> bool:
+        """Look at the members again; True when a duty may have moved.
+
+        Args:
+            slow: hosts that get no duties.
+            seeds: hosts that claim to be their racks' seeds, this one included.
+        """
+        key = (own, peers.version, slow, seeds)
+        if key == self._known:
+            return False
+        self._known = key
+        self._own = own
+        views = [own, *(peer.view for peer in peers if peer.member)]
+        usable = {own.node} | {peer.view.node for peer in peers if peer.usable(now)}
+        targets = [view for view in views if self._targets.include(name=view.name, rack=view.rack)]
+        self.changed_s = now
+        self.rack_of = {view.node: view.rack for view in targets}
+        racks: dict[str, list[NodeId]] = {}
+        for view in targets:
+            if view.node in usable and (view.node not in slow or view.node == own.node):
+                racks.setdefault(view.rack, []).append(view.node)
+        self.racks = {rack: tuple(sorted(members)) for rack, members in sorted(racks.items())}
+        self.mates = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
+        self.readers = self._elect([view for view in targets if view.node in usable], slow, seeds)
+        self.places = self._own_places()
+        self.neighbours = self._neighbours(len(targets))
+        return True
+
+    def _elect(self, views: list[PeerView], slow: frozenset[NodeId], seeds: frozenset[NodeId]) -> tuple[NodeId, ...]:
+        """One reader per rack: its seed, if that is a target. A rack without one is covered by the others' readers."""
+        readers = []
+        for rack in sorted({view.rack for view in views}):
+            claimed = [
+                view.node for view in views if view.rack == rack and view.can_read_sources and view.node in seeds
+            ]
+            if claimed:
+                readers.append(max(claimed, key=lambda node: scores(node, self._salt, 1)))
+        if readers:
+            return tuple(sorted([node for node in readers if node not in slow] or readers))
+        able = [view.node for view in views if view.can_read_sources]
+        return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
+
+    def _own_places(self) -> list[int]:
+        members = self.racks.get(self._own.rack, ())
+        if self._own.node not in members:
+            return [len(members)] * BUCKETS
+        return [line.index(self._own.node) for line in bucket_lines(members, self._salt)]
+
+    def first_in_line(self, rack: str, bucket: int) -> NodeId | None:
+        """Who imports this bucket's chunks into that rack."""
+        members = self.racks.get(rack)
+        return bucket_lines(members, self._salt)[bucket][0] if members else None
+
+    def _neighbours(self, size: int) -> set[NodeId]:
+        own = self._own.node
+        if size <= self._settings.everyone_max:
+            return {node for node in self.rack_of if node != own}
+        mates = self._ring_of_mates()
+        far = self._ring_of_racks()
+        if own in self.readers:
+            others = sorted(self.readers, key=lambda node: scores(node, self._salt, 1))
+            at = others.index(own)
+            near_readers = (others[at:] + others[:at])[1 : self._settings.far_neighbours_max + 1]
+            far.update(near_readers)
+        return mates | far
+
+    def _ring_of_mates(self) -> set[NodeId]:
+        ring = sorted([*self.mates, self._own.node], key=lambda node: scores(node, self._salt, 1))
+        if len(ring) <= self._settings.mates_max + 1:
+            return set(self.mates)
+        at, size = ring.index(self._own.node), len(ring)
+        chosen: set[NodeId] = set()
+        step = 1
+        while step < size:  # powers of two keep every pair within log hops, whatever the rest
+            chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
+            step *= 2
+        for step in range(3, size):
+            if len(chosen) >= self._settings.mates_max:
+                break
+            chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
+        chosen.discard(self._own.node)
+        return chosen
+
+    def _ring_of_racks(self) -> set[NodeId]:
+        found: set[NodeId] = set()
+        names = list(self.racks)
+        for bucket, place in enumerate(self.places):
+            if place:
+                continue
+            ring = sorted(names, key=lambda rack: scores(rack.encode(), self._salt, BUCKETS)[bucket])
+            at, size, step = ring.index(self._own.rack), len(ring), 1
+            while step < size:
+                for rack in (ring[(at + step) % size], ring[(at - step) % size]):
+                    if rack != self._own.rack and (node := self.first_in_line(rack, bucket)) is not None:
+                        found.add(node)
+                step *= 2
+            if len(found) >= self._settings.far_neighbours_max:
+                break
+        return found

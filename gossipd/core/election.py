@@ -1,0 +1,99 @@
+"""One seed per rack, without an election round: a sticky claim on the member record.
+
+Theory of operation. A candidate is a member of the rack that can read sources. While a rack has a claimant nothing
+happens: nobody moves a seed because a better one joined. When it has none, each candidate waits ``claim_rank_s``
+times its place in the rendezvous line and claims the term after the highest it has seen. Of two claims the
+higher term wins, then the line; the loser gives up when it hears of the other. A host that membership calls
+isolated, that cannot read, or that has fallen far behind gives its own claim up and does not claim again for a
+while: cut-off seeds are the ones that read a second copy. No clocks are compared, and seedship guards cost,
+never correctness. Source: design notes on exactly-once egress; Redis Sentinel's terms.
+"""
+
+from __future__ import annotations
+
+from gossipd.core.events import PeerView
+from gossipd.core.peers import Peers
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.core.rendezvous import scores
+from membership.member import NodeId
+
+_SALT = b"gossipd seeds 1"
+
+
+class Election:
+    """This host's part in its rack's election, and the seeds it sees in all racks."""
+
+    def __init__(self, own: PeerView, settings: PlannerSettings) -> None:
+        self.own = own
+        self._settings = settings
+        self.term = 0
+        self._term_seen = 0
+        self._vacant_s: float | None = None
+        self._held_down_until = 0.0
+        self.isolated = False
+        self.seeds: frozenset[NodeId] = frozenset()
+        self.seeds_changed_s = 0.0
+        self._racks_seen: list[tuple[float, int]] = []
+        self._hold_until = 0.0
+
+    def give_up(self, now: float) -> None:
+        """Drop the claim and make no other for a while; takes effect at the next ``decide``."""
+        self._held_down_until = now + self._settings.claim_hold_down_s
+
+    def decide(self, peers: Peers, now: float) -> int | None:
+        """The term to put on our record when it must change (0 gives the claim up), else None."""
+        mates = [peer.view for peer in peers if peer.member and peer.view.rack == self.own.rack]
+        self._term_seen = max([self._term_seen, self.term, *(view.seed_term for view in mates)])
+        rivals = [view for view in mates if view.seed_term > 0]
+        before = self.term
+        able = self.own.can_read_sources and not self.isolated and now >= self._held_down_until
+        if self.term and (not able or any(self._beats(view) for view in rivals)):
+            self.term = 0
+        if self.term or rivals or not able:
+            self._vacant_s = None
+        elif self._vacant_s is None:
+            self._vacant_s = now
+        if self._vacant_s is not None and now >= self._vacant_s + self._place(mates) * self._settings.claim_rank_s:
+            self.term = self._term_seen + 1
+            self._vacant_s = None
+        self._look(peers, now)
+        return self.term if self.term != before else None
+
+    def _beats(self, rival: PeerView) -> bool:
+        mine = (self.term, scores(self.own.node, _SALT, 1))
+        return (rival.seed_term, scores(rival.node, _SALT, 1)) > mine
+
+    def _place(self, mates: list[PeerView]) -> int:
+        own = scores(self.own.node, _SALT, 1)
+        return sum(1 for view in mates if view.can_read_sources and scores(view.node, _SALT, 1) > own)
+
+    def next_deadline(self, peers: Peers) -> float | None:
+        """When ``decide`` would do something by itself."""
+        if self._vacant_s is None:
+            return None
+        mates = [peer.view for peer in peers if peer.member and peer.view.rack == self.own.rack]
+        return self._vacant_s + self._place(mates) * self._settings.claim_rank_s
+
+    def _look(self, peers: Peers, now: float) -> None:
+        seeds = {peer.view.node for peer in peers if peer.member and peer.view.seed_term > 0}
+        if self.term:
+            seeds.add(self.own.node)
+        if seeds != self.seeds:
+            self.seeds = frozenset(seeds)
+            self.seeds_changed_s = now
+        racks = len({peer.view.rack for peer in peers if peer.member} | {self.own.rack})
+        if not self._racks_seen or self._racks_seen[-1][1] != racks:
+            self._racks_seen.append((now, racks))
+        oldest = now - self._settings.quorum_window_s
+        while len(self._racks_seen) > 1 and self._racks_seen[1][0] <= oldest:
+            self._racks_seen.pop(0)
+        most = max(count for _, count in self._racks_seen)
+        if racks * 2 < most and now >= self._hold_until:
+            self._hold_until = now + self._settings.quorum_hold_s
+            self._racks_seen = [(now, racks)]
+
+    def reads_allowed_s(self, now: float) -> float:
+        """From when external storage may be read: after the stability gate and any quorum hold."""
+        if self.isolated:
+            return now + self._settings.seeds_stable_s
+        return max(self.seeds_changed_s + self._settings.seeds_stable_s, self._hold_until)

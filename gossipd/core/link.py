@@ -1,0 +1,38 @@
+"""How fast this host's own link has shown itself to be, and so how long a chunk takes on it.
+
+What lives here: a peak-hold over short windows of received bytes. What does not: limits, which the hands keep; a
+limited link simply measures slower. Rejected: the rate of single fetches, which share the link.
+"""
+
+from __future__ import annotations
+
+_WINDOW_S = 0.25  # some ten chunk times of the smallest chunks at 100 Mbit/s
+_DECAY = 0.99  # of the peak per window: halves in 17 s, so that a lowered limit is believed in a minute
+_CHUNK_TIME_S_MIN = 0.0005
+_CHUNK_TIME_S_MAX = 10.0
+
+
+class LinkMeter:
+    """Received bytes in, rate out."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._bytes = 0
+        self.rate = 0.0  # bytes/s, 0 while unknown
+
+    def received(self, length: int, now: float) -> None:
+        """A chunk has come over the network."""
+        if self._since_s is None or now - self._since_s > 4 * _WINDOW_S:
+            self._since_s, self._bytes = now, 0  # after a pause the window says nothing
+            return
+        self._bytes += length
+        span = now - self._since_s
+        if span >= _WINDOW_S:
+            self.rate = max(self.rate * _DECAY, self._bytes / span)
+            self._since_s, self._bytes = now, 0
+
+    def chunk_time_s(self, chunk_bytes: int, fallback_s: float) -> float:
+        """What a chunk takes when the link is ours alone; ``fallback_s`` while nothing has been measured."""
+        if not self.rate:
+            return fallback_s
+        return min(_CHUNK_TIME_S_MAX, max(_CHUNK_TIME_S_MIN, chunk_bytes / self.rate))

@@ -1,0 +1,130 @@
+"""What this host tells its neighbours about one deployment, and when.
+
+What lives here: the subscribers, what each has not been told yet, and the batching. What does not: the wire
+form and numbering of messages (the control hand), which are per pair: it turns a gap into a new subscription.
+
+Every subscriber is told everything in the end, in batches. News are urgent for a rack mate that lacks the chunk, and
+for the importer of another rack when this host is a natural origin of the chunk: it read it from storage, imported
+it, or is its own rack's first in line. Urgent news wait for one batch time, which takes all that is pending for that peer
+with it; the rest waits for ``news_lazy_s``. What is being read from storage rides on every message and is
+urgent for other readers. Subscribers with the same pending news share one command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gossipd.core.events import SendDelta
+from gossipd.core.ids import DeploymentId
+from gossipd.core.planner_settings import PlannerSettings
+from membership.member import NodeId
+
+_ITEMS_MAX = 256  # of one list of a delta; longer news are split
+
+
+class _Subscriber:
+    __slots__ = ("added", "dropped", "pending_s", "urgent")
+
+    def __init__(self) -> None:
+        self.added: list[int] = []
+        self.dropped: list[int] = []
+        self.urgent = False
+        self.pending_s = 0.0
+
+
+class News:
+    """Pending news of one deployment."""
+
+    def __init__(self, deployment: DeploymentId, settings: PlannerSettings) -> None:
+        self._deployment = deployment
+        self._settings = settings
+        self._subscribers: dict[NodeId, _Subscriber] = {}
+        self._flushed_s = 0.0
+        self._lazy_s = 0.0
+        self._urgent = False
+        self._pending = False
+        self.reading: tuple[int, ...] = ()
+
+    @property
+    def subscribers(self) -> tuple[NodeId, ...]:
+        """Who hears our news."""
+        return tuple(self._subscribers)
+
+    def subscribe(self, peer: NodeId) -> bool:
+        """False when there is no room. Whoever calls sends our holdings; pending news are part of them."""
+        if peer not in self._subscribers and len(self._subscribers) >= self._settings.subscribers_max:
+            return False
+        self._subscribers[peer] = _Subscriber()
+        return True
+
+    def unsubscribe(self, peer: NodeId) -> None:
+        """No more news for this peer."""
+        self._subscribers.pop(peer, None)
+
+    def stored(self, chunk: int, is_urgent: Callable[[NodeId], bool]) -> None:
+        """A chunk is held here now."""
+        for peer, subscriber in self._subscribers.items():
+            subscriber.added.append(chunk)
+            if not subscriber.urgent and is_urgent(peer):
+                subscriber.urgent = self._urgent = True
+        self._pending = bool(self._subscribers)
+
+    def lost(self, chunk: int) -> None:
+        """A chunk is not held any more; urgent for all, since they may ask for it."""
+        for subscriber in self._subscribers.values():
+            if chunk in subscriber.added:
+                subscriber.added.remove(chunk)
+            else:
+                subscriber.dropped.append(chunk)
+                subscriber.urgent = self._urgent = self._pending = True
+
+    def read(self, reading: tuple[int, ...], readers: tuple[NodeId, ...]) -> None:
+        """What is being read from storage now."""
+        if reading == self.reading:
+            return
+        begun = not set(reading) <= set(self.reading)
+        self.reading = reading
+        for peer in readers:
+            if begun and (subscriber := self._subscribers.get(peer)) is not None:
+                subscriber.urgent = self._urgent = self._pending = True
+
+    def flush(self, now: float, batch_s: float, free_slots: int) -> list[SendDelta]:
+        """The messages that are due."""
+        urgent = self._urgent and now >= self._flushed_s + batch_s
+        lazy = self._pending and now >= self._lazy_s + self._settings.news_lazy_s
+        if not urgent and not lazy:
+            return []
+        groups: dict[tuple[tuple[int, ...], tuple[int, ...]], list[NodeId]] = {}
+        for peer, subscriber in self._subscribers.items():
+            if subscriber.urgent or (lazy and (subscriber.added or subscriber.dropped)):
+                groups.setdefault((tuple(subscriber.added), tuple(subscriber.dropped)), []).append(peer)
+                subscriber.added, subscriber.dropped, subscriber.urgent = [], [], False
+        self._flushed_s, self._urgent = now, False
+        if lazy:
+            self._lazy_s, self._pending = now, False
+        messages: list[SendDelta] = []
+        for (added, dropped), peers in groups.items():
+            messages += self._messages(tuple(peers), added, dropped, free_slots)
+        return messages
+
+    def _messages(
+        self, peers: tuple[NodeId, ...], added: tuple[int, ...], dropped: tuple[int, ...], free_slots: int
+    ) -> list[SendDelta]:
+        pages = max(1, -(-max(len(added), len(dropped)) // _ITEMS_MAX))
+        return [
+            SendDelta(
+                peers,
+                self._deployment,
+                added[page * _ITEMS_MAX : (page + 1) * _ITEMS_MAX],
+                dropped[page * _ITEMS_MAX : (page + 1) * _ITEMS_MAX],
+                self.reading[:_ITEMS_MAX],
+                max(0, free_slots),
+            )
+            for page in range(pages)
+        ]
+
+    def next_deadline(self, batch_s: float) -> float | None:
+        """When ``flush`` has something to send."""
+        if self._urgent:
+            return self._flushed_s + batch_s
+        return self._lazy_s + self._settings.news_lazy_s if self._pending else None

@@ -1,0 +1,163 @@
+"""What this host knows of each other host, whatever the deployment: is it a member, can we reach it, is it fast.
+
+What lives here: one record per peer and the rules by which data-plane evidence changes it. What does not:
+what a peer holds (``availability``).
+
+Two tiers that never overwrite each other: ``member`` is the cluster's verdict, ``reachable`` is our own
+evidence about this pair, within a second. Fetches and duties want both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+from gossipd.core.events import FailReason, PeerView
+from gossipd.core.planner_settings import PlannerSettings
+from membership.member import NodeId
+
+_GONE_S = 1.0  # a host that restarts is back in 1 to 3 s; doubles with each failure in a row
+_PENALTY_S_MAX = 60.0
+_CORRUPT_S = 30.0  # long enough for the sender to re-hash and drop what has rotted; doubles too
+_SMOOTH = 0.25  # weight of the newest of about the last four samples
+_SLOW_RATIO = 2.0  # equal peers differ by less under load (simulator: p99 of elapsed is 2.2 x the median)
+
+
+class Peer:
+    """One other host. Fields are read by the schedulers, changed only here and in ``Peers``."""
+
+    __slots__ = ("asked", "elapsed_s", "failures", "free", "free_at", "member", "reachable", "shunned_until", "view")
+
+    def __init__(self, view: PeerView, free: int) -> None:
+        self.view = view
+        self.member = True
+        self.reachable = True
+        self.free = free  # upload slots it has free, as far as we know
+        self.free_at = 0.0  # when it said so
+        self.asked = 0  # our fetches in flight from it
+        self.elapsed_s = 0.0  # what a fetch from it takes, smoothed; 0 when unknown
+        self.failures = 0
+        self.shunned_until = 0.0
+
+    def usable(self, now: float) -> bool:
+        """May be asked, and may have duties."""
+        return self.member and self.reachable and self.shunned_until <= now
+
+
+class Peers:
+    """All other hosts, by node."""
+
+    def __init__(self, settings: PlannerSettings, rng: Random) -> None:
+        self._settings = settings
+        self._rng = rng
+        self._peers: dict[NodeId, Peer] = {}
+        self.version = 0  # changes whenever duties may move
+        self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
+        self.usual_s = 0.0  # what a fetch takes, over all peers, smoothed
+
+    def get(self, node: NodeId) -> Peer | None:
+        """The record, also of a peer that is no member now."""
+        return self._peers.get(node)
+
+    def __iter__(self) -> Iterator[Peer]:
+        return iter(self._peers.values())
+
+    def seen(self, view: PeerView) -> bool:
+        """A member record was heard; True when it is new or back."""
+        peer = self._peers.get(view.node)
+        if peer is None:
+            self._peers[view.node] = Peer(view, self._settings.slots_assumed)
+            self.version += 1
+            return True
+        came_back = not peer.member
+        if came_back or peer.view != view:
+            self.version += 1
+        peer.view, peer.member = view, True
+        if came_back:
+            self._forgive(peer)
+        return came_back
+
+    def lost(self, node: NodeId) -> None:
+        """The cluster's verdict."""
+        if (peer := self._peers.get(node)) is not None and peer.member:
+            peer.member = False
+            self.version += 1
+
+    def forget_lost(self) -> None:
+        """Drop records of peers that are no members: called when they outnumber the members."""
+        self._peers = {node: peer for node, peer in self._peers.items() if peer.member}
+
+    def reached(self, node: NodeId, reachable: bool) -> bool:
+        """Evidence about our own connection; True when it came back."""
+        peer = self._peers.get(node)
+        if peer is None or (peer.reachable == reachable and not peer.shunned_until):
+            return False
+        came_back = reachable and not peer.reachable
+        peer.reachable = reachable
+        if reachable:
+            self._forgive(peer)
+        self.version += 1
+        return came_back
+
+    def _forgive(self, peer: Peer) -> None:
+        peer.failures, peer.shunned_until, peer.reachable = 0, 0.0, True
+        peer.free, peer.free_at = self._settings.slots_assumed, 0.0
+
+    def slots(self, node: NodeId, free: int, now: float) -> None:
+        """The peer said how many uploads it could begin."""
+        if (peer := self._peers.get(node)) is not None:
+            peer.free, peer.free_at = free, now
+
+    def started(self, peer: Peer) -> None:
+        """We ask it for a chunk."""
+        peer.asked += 1
+        peer.free -= 1
+
+    def released(self, node: NodeId) -> None:
+        """We gave up a fetch from it, and will not hear how it ends."""
+        if (peer := self._peers.get(node)) is not None:
+            peer.asked = max(0, peer.asked - 1)
+
+    def delivered(self, node: NodeId, elapsed_s: float) -> None:
+        """A fetch from it ended well."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return
+        peer.asked = max(0, peer.asked - 1)
+        peer.free += 1
+        peer.failures = 0
+        peer.elapsed_s += (elapsed_s - peer.elapsed_s) * _SMOOTH if peer.elapsed_s else elapsed_s
+        self.usual_s += (elapsed_s - self.usual_s) * _SMOOTH / 4 if self.usual_s else elapsed_s
+
+    def failed(self, node: NodeId, reason: FailReason, now: float) -> None:
+        """A fetch from it ended without a chunk."""
+        peer = self._peers.get(node)
+        if peer is None:
+            return
+        peer.asked = max(0, peer.asked - 1)
+        if reason is FailReason.BUSY:
+            peer.free, peer.free_at = 0, now
+            return
+        peer.free += 1
+        base = {FailReason.GONE: _GONE_S, FailReason.REFUSED: _GONE_S, FailReason.CORRUPT: _CORRUPT_S}.get(reason)
+        if base is None:
+            return
+        peer.failures += 1
+        pause = min(_PENALTY_S_MAX, base * 2 ** min(peer.failures - 1, 6))
+        peer.shunned_until = now + pause * self._rng.uniform(0.75, 1.25)
+        self._shunned_until = min(self._shunned_until or peer.shunned_until, peer.shunned_until)
+        self.version += 1
+
+    def expire(self, now: float) -> None:
+        """Let peers be asked again whose time of being shunned is over."""
+        if self._shunned_until and self._shunned_until <= now:
+            self.version += 1
+            self._shunned_until = min(
+                (peer.shunned_until for peer in self._peers.values() if peer.shunned_until > now), default=0.0
+            )
+
+    def slowness(self, peer: Peer) -> float:
+        """1 for a normal peer, else how many times slower than usual it is."""
+        if not peer.elapsed_s or not self.usual_s or peer.elapsed_s < _SLOW_RATIO * self.usual_s:
+            return 1.0
+        return peer.elapsed_s / self.usual_s

@@ -1,0 +1,283 @@
+"""The brain of a node: events in, a plan now and then, commands out.
+
+What lives here: routing of events to the deployments they concern, what deployments share (peers, the seed
+election, the link, the budget of fetches), and the order of a plan. What does not: any rule about chunks
+(``swarm`` and what it wires), any I/O.
+
+How a daemon drives it, in one task::
+
+    planner.handle(event, now)      # for each event, in the order they happened; records, decides nothing
+    planner.plan(now)               # after a batch of events, or when next_deadline has come
+    for command in planner.drain(): perform(command)
+    wait for an event, or until planner.next_deadline(now)
+
+* ``now`` is a monotonic clock in seconds that never goes back.
+* First ``PeerSeen`` for each member but ourselves (again when its record changes), then ``DeploymentOpened``. A
+  change of our own ability to read sources is told with ``set_own``. ``ClaimSeed`` asks to put the term on our record.
+* ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
+  each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. After ``CancelFetch``
+  the same: the ``FetchFailed`` may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
+* ``ProbeSource`` ends in ``SourceProbed``. Reading begins after True; after False another host's reader covers.
+* ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. A gap in a
+  peer's numbering, or its new boot, is the control hand's to notice: it subscribes again, and the answer comes as a
+  ``HoldingsHeard``.
+* ``SubscribeHeard`` for a deployment that is not open here yet is remembered and answered when it opens.
+* ``PeerReachable(False)`` is for evidence (a connection refused, reset or silent): duties move at once. It is taken
+  back by ``PeerReachable(True)``. ``PeerLost`` is the cluster's verdict.
+* After ``FinishModel`` the deployment keeps serving until ``DeploymentClosed``.
+
+Priorities: a deployment of higher priority takes the fetches it can use first; each of the others may always have one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+from typing import TypeAlias
+
+from gossipd.core.election import Election
+from gossipd.core.events import (
+    CancelFetch,
+    ChunkLost,
+    ChunkStored,
+    ClaimSeed,
+    Command,
+    DeltaHeard,
+    DeploymentClosed,
+    DeploymentOpened,
+    Event,
+    FetchFailed,
+    HoldingsHeard,
+    Isolated,
+    PeerLost,
+    PeerReachable,
+    PeerSeen,
+    PeerView,
+    SlotsChanged,
+    SourceProbed,
+    SourceReadFailed,
+    SubscribeHeard,
+    UnsubscribeHeard,
+)
+from gossipd.core.ids import LOCAL, DeploymentId, Origin
+from gossipd.core.link import LinkMeter
+from gossipd.core.peers import Peers
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.core.planner_statistics import PlannerStatistics, SwarmStatistics
+from gossipd.core.swarm import Surroundings, Swarm
+from gossipd.core.swarm_upkeep import give_up_lost, hedge, is_lagging, refresh_duties
+from membership.member import NodeId
+
+SwarmEvent: TypeAlias = (
+    DeltaHeard
+    | ChunkStored
+    | FetchFailed
+    | HoldingsHeard
+    | UnsubscribeHeard
+    | SourceReadFailed
+    | SourceProbed
+    | ChunkLost
+    | DeploymentClosed
+)
+_TICK_S = 0.25
+_EARLY_DEPLOYMENTS_MAX = 64  # subscriptions that came before their deployment was opened here
+_EARLY_PEERS_MAX = 256
+
+
+class Planner:
+    """See the module's docstring. One task owns it."""
+
+    def __init__(
+        self, *, node: NodeId, rack: str, zone: str = "", settings: PlannerSettings, rng: Random,
+        name: str = "", can_read_sources: bool = True,
+    ) -> None:  # fmt: skip
+        settings.validate()
+        self.settings = settings
+        self._rng = rng
+        self._own = PeerView(node, rack, zone, can_read_sources, 0, name)
+        self._peers = Peers(settings, rng)
+        self._link = LinkMeter()
+        self._election = Election(self._own, settings)
+        self._swarms: dict[DeploymentId, Swarm] = {}
+        self._early: dict[DeploymentId, set[NodeId]] = {}
+        self._free_slots = settings.slots_assumed
+        self._commands: list[Command] = []
+        self._tick_s = 0.0
+
+    def set_own(self, *, can_read_sources: bool) -> None:
+        """Whether this host may read external storage at all, and so be a candidate for seed."""
+        self._own = replace(self._own, can_read_sources=can_read_sources)
+        self._election.own = self._own
+        self._tick_s = 0.0
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> None:
+        """Note one event. Deployments that are not open here are no error: their words arrive late."""
+        match event:
+            case PeerSeen() | PeerLost() | PeerReachable() | Isolated():
+                self._peer_changed(event, now)
+            case SlotsChanged():
+                self._free_slots = event.free_slots
+            case SubscribeHeard():
+                self._subscribe_heard(event, now)
+            case UnsubscribeHeard() if event.deployment in self._early:
+                self._early[event.deployment].discard(event.peer)
+            case DeploymentOpened():
+                if event.deployment not in self._swarms:
+                    self._open(event, now)
+            case _:
+                if isinstance(event, ChunkStored) and event.supplier is not LOCAL:
+                    self._link.received(event.length, now)
+                if (swarm := self._swarms.get(event.deployment)) is not None:
+                    self._hear(swarm, event, now)
+
+    def _hear(self, swarm: Swarm, event: SwarmEvent, now: float) -> None:
+        match event:
+            case DeltaHeard():
+                swarm.delta_heard(event, now)
+            case ChunkStored():
+                swarm.stored(event, now)
+            case FetchFailed():
+                swarm.fetch_failed(event.chunk, event.peer, event.reason, now)
+            case HoldingsHeard():
+                swarm.holdings_heard(event, now)
+            case UnsubscribeHeard():
+                swarm.news.unsubscribe(event.peer)
+            case SourceReadFailed():
+                swarm.read_failed(event, now)
+            case SourceProbed():
+                swarm.reader.readable = event.readable
+                if not event.readable:
+                    self._election.give_up(now)
+            case ChunkLost():
+                swarm.chunk_lost(event.chunk, now)
+            case DeploymentClosed():
+                self._close(swarm)
+
+    def _subscribe_heard(self, event: SubscribeHeard, now: float) -> None:
+        if (swarm := self._swarms.get(event.deployment)) is not None:
+            swarm.subscribe_heard(event.peer, now, self._free_slots)
+            return
+        if event.deployment not in self._early and len(self._early) >= _EARLY_DEPLOYMENTS_MAX:
+            del self._early[next(iter(self._early))]
+        early = self._early.setdefault(event.deployment, set())
+        if len(early) < _EARLY_PEERS_MAX:
+            early.add(event.peer)
+
+    def _open(self, event: DeploymentOpened, now: float) -> None:
+        swarm = Swarm(event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now)
+        self._swarms[event.deployment] = swarm
+        self._tick_s = 0.0
+        for peer in sorted(self._early.pop(event.deployment, set())):
+            swarm.subscribe_heard(peer, now, self._free_slots)
+
+    def _close(self, swarm: Swarm) -> None:
+        del self._swarms[swarm.deployment]
+        for chunk, flights in swarm.replica.flights.items():
+            for flight in flights:
+                if not isinstance(flight.supplier, Origin):
+                    self._commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
+                    self._peers.released(flight.supplier)
+
+    def _peer_changed(self, event: PeerSeen | PeerLost | PeerReachable | Isolated, now: float) -> None:
+        self._tick_s = 0.0
+        if isinstance(event, PeerSeen):
+            if event.peer.node != self._own.node:
+                self._peers.seen(event.peer)
+        elif isinstance(event, Isolated):
+            self._election.isolated = event.isolated
+        elif isinstance(event, PeerLost):
+            self._peers.lost(event.node)
+            self._forget(event.node, now)
+        else:
+            self._peers.reached(event.node, event.reachable)
+            if not event.reachable:
+                self._forget(event.node, now)
+
+    def _forget(self, node: NodeId, now: float) -> None:
+        for swarm in self._swarms.values():
+            swarm.forget(node, now)
+
+    # ---- deciding ------------------------------------------------------------------------------
+
+    def plan(self, now: float) -> None:
+        """Decide; commands wait for ``drain``."""
+        if now >= self._tick_s + _TICK_S:
+            self._tick(now)
+        around = self._around(now)
+        room = self.settings.fetches_max - sum(swarm.replica.fetches for swarm in self._swarms.values())
+        for swarm in self._by_priority():
+            swarm.plan_reads(around, now)
+            started = swarm.plan_fetches(max(room, 0 if swarm.replica.fetches else 1), now)
+            room -= started
+            swarm.tell(around, now)
+            if swarm.commands:
+                self._commands += swarm.commands
+                swarm.commands = []
+
+    def _by_priority(self) -> list[Swarm]:
+        swarms = list(self._swarms.values())
+        return sorted(swarms, key=lambda swarm: -swarm.priority) if len(swarms) > 1 else swarms
+
+    def _around(self, now: float) -> Surroundings:
+        return Surroundings(self._own, self._election.seeds, self._election.reads_allowed_s(now), self._free_slots)
+
+    def _tick(self, now: float) -> None:
+        self._tick_s = now
+        self._peers.expire(now)
+        if any(is_lagging(swarm) for swarm in self._swarms.values()) and self._election.term:
+            self._election.give_up(now)
+        term = self._election.decide(self._peers, now)
+        if term is not None:
+            self._own = replace(self._own, seed_term=term)
+            self._commands.append(ClaimSeed(term))
+        around = self._around(now)
+        members = [peer for peer in self._peers if peer.member]
+        alone = (
+            self._election.isolated
+            or now < around.reads_allowed_s
+            or (bool(members) and not any(peer.usable(now) for peer in members))
+        )
+        for swarm in self._swarms.values():
+            swarm.tick_s = now
+            refresh_duties(swarm, around, now)
+            swarm.subscribe(now)
+            give_up_lost(swarm, now)
+            hedge(swarm, self.settings.fetches_max + 1 - swarm.replica.fetches, now)
+            swarm.report(alone=alone, now=now)
+
+    def drain(self) -> list[Command]:
+        """The commands since the last call, in order."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    def next_deadline(self, now: float) -> float:
+        """When ``plan`` should be called though no event has come; may be in the past."""
+        deadline = self._tick_s + _TICK_S if self._swarms else now + 1.0
+        if (claim := self._election.next_deadline(self._peers)) is not None:
+            deadline = min(deadline, claim)
+        return min([deadline, *(swarm.next_deadline(now) for swarm in self._swarms.values())])
+
+    def listens_to(self, node: NodeId) -> bool:
+        """Whether some deployment has a subscription at that node, and so a connection to it."""
+        return any(node in swarm.subscriptions for swarm in self._swarms.values())
+
+    def statistics(self) -> PlannerStatistics:
+        """A frozen picture for status and metrics."""
+        swarms = {}
+        for deployment, swarm in self._swarms.items():
+            swarms[deployment] = SwarmStatistics(
+                state=swarm.replica.state.value,
+                chunks_held=swarm.replica.held_count,
+                chunks_total=swarm.replica.shape.chunk_count,
+                fetches=swarm.replica.fetches,
+                reads=swarm.replica.reads,
+                duplicate_chunks=swarm.replica.duplicate_chunks,
+                neighbours=len(swarm.duties.neighbours),
+                subscribers=len(swarm.news.subscribers),
+                readers=swarm.reader.readers,
+                stall=swarm.stall.reported,
+            )
+        usable = sum(1 for peer in self._peers if peer.member and peer.reachable)
+        return PlannerStatistics(self._election.term, self._election.seeds, usable, self._link.rate, swarms)

@@ -1,0 +1,96 @@
+"""What an operator or a benchmark may turn on the planner. Every value says what it trades and where it is from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """Bounds and times of the brain; times in seconds. The defaults serve 100 Mbit/s to 100 Gbit/s."""
+
+    fetches_min: int = 3
+    """Fetches in flight on a link whose round trip is short against a chunk. Fewer idle the link between two."""
+    fetches_max: int = 8
+    """Most fetches in flight. More only queue in front of busy hosts and age what is known of them."""
+    pipeline_s: float = 0.1
+    """How long a request and its first byte take on loaded links (50 ms of queue each way in the lab)."""
+    fetches_per_peer_max: int = 3
+    """Most fetches in flight from one peer, so that one bad peer never holds all of them."""
+    fetch_timeout_s_min: float = 5.0
+    """Shortest deadline of a fetch; else 20 times what a fetch takes."""
+    slots_assumed: int = 4
+    """Free upload slots of a peer that has not said yet."""
+
+    batch_s_min: float = 0.02
+    batch_chunk_share: float = 0.25
+    """News wait for ``max(batch_s_min, batch_chunk_share x chunk time)``: staleness costs 3 to 4 times itself at
+    the end, messages cost CPU."""
+    news_lazy_s: float = 1.0
+    """How late a neighbour hears what it has already or need not act on."""
+
+    mates_max: int = 40
+    """Neighbours in the rack. 20 to 40 are needed for 95 % and more (design notes, simulation)."""
+    far_neighbours_max: int = 64
+    """Neighbours in other racks, from whom and to whom this host imports and relays."""
+    everyone_max: int = 48
+    """Up to so many hosts, all are neighbours."""
+    subscribers_max: int = 160
+    """Peers that may hear our news; more are not answered. mates_max + far_neighbours_max and room for newcomers."""
+    silence_s: float = 5.0
+    """A neighbour that said nothing for so long is asked again for its holdings."""
+
+    spread: int = 3
+    """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
+    defer_chunk_times: float = 6.0
+    """After so many chunk times a host asks even when it is late in line."""
+    import_fallback_s: float = 1.5
+    """How long the next in line waits for the one before it to import a chunk that another rack is known to hold."""
+
+    reads_max: int = 2
+    """Reads of external storage in flight per reader while others read too."""
+    reads_window: int = 8
+    """Extents being read in the whole cluster. What is in flight when storage has sent the last byte is still to be
+    spread, so each costs one chunk time at the end; fewer would idle the external link between reads."""
+    read_stuck_s: float = 1.5
+    """An extent at the head of the order for so long no longer holds up the extents behind it."""
+    read_takeover_s: float = 3.0
+    """After so long the next in line reads an extent whose owner has not said that it is reading it."""
+    read_grace_s: float = 1.0
+    """A new owner waits so long for news of chunks that the old owner had read."""
+    read_share_max: float = 0.01
+    """External bytes in flight, as a share of the model, unless that is less than one extent per reader."""
+    read_retry_s: float = 2.0
+    """Pause after a failed read; doubles up to 30 s."""
+
+    seeds_stable_s: float = 3.0
+    """Nobody reads before the set of readers has been the same for so long (cold starts cost 1.0002 x with it)."""
+    claim_rank_s: float = 0.3
+    """Each next candidate waits this much longer before it claims to be its rack's seed."""
+    claim_hold_down_s: float = 60.0
+    """A seed that gave up its claim does not claim again for so long."""
+    quorum_window_s: float = 10.0
+    quorum_hold_s: float = 60.0
+    """When half of the racks vanish within the window that is taken for a partition: reads pause for the hold."""
+
+    hedge_share: float = 0.005
+    """The last part of a model, at least two chunks, may be asked for twice."""
+    hedge_after: float = 3.0
+    """A fetch that takes this many times the usual is asked for elsewhere too."""
+    stall_s: float = 3.0
+    """No chunk for so long has a reason in status."""
+    lag_share: float = 0.75
+    lag_chunks: int = 24
+    """A host that holds less than ``lag_share`` of what we hold, less ``lag_chunks``, is slow: no duties for it."""
+
+    def validate(self) -> None:
+        """Raises ValueError, which names the field, for values that cannot work."""
+        if not 1 <= self.fetches_min <= self.fetches_max <= 64:
+            raise ValueError("fetches_min and fetches_max must satisfy 1 <= fetches_min <= fetches_max <= 64")
+        if not 1 <= self.reads_max <= 64:
+            raise ValueError("reads_max must be 1 to 64")
+        if self.spread < 1:
+            raise ValueError("spread must be at least 1")
+        for name in ("batch_s_min", "news_lazy_s", "stall_s", "read_takeover_s", "import_fallback_s"):
+            if not 0 < getattr(self, name) <= 600:
+                raise ValueError(f"{name} must be above 0 and at most 600 s")

@@ -1,0 +1,193 @@
+"""This host's part in reading external storage: which extents, when, and when somebody else's.
+
+What lives here: one deployment's reading order, whose turn it is, takeover. What does not: who the readers are
+(``duties``), how a range is read (the sources hand).
+
+Theory of operation. The extents of a model leave storage in one order that all readers compute
+(``rendezvous.reading_order``), and each extent has a line of readers, the first of which owns it. A reader starts an
+extent of its own when fewer than ``reads_window`` earlier or equal extents are not yet known to be present
+anywhere. So the whole cluster has about that many in flight, however many racks there are, without a message about
+it: news of chunks is the clock. This matters at the end: 25 readers with two reads each would all get their last
+chunk at the same late moment (25 readers, 2,000 chunks, simulated: 2 % of the total).
+
+An extent that stays at the head of the order is stuck: after ``read_stuck_s`` it no longer holds up those behind
+it, after ``read_takeover_s`` per place the next in line reads it unless its owner keeps saying that it is reading. A
+reader whose connection fails drops out of the line at once; its heir waits ``read_grace_s`` for news of what the dead
+one had read before. Chunks known to be present, or being read by us, are never read. Views that differ cost
+duplicate bytes, never a chunk.
+
+Rejected: leases or a lock (seedship guards cost, not state); a random order per reader (it helps when views differ at a
+cold start, which the stability gate covers, and it cannot be windowed).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection
+from random import Random
+
+from gossipd.core.events import Shape
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.core.rendezvous import BUCKETS, bucket_lines, reading_order
+from gossipd.core.replica import Replica
+from membership.member import NodeId
+
+_CLAIM_FACTOR = 4.0  # a claimed read is left alone so many times longer
+_RETRY_S_MAX = 30.0
+
+
+class Reader:
+    """Plans reads of one deployment."""
+
+    def __init__(self, own: NodeId, shape: Shape, salt: bytes, settings: PlannerSettings, rng: Random) -> None:
+        self._own = own
+        self._shape = shape
+        self._salt = salt + b"readers"
+        self._settings = settings
+        self._rng = rng
+        extents = -(-shape.chunk_count // shape.extent_chunks)
+        self._order = reading_order(extents, salt)
+        self._ahead = deque(range(extents))  # positions of extents not known to be present, ascending
+        self.present = bytearray(shape.chunk_count)
+        self._at_head_s: dict[int, float] = {}
+        self._claims: dict[NodeId, frozenset[int]] = {}
+        self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
+        self._inherited: dict[int, float] = {}  # bucket -> when we may begin with it
+        self.readers: tuple[NodeId, ...] = ()
+        self.readable: bool | None = None
+        self._failures = 0
+        self._pause_until = 0.0
+        self.window = settings.reads_window
+
+    def _chunks(self, position: int) -> range:
+        first = self._order[position] * self._shape.extent_chunks
+        return range(first, min(first + self._shape.extent_chunks, self._shape.chunk_count))
+
+    def rebuild(self, present_bits: int) -> None:
+        """Somebody is gone or a chunk was lost: what is present must be looked at afresh."""
+        size = self._shape.chunk_count
+        raw = present_bits.to_bytes((size + 7) // 8, "little")
+        self.present = bytearray(raw[chunk >> 3] >> (chunk & 7) & 1 for chunk in range(size))
+        self._ahead = deque(
+            position for position in range(len(self._order)) if not all(self.present[c] for c in self._chunks(position))
+        )
+
+    def set_readers(self, readers: tuple[NodeId, ...], now: float) -> None:
+        """The readers have changed."""
+        if readers == self.readers:
+            return
+        lines = bucket_lines(readers, self._salt)
+        if self.readers:
+            for bucket in range(BUCKETS):
+                if lines[bucket] and lines[bucket][0] == self._own and self._lines[bucket][:1] != (self._own,):
+                    self._inherited[bucket] = now + self._settings.read_grace_s
+        self._claims = {node: chunks for node, chunks in self._claims.items() if node in readers}
+        self.readers, self._lines = readers, lines
+
+    def claimed(self, peer: NodeId, chunks: Collection[int]) -> None:
+        """A peer says what it is reading now."""
+        if chunks:
+            self._claims[peer] = frozenset(chunks)
+        else:
+            self._claims.pop(peer, None)
+
+    def forget(self, peer: NodeId) -> None:
+        """A peer is gone, and its claims with it."""
+        self._claims.pop(peer, None)
+
+    def read_failed(self, now: float) -> None:
+        """Storage failed us: pause, longer each time."""
+        self._failures += 1
+        pause = min(_RETRY_S_MAX, self._settings.read_retry_s * 2 ** min(self._failures - 1, 5))
+        self._pause_until = now + pause * self._rng.uniform(0.75, 1.25)
+
+    def read_ended(self, elapsed_s: float, chunk_time_s: float) -> None:
+        """A read delivered. When storage is faster than our link, more may be in flight in all."""
+        self._failures = 0
+        most = 4 * max(len(self.readers), 2)
+        if elapsed_s < 2 * chunk_time_s:
+            self.window = min(self.window + 1, max(most, self._settings.reads_window))
+        elif elapsed_s > 6 * chunk_time_s and self.window > self._settings.reads_window:
+            self.window -= 1
+
+    def _chunks_max(self) -> int:
+        """Chunks that this reader may have in flight: its part of the window, under its share of the model."""
+        readers = max(1, len(self.readers))
+        reads = max(self._settings.reads_max, -(-self.window // readers))
+        share = int(self._settings.read_share_max * self._shape.chunk_count / readers)
+        return min(reads * self.unit_chunks, max(self._shape.extent_chunks, share))
+
+    @property
+    def unit_chunks(self) -> int:
+        """Chunks per read: a quarter of an extent, so that one extent in flight is still a pipeline."""
+        return -(-self._shape.extent_chunks // 4)
+
+    def plan(self, replica: Replica, now: float) -> list[tuple[int, ...]]:
+        """Runs of adjacent chunks to read from storage now."""
+        if self._own not in self.readers or not self.readable or now < self._pause_until or not self._ahead:
+            return []
+        room = self._chunks_max() - replica.reads
+        if room <= 0:
+            return []
+        runs: list[tuple[int, ...]] = []
+        for position in self._head(now):
+            if room <= 0:
+                break
+            if self._may_read(position, now):
+                for run in self._runs(position, replica, room):
+                    runs.append(run)
+                    room -= len(run)
+        return runs
+
+    def _head(self, now: float) -> list[int]:
+        """The first absent positions: a window of those that move, and the stuck ones among them."""
+        head: list[int] = []
+        moving = 0
+        ahead, present = self._ahead, self.present
+        while ahead and moving < self.window and len(head) < 8 * self.window:
+            position = ahead.popleft()
+            if all(present[chunk] for chunk in self._chunks(position)):
+                self._at_head_s.pop(position, None)
+                continue
+            head.append(position)
+            if now - self._at_head_s.setdefault(position, now) < self._settings.read_stuck_s:
+                moving += 1
+        ahead.extendleft(reversed(head))
+        return head
+
+    def _may_read(self, position: int, now: float) -> bool:
+        bucket = position % BUCKETS
+        line = self._lines[bucket]
+        place = line.index(self._own)
+        age = now - self._at_head_s[position]
+        if place == 0:
+            if now < self._inherited.get(bucket, 0.0):
+                return False
+            wait = 0.0
+        else:
+            wait = self._settings.read_takeover_s * (place + self._rng.random())
+        if any(chunk in claims for claims in self._claims.values() for chunk in self._chunks(position)):
+            wait = max(wait, self._settings.read_takeover_s) * _CLAIM_FACTOR
+        return age >= wait
+
+    def _runs(self, position: int, replica: Replica, room: int) -> list[tuple[int, ...]]:
+        """Absent chunks of the extent, in runs of adjacent ones of at most a unit."""
+        runs: list[tuple[int, ...]] = []
+        run: list[int] = []
+        for chunk in self._chunks(position):
+            absent = not self.present[chunk] and not replica.holds(chunk) and chunk not in replica.flights
+            if absent and room > 0:
+                run.append(chunk)
+                room -= 1
+            if run and (not absent or room <= 0 or len(run) >= self.unit_chunks):
+                runs.append(tuple(run))
+                run = []
+        if run:
+            runs.append(tuple(run))
+        return runs
+
+    def idle_until(self, now: float) -> float | None:
+        """When this reader may have something to do that no event announces."""
+        if self._own not in self.readers or not self.readable or not self._ahead:
+            return None
+        return max(now + self._settings.read_stuck_s / 4, self._pause_until)

@@ -1,0 +1,70 @@
+"""Whose news of one deployment this host has asked for.
+
+What lives here: which neighbours were asked and have answered, and when to ask again. What does not: who the
+neighbours are (``duties``), what they said (``availability``).
+
+A neighbour is asked when it becomes one, when it comes back, when it asks us a second time (it has restarted and lost
+its subscribers), and when it has said nothing for ``silence_s`` though it does not hold everything. A neighbour that
+has not opened the deployment yet remembers the question and answers then. The control hand asks again by itself after a
+gap in a peer's numbering; the answer replaces what was known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from gossipd.core.planner_settings import PlannerSettings
+from membership.member import NodeId
+
+_AGAIN_S = 1.0  # a second question within this of ours is an ordinary mutual greeting, not a restart
+
+
+class Subscriptions:
+    """Neighbours asked for their holdings."""
+
+    def __init__(self, settings: PlannerSettings) -> None:
+        self._settings = settings
+        self._asked_s: dict[NodeId, float] = {}
+        self.heard_s: dict[NodeId, float] = {}
+        self._greeted: set[NodeId] = set()
+
+    def __contains__(self, node: NodeId) -> bool:
+        return node in self._asked_s
+
+    def heard(self, node: NodeId, now: float) -> None:
+        """Holdings or a delta came."""
+        self.heard_s[node] = now
+
+    def greeted(self, node: NodeId, now: float) -> None:
+        """It asked for our news; the second time means that it has forgotten that we asked for its."""
+        if node in self._greeted and now - self._asked_s.get(node, now) > _AGAIN_S:
+            self._asked_s.pop(node, None)
+        self._greeted.add(node)
+
+    def forget(self, node: NodeId) -> None:
+        """It is gone; if it comes back it is asked again."""
+        self._asked_s.pop(node, None)
+        self.heard_s.pop(node, None)
+        self._greeted.discard(node)
+
+    def refresh(
+        self,
+        neighbours: Iterable[NodeId],
+        is_usable: Callable[[NodeId], bool],
+        is_full: Callable[[NodeId], bool],
+        now: float,
+    ) -> tuple[list[NodeId], list[NodeId]]:
+        """Whom to ask now, and whom to tell that we listen no more."""
+        wanted = {node for node in neighbours if is_usable(node)}
+        ask = []
+        for node in wanted:
+            asked = self._asked_s.get(node)
+            last = max(asked or 0.0, self.heard_s.get(node, 0.0))
+            if asked is None or (now - last > self._settings.silence_s and not is_full(node)):
+                self._asked_s[node] = now
+                ask.append(node)
+        drop = [node for node in self._asked_s if node not in wanted]
+        for node in drop:
+            del self._asked_s[node]
+            self.heard_s.pop(node, None)
+        return sorted(ask), sorted(drop)

@@ -1,0 +1,317 @@
+"""One deployment on this host: everything heard about it, and what to do next.
+
+What lives here: the wiring of replica, availability, demand, scheduler, reader, news and subscriptions of one
+deployment. What does not: their rules, and whatever deployments share (peers, election, the link: ``planner``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from gossipd.core.availability import Availability
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.demand import Demand
+from gossipd.core.duties import Duties
+from gossipd.core.events import (
+    CancelFetch,
+    ChunkStored,
+    Command,
+    DeltaHeard,
+    DeploymentOpened,
+    FailReason,
+    FinishModel,
+    HoldingsHeard,
+    PeerView,
+    ProbeSource,
+    ReportStall,
+    SendHoldings,
+    SourceReadFailed,
+    StartFetch,
+    StartSourceRead,
+    Subscribe,
+    Unsubscribe,
+)
+from gossipd.core.ids import SOURCE, Origin
+from gossipd.core.link import LinkMeter
+from gossipd.core.news import News
+from gossipd.core.peers import Peers
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.core.reader import Reader
+from gossipd.core.rendezvous import bucket_of
+from gossipd.core.replica import Replica, ReplicaState, Turn
+from gossipd.core.scheduler import Scheduler
+from gossipd.core.stall import StallWatch
+from gossipd.core.subscriptions import Subscriptions
+from membership.member import NodeId
+
+_CHUNK_TIME_FALLBACK_S = 0.05
+_TICK_S = 0.25  # duties, hedges, stalls and subscriptions are looked at this often
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a swarm needs to know of the rest of the brain to plan."""
+
+    own: PeerView
+    seeds: frozenset[NodeId]
+    reads_allowed_s: float
+    free_slots: int
+
+
+class Swarm:
+    """One deployment. Fields are for ``planner`` and ``swarm_upkeep``."""
+
+    def __init__(
+        self, event: DeploymentOpened, own: PeerView, peers: Peers, link: LinkMeter, *,
+        settings: PlannerSettings, rng: Random, now: float,
+    ) -> None:  # fmt: skip
+        self.deployment = event.deployment
+        self.priority = event.priority
+        self.settings = settings
+        self.own = own
+        self.peers = peers
+        self.link = link
+        size = event.shape.chunk_count
+        self.replica = Replica(event.deployment, event.shape, event.held, now=now)
+        self.availability = Availability(size, event.held.bits)
+        self.duties = Duties(own, event.targets, event.deployment, settings)
+        self.demand = Demand(self.availability, settings)
+        self.demand.want(self.replica.missing())
+        self.scheduler = Scheduler(self.availability, self.demand, peers, settings=settings, rng=rng)
+        self.reader = Reader(own.node, event.shape, event.deployment, settings, rng)
+        self.reader.rebuild(event.held.bits)
+        self.news = News(event.deployment, settings)
+        self.subscriptions = Subscriptions(settings)
+        self.stall = StallWatch(settings.stall_s)
+        self.commands: list[Command] = []
+        self.probe_asked = False
+        self.tick_s = now
+        self.duties_version: tuple[int, frozenset[NodeId]] | None = None
+        if not self.replica.missing_count:
+            self._seal()
+
+    def chunk_time_s(self) -> float:
+        """What one chunk takes on this host's link."""
+        return self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
+
+    def _seal(self) -> None:
+        self.replica.turn(Turn.LAST_STORED)
+        self.commands.append(FinishModel(self.deployment))
+
+    # ---- our own chunks ------------------------------------------------------------------------
+
+    def stored(self, event: ChunkStored, now: float) -> None:
+        """A chunk is verified and written here."""
+        chunk, supplier = event.chunk, event.supplier
+        landed = self.replica.land(chunk, supplier)
+        if not isinstance(supplier, Origin):
+            if landed:
+                self.peers.delivered(supplier, event.elapsed_s)
+        elif supplier is SOURCE:
+            self.reader.read_ended(event.elapsed_s, self.chunk_time_s())
+        if not self.replica.store(chunk, now):
+            return
+        for flight in self.replica.flights.get(chunk, ()):
+            if not isinstance(flight.supplier, Origin):
+                self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
+        self.demand.unwant(chunk)
+        self._tell(chunk, relay=supplier is SOURCE or supplier not in self.duties.mates)
+        self.availability.stored(chunk)
+        self.reader.present[chunk] = 1
+        if not self.replica.missing_count:
+            self._seal()
+
+    def _tell(self, chunk: int, *, relay: bool) -> None:
+        bucket = bucket_of(chunk)
+        relay = relay or not self.duties.places[bucket]
+        lacks, mates, duties = self.availability.lacks, self.duties.mates, self.duties
+
+        def is_urgent(peer: NodeId) -> bool:
+            if not lacks(peer, chunk):
+                return False
+            if peer in mates:
+                return True
+            return relay and duties.first_in_line(duties.rack_of.get(peer, ""), bucket) == peer
+
+        self.news.stored(chunk, is_urgent)
+
+    def chunk_lost(self, chunk: int, now: float) -> None:
+        """A held chunk has rotted: it is wanted again, and nobody may ask us for it."""
+        if not self.replica.lose(chunk):
+            return
+        self.replica.turn(Turn.CHUNK_LOST)
+        self.availability.lost_here(chunk, self.duties.mates)
+        self.news.lost(chunk)
+        self.demand.want([chunk])
+        self.reader.rebuild(self.replica.held | self.availability.union())
+        self.demand.consider(chunk, now, self.chunk_time_s())
+
+    # ---- fetches and reads that failed ---------------------------------------------------------
+
+    def want_again(self, chunk: int, now: float) -> None:
+        """A flight has ended without the chunk."""
+        if not self.replica.holds(chunk) and chunk not in self.replica.flights:
+            self.demand.want([chunk])
+            self.demand.consider(chunk, now, self.chunk_time_s())
+
+    def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
+        """A fetch from a peer ended without a chunk."""
+        if not self.replica.land(chunk, peer):
+            return
+        self.peers.failed(peer, reason, now)
+        self.stall.failed(reason, now)
+        if reason in (FailReason.NOT_HELD, FailReason.CORRUPT):
+            self.availability.drop(peer, [chunk])
+        elif reason is FailReason.GONE:
+            self.forget(peer, now)
+        self.want_again(chunk, now)
+
+    def read_failed(self, event: SourceReadFailed, now: float) -> None:
+        """A read from storage ended; these chunks did not arrive."""
+        self.stall.failed(event.reason, now)
+        if event.reason is not FailReason.CANCELLED:
+            self.reader.read_failed(now)
+        for chunk in event.chunks:
+            if self.replica.land(chunk, SOURCE):
+                self.want_again(chunk, now)
+
+    # ---- what peers say ------------------------------------------------------------------------
+
+    def holdings_heard(self, event: HoldingsHeard, now: float) -> None:
+        """A peer's complete holdings."""
+        if event.chunks.size != self.replica.shape.chunk_count:
+            return
+        self.subscriptions.heard(event.peer, now)
+        self.peers.slots(event.peer, event.free_slots, now)
+        news = self.availability.replace(event.peer, event.chunks, near=event.peer in self.duties.mates)
+        self._heard(news, now)
+        if event.chunks:
+            self.reader.rebuild(self.replica.held | self.availability.union())
+
+    def delta_heard(self, event: DeltaHeard, now: float) -> None:
+        """A peer's news."""
+        peer = event.peer
+        self.subscriptions.heard(peer, now)
+        self.peers.slots(peer, event.free_slots, now)
+        if event.dropped:
+            self.availability.drop(peer, event.dropped)
+            for chunk in event.dropped:
+                self.demand.consider(chunk, now, self.chunk_time_s())
+        self.reader.claimed(peer, event.reading)
+        if event.added:
+            self._heard(self.availability.add(peer, event.added, near=peer in self.duties.mates), now)
+
+    def _heard(self, news: tuple[int, ...], now: float) -> None:
+        present, consider, chunk_time_s = self.reader.present, self.demand.consider, self.chunk_time_s()
+        for chunk in news:
+            present[chunk] = 1
+            consider(chunk, now, chunk_time_s)
+
+    def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
+        """A peer wants our news: answer with everything, unless there is no room."""
+        if self.news.subscribe(peer):
+            held = ChunkSet(self.replica.shape.chunk_count, self.replica.held)
+            self.commands.append(SendHoldings(peer, self.deployment, held, max(0, free_slots)))
+            self.subscriptions.greeted(peer, now)
+
+    def forget(self, peer: NodeId, now: float) -> None:
+        """A peer is out of reach: what it held does not count, and it is asked again when it is back."""
+        self.subscriptions.forget(peer)
+        self.news.unsubscribe(peer)
+        self.reader.forget(peer)
+        if self.availability.bits.get(peer):
+            self.availability.forget(peer)
+            self.reader.rebuild(self.replica.held | self.availability.union())
+            chunk_time_s = self.chunk_time_s()
+            for chunk in [*self.demand.near, *self.demand.imports]:
+                self.demand.consider(chunk, now, chunk_time_s)
+        else:
+            self.availability.forget(peer)
+
+    # ---- deciding ------------------------------------------------------------------------------
+
+    def fetch_window(self) -> int:
+        """How many fetches keep the link busy; fewer while part of it is for reads from storage."""
+        per_chunk = self.settings.pipeline_s / self.chunk_time_s() if self.link.rate else 2.0
+        window = min(self.settings.fetches_max, max(self.settings.fetches_min, int(per_chunk) + 2))
+        if self.replica.reads and self.reader.readers:
+            window = max(1, round(window * (1 - 1 / len(self.reader.readers))))
+        return window
+
+    def plan_fetches(self, room: int, now: float) -> int:
+        """Start fetches; returns how many."""
+        self.demand.take_turns(now)
+        count = min(room, self.fetch_window() - self.replica.fetches)
+        if count <= 0 or self.replica.state is not ReplicaState.FETCHING:
+            return 0
+        picked = self.scheduler.pick(count, now, self.chunk_time_s())
+        for chunk, node in picked:
+            self.start_fetch(chunk, node, now)
+        return len(picked)
+
+    def start_fetch(self, chunk: int, node: NodeId, now: float) -> None:
+        """Ask one peer for one chunk."""
+        self.replica.start(chunk, node, now)
+        timeout_s = max(self.settings.fetch_timeout_s_min, 20 * self.peers.usual_s)
+        self.commands.append(StartFetch(self.deployment, chunk, node, timeout_s))
+
+    def plan_reads(self, around: Surroundings, now: float) -> None:
+        """Read from storage what is ours to read."""
+        if now >= around.reads_allowed_s and self.replica.state is ReplicaState.FETCHING:
+            for run in self.reader.plan(self.replica, now):
+                for chunk in run:
+                    self.replica.start(chunk, SOURCE, now)
+                    self.demand.unwant(chunk)
+                self.commands.append(StartSourceRead(self.deployment, run))
+        if self.replica.reads or self.news.reading:
+            flights = self.replica.flights.items()
+            reading = tuple(sorted(chunk for chunk, began in flights if any(one.supplier is SOURCE for one in began)))
+            self.news.read(reading, self.reader.readers)
+
+    def batch_s(self) -> float:
+        """How long urgent news wait for company."""
+        return max(self.settings.batch_s_min, self.settings.batch_chunk_share * self.chunk_time_s())
+
+    def tell(self, around: Surroundings, now: float) -> None:
+        """Send news that are due."""
+        self.commands.extend(self.news.flush(now, self.batch_s(), around.free_slots))
+
+    def report(self, *, alone: bool, now: float) -> None:
+        """Say why nothing comes, or that it comes again."""
+        reason = None
+        if self.replica.missing_count:
+            holders = bool(self.demand.near or self.demand.imports or self.replica.fetches)
+            readers = bool(self.reader.readers)
+            reason = self.stall.judge(
+                progress_s=self.replica.progress_s, now=now, alone=alone, holders=holders, readers=readers
+            )
+        if reason is not self.stall.reported:
+            self.stall.reported = reason
+            self.commands.append(ReportStall(self.deployment, reason))
+
+    def probe_if_reader(self) -> None:
+        """A reader makes sure once that it can read the source before it does."""
+        if self.own.node in self.reader.readers and self.reader.readable is None and not self.probe_asked:
+            self.probe_asked = True
+            self.commands.append(ProbeSource(self.deployment))
+
+    def subscribe(self, now: float) -> None:
+        """Ask neighbours for their news while chunks are missing, and no longer."""
+        neighbours = self.duties.neighbours if self.replica.missing_count else set[NodeId]()
+        counts, size = self.availability.count, self.replica.shape.chunk_count
+
+        def is_usable(node: NodeId) -> bool:
+            peer = self.peers.get(node)
+            return peer is not None and peer.usable(now)
+
+        ask, drop = self.subscriptions.refresh(neighbours, is_usable, lambda node: counts.get(node) == size, now)
+        self.commands += [Subscribe(node, self.deployment) for node in ask]
+        self.commands += [Unsubscribe(node, self.deployment) for node in drop]
+
+    def next_deadline(self, now: float) -> float:
+        """When planning would do something that no event announces."""
+        times = [self.tick_s + _TICK_S, self.news.next_deadline(self.batch_s()), self.demand.next_turn()]
+        if self.scheduler.all_busy and self.replica.fetches < self.fetch_window():
+            times.append(now + max(0.005, self.chunk_time_s()))
+        return min(time for time in times if time is not None)

@@ -1,0 +1,84 @@
+"""What a swarm looks at a few times a second rather than at every event: duties, slow hosts, hedges, lost flights.
+
+What lives here: functions over one ``Swarm``. What does not: anything that a chunk or a message sets off at once.
+"""
+
+from __future__ import annotations
+
+from statistics import median
+
+from gossipd.core.events import CancelFetch, FailReason
+from gossipd.core.ids import SOURCE, Origin
+from gossipd.core.swarm import Surroundings, Swarm
+from membership.member import NodeId
+
+_LOST_AFTER = 2.0  # the hand ends every fetch by its timeout; twice that means that it never will
+_READ_LOST_S = 120.0  # the sources hand retries for at most a minute before it gives up
+
+
+def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
+    """Look at the view again if it may have changed; move duties, neighbours and readers."""
+    slow = slow_hosts(swarm)
+    swarm.own = around.own
+    if not swarm.duties.refresh(around.own, swarm.peers, slow, around.seeds, now):
+        return
+    swarm.reader.set_readers(swarm.duties.readers, now)
+    swarm.demand.set_places(swarm.duties.places, now, swarm.chunk_time_s())
+    swarm.probe_if_reader()
+
+
+def slow_hosts(swarm: Swarm) -> frozenset[NodeId]:
+    """Neighbours that lag so far behind us that no duty should wait for them."""
+    settings = swarm.settings
+    floor = settings.lag_share * swarm.replica.held_count - settings.lag_chunks
+    if floor <= 0:
+        return frozenset()
+    counts = swarm.availability.count
+    heard = swarm.subscriptions.heard_s
+    return frozenset(node for node in heard if counts.get(node, 0) < floor)
+
+
+def is_lagging(swarm: Swarm) -> bool:
+    """Whether we are the slow one: half of our rack mates are that far ahead of us."""
+    if not swarm.replica.missing_count:
+        return False
+    counts = [swarm.availability.count.get(node, 0) for node in swarm.duties.mates if node in swarm.subscriptions]
+    if len(counts) < 2:
+        return False
+    return swarm.replica.held_count < swarm.settings.lag_share * median(counts) - swarm.settings.lag_chunks
+
+
+def hedge(swarm: Swarm, room: int, now: float) -> int:
+    """Ask a second holder for chunks that take too long, and at the very end for any that takes its time."""
+    replica, usual_s = swarm.replica, swarm.peers.usual_s
+    if room <= 0 or not usual_s:
+        return 0
+    at_end = replica.missing_count <= max(2, int(swarm.settings.hedge_share * replica.shape.chunk_count))
+    patience_s = usual_s * (1.5 if at_end else swarm.settings.hedge_after)
+    hedged = 0
+    for chunk, flights in list(replica.flights.items()):
+        flight = flights[0]
+        if len(flights) > 1 or now - flight.started_s < patience_s or hedged >= room:
+            continue
+        first = None if isinstance(flight.supplier, Origin) else flight.supplier
+        holders = swarm.availability.near_holders(chunk) or swarm.availability.far_holders(chunk)
+        peer = swarm.scheduler.supplier(holders, now, swarm.chunk_time_s(), but=first)
+        if peer is not None:
+            swarm.peers.started(peer)
+            swarm.start_fetch(chunk, peer.view.node, now)
+            hedged += 1
+    return hedged
+
+
+def give_up_lost(swarm: Swarm, now: float) -> None:
+    """A hand that never says how a fetch ended must not block the chunk for ever."""
+    limit_s = _LOST_AFTER * max(swarm.settings.fetch_timeout_s_min, 20 * swarm.peers.usual_s)
+    for chunk, flights in list(swarm.replica.flights.items()):
+        for flight in list(flights):
+            age_s = now - flight.started_s
+            if isinstance(flight.supplier, Origin):
+                if age_s > _READ_LOST_S and swarm.replica.land(chunk, SOURCE):
+                    swarm.want_again(chunk, now)
+            elif age_s > limit_s:
+                swarm.commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
+                swarm.fetch_failed(chunk, flight.supplier, FailReason.SLOW, now)

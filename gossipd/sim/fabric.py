@@ -1,0 +1,126 @@
+"""Links and flows: who gets how much of what, max-min fair.
+
+What lives here: ports (host up and down, rack up and down, external), flows over them, and their rates. What does not:
+why a flow exists.
+
+Rates are recomputed in full at most every ``quantum_s`` (a twentieth of a chunk time), by progressive filling: all
+flows grow together until a link is full, its flows are fixed, the others grow on. In between, a flow that ends gives its
+rate back to its links and a flow that begins takes what is left on its, so that no capacity lies idle for a
+quantum. Exact max-min at every change would cost some 50 times more at 1,000 hosts for the same totals.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+
+class Flow:
+    """Bytes under way over some links."""
+
+    __slots__ = ("key", "links", "moved_s", "rate", "remaining")
+
+    def __init__(self, key: object, links: tuple[int, ...], length: float, now: float) -> None:
+        self.key = key
+        self.links = links
+        self.remaining = length
+        self.rate = 0.0
+        self.moved_s = now
+
+    def advance(self, now: float) -> None:
+        """Move bytes up to now at the present rate."""
+        self.remaining -= self.rate * (now - self.moved_s)
+        self.moved_s = now
+
+
+class Fabric:
+    """All links of a cluster. Capacities in bytes/s; a link is an index."""
+
+    def __init__(self) -> None:
+        self.capacity: list[float] = []
+        self.free: list[float] = []
+        self._flows: list[dict[Flow, None]] = []  # ordered, so that runs repeat exactly
+        self.carried: list[float] = []
+        self.flows: dict[Flow, None] = {}
+        self.recomputed = 0
+
+    def add_link(self, capacity: float) -> int:
+        """A new link; returns its index."""
+        self.capacity.append(capacity)
+        self.free.append(capacity)
+        self._flows.append({})
+        self.carried.append(0.0)
+        return len(self.capacity) - 1
+
+    def begin(self, flow: Flow) -> None:
+        """A flow starts with what is free on its links."""
+        self.flows[flow] = None
+        rate = min(self.free[link] for link in flow.links)
+        flow.rate = max(0.0, rate)
+        for link in flow.links:
+            self._flows[link][flow] = None
+            self.free[link] -= flow.rate
+
+    def end(self, flow: Flow, now: float) -> None:
+        """A flow is over, whether or not all of it has moved."""
+        before = flow.remaining
+        flow.advance(now)
+        self._count(flow, before)
+        self.flows.pop(flow, None)
+        for link in flow.links:
+            self._flows[link].pop(flow, None)
+            self.free[link] += flow.rate
+
+    def _count(self, flow: Flow, before: float) -> None:
+        moved = before - max(0.0, flow.remaining)
+        for link in flow.links:
+            self.carried[link] += moved
+
+    def busy(self, link: int) -> float:
+        """How much of a link is in use, 0 to 1."""
+        capacity = self.capacity[link]
+        return 1.0 - max(0.0, self.free[link]) / capacity if capacity else 1.0
+
+    def recompute(self, now: float, until: float) -> list[tuple[float, Flow]]:
+        """Set all rates afresh; returns the flows that end before ``until``, with the time."""
+        self.recomputed += 1
+        rates = self._fill()
+        self.free = list(self.capacity)
+        free, carried = self.free, self.carried
+        ending = []
+        span = until - now
+        for flow in self.flows:
+            moved = flow.rate * (now - flow.moved_s)
+            flow.remaining -= moved
+            flow.moved_s = now
+            flow.rate = rate = rates[flow]
+            for link in flow.links:
+                carried[link] += moved
+                free[link] -= rate
+            if flow.remaining <= rate * span:
+                ending.append((now + max(0.0, flow.remaining) / rate, flow))
+        return ending
+
+    def _fill(self) -> dict[Flow, float]:
+        """Max-min fair rates by progressive filling."""
+        flows_of = self._flows
+        left = list(self.capacity)
+        open_count = [len(flows) for flows in flows_of]
+        heap = [(left[link] / count, link) for link, count in enumerate(open_count) if count]
+        heapify(heap)
+        rates: dict[Flow, float] = {}
+        while heap:
+            share, link = heappop(heap)
+            count = open_count[link]
+            if not count:
+                continue
+            fair = left[link] / count
+            if fair > share * (1 + 1e-9):
+                heappush(heap, (fair, link))
+                continue
+            for flow in flows_of[link]:
+                if flow not in rates:
+                    rates[flow] = fair
+                    for other in flow.links:
+                        left[other] -= fair
+                        open_count[other] -= 1
+        return rates

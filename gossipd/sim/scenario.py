@@ -1,0 +1,115 @@
+"""What is simulated: cluster, model, links, delays, faults. Values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gossipd.core.planner_settings import PlannerSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Slowdown:
+    """``share`` of the hosts (or the host ``host``) run at ``factor`` of the link rate, both ways."""
+
+    factor: float
+    share: float = 0.0
+    host: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """``share`` of the hosts (or one host, or one seed) die when ``progress`` of all chunks have been delivered."""
+
+    progress: float
+    share: float = 0.0
+    host: int | None = None
+    seed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One run. Rates in bytes/s, times in seconds."""
+
+    hosts: int
+    racks: int
+    size: int
+    chunks: int
+    link: float
+    external: float
+    oversubscription: float = 1.0
+    """How many times the links of a rack's hosts together exceed the rack's uplink."""
+    slowdowns: tuple[Slowdown, ...] = ()
+    kills: tuple[Kill, ...] = ()
+    rng: int = 1
+    delay_s: float = 0.0005
+    """One way between two hosts, idle: 0.1 to 0.6 ms in a data centre."""
+    queue_s: float = 0.001
+    """Added one way by each saturated port. Data-centre switches mark or drop after about a millisecond; the lab's
+    tbf queues hold 50 ms."""
+    store_s: float = 0.002
+    """From the last byte to the chunk being told: hash, write, hand-over. 16 MiB at 4 GB/s take 4 ms."""
+    source_delay_s: float = 0.01
+    """From asking external storage to its first byte."""
+    plan_interval_s: float = 0.005
+    """The daemon plans at most this often."""
+    upload_slots: int = 4
+    evidence_s: float = 0.5
+    """How long a dead host's connections take to be noticed."""
+    death_verdict_s: float = 8.0
+    """How long membership takes to declare a death, where it is not simulated itself."""
+    membership_bytes_s: float = 800.0
+    """What membership sends per node (its own benchmark's bar)."""
+    settings: PlannerSettings = field(default_factory=PlannerSettings)
+
+    @property
+    def chunk_bytes(self) -> int:
+        """The size of a chunk; the last may be shorter."""
+        return -(-self.size // self.chunks)
+
+    @property
+    def chunk_time_s(self) -> float:
+        """What a chunk takes on an idle host link."""
+        return self.chunk_bytes / self.link
+
+    @property
+    def bound_s(self) -> float:
+        """The fluid bound (Kumar and Ross 2006): no schedule is faster."""
+        return max(self.bounds().values())
+
+    def bounds(self) -> dict[str, float]:
+        """The time each resource alone would need; the largest is the bound."""
+        per_rack = self.hosts / self.racks
+        uplink = per_rack * self.link / self.oversubscription
+        return {
+            "external link": self.size / self.external,
+            "host downlink": self.size / self.link,
+            "host uplinks": self.hosts * self.size / (self.external + self.hosts * self.link),
+            "rack uplink": self.size / uplink,
+        }
+
+    @property
+    def limiting_resource(self) -> str:
+        """The resource that decides the bound."""
+        bounds = self.bounds()
+        return max(bounds, key=lambda name: bounds[name])
+
+
+def lab(
+    *, hosts: int = 16, racks: int = 4, mb: int = 256, mbit: float = 100.0, oversubscription: float = 1.0
+) -> Scenario:
+    """The shaped lab of ``tests.bench.lab``: slow links, 50 ms queues, chunks of 256 KiB."""
+    rate = mbit * 1e6 / 8 / 1.047  # headers cost 4.7 % (one plain download)
+    size = mb << 20
+    return Scenario(
+        hosts=hosts,
+        racks=racks,
+        size=size,
+        chunks=size // (256 << 10),
+        link=rate,
+        external=rate,
+        oversubscription=oversubscription,
+        queue_s=0.05,
+        store_s=0.004,
+        source_delay_s=0.01,
+        upload_slots=8,
+    )

@@ -1,0 +1,249 @@
+"""One simulated host: the daemon's Planner, and hands that take virtual time instead of moving bytes.
+
+What lives here: performing commands, upload slots, what is held. What does not: time and links (``world``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import (
+    CancelFetch,
+    ChunkStored,
+    ClaimSeed,
+    Command,
+    DeltaHeard,
+    Event,
+    FailReason,
+    FetchFailed,
+    FinishModel,
+    HoldingsHeard,
+    ProbeSource,
+    ReportStall,
+    SendDelta,
+    SendHoldings,
+    SlotsChanged,
+    SourceProbed,
+    SourceReadFailed,
+    StartFetch,
+    StartSourceRead,
+    Subscribe,
+    SubscribeHeard,
+    Unsubscribe,
+    UnsubscribeHeard,
+)
+from gossipd.core.ids import SOURCE
+from gossipd.core.planner import Planner
+from gossipd.sim.fabric import Flow
+from gossipd.sim.message_size import delta_bytes, holdings_bytes, request_bytes
+from membership.member import NodeId
+
+if TYPE_CHECKING:
+    from gossipd.sim.world import World
+
+
+class Transfer:
+    """One fetch or read under way: from asking to the last byte."""
+
+    __slots__ = ("asked_s", "chunks", "flow", "server", "taker")
+
+    def __init__(self, taker: SimHost, server: SimHost | None, chunks: tuple[int, ...], asked_s: float) -> None:
+        self.taker = taker
+        self.server = server
+        self.chunks = chunks
+        self.asked_s = asked_s
+        self.flow: Flow | None = None
+
+
+class SimHost:
+    """A host. ``index`` is its place in ``World.hosts``."""
+
+    def __init__(self, world: World, index: int, node: NodeId, rack: int, planner: Planner, slots: int) -> None:
+        self.world = world
+        self.index = index
+        self.node = node
+        self.rack = rack
+        self.planner = planner
+        self.slots = slots
+        self.up = self.down = -1  # links
+        self.alive = True
+        self.held = 0
+        self.held_count = 0
+        self.events: list[Event] = []
+        self.plan_at = float("inf")
+        self.planned_s = -1.0
+        self.done_s: float | None = None
+        self.control_bytes = 0
+        self.messages = 0
+        self.busy_replies = 0
+        self.duplicates = 0
+        self.stalls = 0
+        self.fetching: dict[tuple[int, NodeId], Transfer] = {}
+        self.serving: dict[Transfer, None] = {}
+        self.reading: dict[Transfer, None] = {}
+
+    # ---- the brain's loop ----------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """An event for the planner; it is heard at the next plan."""
+        if self.alive:
+            self.events.append(event)
+            self._plan_by(self.world.now)
+
+    def _plan_by(self, when: float) -> None:
+        when = max(when, self.planned_s + self.world.scenario.plan_interval_s, self.world.now)
+        if when < self.plan_at - 1e-9:
+            self.plan_at = when
+            self.world.at(when, self.plan, when)
+
+    def plan(self, when: float) -> None:
+        """The daemon's loop, once."""
+        if not self.alive or when != self.plan_at:
+            return
+        now = self.world.now
+        self.plan_at, self.planned_s = float("inf"), now
+        events, self.events = self.events, []
+        for event in events:
+            self.planner.handle(event, now)
+        self.planner.plan(now)
+        for command in self.planner.drain():
+            self.perform(command)
+        if self.done_s is None or self.events:
+            self._plan_by(self.planner.next_deadline(now))
+
+    def perform(self, command: Command) -> None:
+        """What the daemon's hands would do."""
+        match command:
+            case SendDelta():
+                self._send_delta(command)
+            case StartFetch():
+                self._start_fetch(command.chunk, command.peer)
+            case StartSourceRead():
+                self._start_read(command.chunks)
+            case CancelFetch():
+                self._cancel(command.chunk, command.peer)
+            case SendHoldings():
+                size = holdings_bytes(command.chunks)
+                heard = HoldingsHeard(self.node, command.deployment, command.chunks, command.free_slots)
+                self._send(command.peer, heard, size)
+            case Subscribe():
+                self._send(command.peer, SubscribeHeard(self.node, command.deployment), request_bytes())
+            case Unsubscribe():
+                self._send(command.peer, UnsubscribeHeard(self.node, command.deployment), request_bytes())
+            case ProbeSource():
+                self.world.after(self.world.scenario.source_delay_s, self.post, SourceProbed(command.deployment, True))
+            case ClaimSeed():
+                self.world.claimed(self, command.term)
+            case FinishModel():
+                self.done_s = self.world.now
+                self.world.finished(self)
+            case ReportStall():
+                self.stalls += command.reason is not None
+
+    def _send(self, peer: NodeId, event: Event, size: int) -> None:
+        self.control_bytes += size
+        self.messages += 1
+        self.world.send(self, peer, event)
+
+    def _send_delta(self, command: SendDelta) -> None:
+        size = delta_bytes(command)
+        heard = DeltaHeard(
+            self.node, command.deployment, command.added, command.dropped, command.reading, command.free_slots
+        )
+        for peer in command.peers:
+            self._send(peer, heard, size)
+
+    # ---- fetching ------------------------------------------------------------------------------
+
+    def _start_fetch(self, chunk: int, peer: NodeId) -> None:
+        server = self.world.by_node[peer]
+        transfer = Transfer(self, server, (chunk,), self.world.now)
+        self.fetching[chunk, peer] = transfer
+        if not server.alive:
+            self.world.after(self.world.scenario.evidence_s, self._fail, transfer, FailReason.GONE)
+            return
+        self.world.after(self.world.delay(self, server), server.asked, transfer)
+
+    def asked(self, transfer: Transfer) -> None:
+        """A request has arrived here."""
+        taker = transfer.taker
+        if (transfer.chunks[0], self.node) not in taker.fetching:
+            return  # cancelled on the way
+        if not self.alive:
+            self.world.after(self.world.scenario.evidence_s, taker._fail, transfer, FailReason.GONE)
+            return
+        reason = None
+        if not self.held >> transfer.chunks[0] & 1:
+            reason = FailReason.NOT_HELD
+        elif len(self.serving) >= self.slots:
+            reason = FailReason.BUSY
+            taker.busy_replies += 1
+        if reason is not None:
+            self.world.after(self.world.delay(self, taker), taker._fail, transfer, reason)
+            return
+        self.serving[transfer] = None
+        self.post(SlotsChanged(self.slots - len(self.serving)))
+        self.world.begin(transfer)
+
+    def _fail(self, transfer: Transfer, reason: FailReason) -> None:
+        assert transfer.server is not None
+        chunk, peer = transfer.chunks[0], transfer.server.node
+        if self.fetching.pop((chunk, peer), None) is not None:
+            self.post(FetchFailed(self.world.deployment, chunk, peer, reason))
+
+    def _cancel(self, chunk: int, peer: NodeId) -> None:
+        transfer = self.fetching.pop((chunk, peer), None)
+        if transfer is None:
+            return
+        self.world.stop(transfer)
+        self.post(FetchFailed(self.world.deployment, chunk, peer, FailReason.CANCELLED))
+
+    def _start_read(self, chunks: tuple[int, ...]) -> None:
+        transfer = Transfer(self, None, chunks, self.world.now)
+        self.reading[transfer] = None
+        self.world.after(self.world.scenario.source_delay_s, self.world.begin, transfer)
+
+    # ---- the end of a transfer -----------------------------------------------------------------
+
+    def served(self, transfer: Transfer) -> None:
+        """The last byte has left, or the taker has gone: the slot is free."""
+        if self.serving.pop(transfer, self) is None and self.alive:
+            self.post(SlotsChanged(self.slots - len(self.serving)))
+
+    def received(self, transfer: Transfer) -> None:
+        """The last byte is here, hashed and written."""
+        if not self.alive:
+            return
+        world = self.world
+        elapsed = world.now - transfer.asked_s
+        if transfer.server is None:
+            self.reading.pop(transfer, None)
+            supplier = SOURCE
+        else:
+            if self.fetching.pop((transfer.chunks[0], transfer.server.node), None) is None:
+                return
+            supplier = transfer.server.node  # type: ignore[assignment]
+        for chunk in transfer.chunks:
+            if self.held >> chunk & 1:
+                self.duplicates += 1
+            else:
+                self.held |= 1 << chunk
+                self.held_count += 1
+                world.delivered(self, chunk)
+            self.post(ChunkStored(world.deployment, chunk, supplier, world.scenario.chunk_bytes, elapsed))
+
+    def peer_died(self, node: NodeId) -> None:
+        """Our connections to a host are reset: everything asked of it fails."""
+        for (_chunk, peer), transfer in list(self.fetching.items()):
+            if peer == node:
+                self._fail(transfer, FailReason.GONE)
+
+    def read_failed(self, transfer: Transfer) -> None:
+        """External storage gave up."""
+        if self.reading.pop(transfer, self) is None:
+            self.post(SourceReadFailed(self.world.deployment, transfer.chunks, FailReason.SOURCE))
+
+    def holdings(self, size: int) -> ChunkSet:
+        """What is held."""
+        return ChunkSet(size, self.held)

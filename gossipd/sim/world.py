@@ -1,0 +1,262 @@
+"""The heap of events: virtual time, hosts, messages, transfers, faults.
+
+What lives here: everything between the hosts. What does not: what a host decides (its Planner) or does (``sim_host``).
+Deterministic: ties on the heap are broken by order of scheduling, every draw is from one seeded Random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from heapq import heappop, heappush
+from itertools import count
+from random import Random
+from typing import Any
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import ClaimSeed, DeploymentOpened, Event, PeerLost, PeerReachable, PeerSeen, PeerView, Shape
+from gossipd.core.ids import DeploymentId
+from gossipd.core.planner import Planner
+from gossipd.sim.fabric import Fabric, Flow
+from gossipd.sim.scenario import Kill, Scenario
+from gossipd.sim.sim_host import SimHost, Transfer
+from membership.member import NodeId
+
+_RECOMPUTE_PER_CHUNK_TIME = 20
+_EXTENT_BYTES_MAX = 16 << 20
+_CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches everybody within some gossip rounds
+
+
+class World:
+    """One run. ``run`` plays it to the end."""
+
+    def __init__(self, scenario: Scenario, *, settled: bool = True) -> None:
+        self.scenario = scenario
+        self.now = 0.0
+        self.deployment = DeploymentId(blake2b(b"simulated %d" % scenario.rng, digest_size=32).digest())
+        self._rng = Random(scenario.rng)
+        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
+        self._ticket = count()
+        self.fabric = Fabric()
+        self._quantum_s = scenario.chunk_time_s / _RECOMPUTE_PER_CHUNK_TIME
+        self._boundary_s: float | None = None
+        self.external_link = self.fabric.add_link(scenario.external)
+        per_rack = scenario.hosts / scenario.racks
+        uplink = per_rack * scenario.link / scenario.oversubscription
+        self.rack_up = [self.fabric.add_link(uplink) for _ in range(scenario.racks)]
+        self.rack_down = [self.fabric.add_link(uplink) for _ in range(scenario.racks)]
+        self.hosts = [self._make_host(index) for index in range(scenario.hosts)]
+        self.by_node = {host.node: host for host in self.hosts}
+        self.views = {host.node: self._view(host, 0) for host in self.hosts}
+        self._apply_slowdowns()
+        self.delivered_count = 0
+        self.first_copy_s: list[float | None] = [None] * scenario.chunks
+        self.rack_copies = [[0] * scenario.chunks for _ in range(scenario.racks)]
+        self.entered = [0] * scenario.racks  # chunks that entered a rack from outside
+        self.external_chunks = 0
+        self.timeline: list[list[float]] = [[] for _ in self.hosts]
+        self._kills = sorted(scenario.kills, key=lambda kill: kill.progress)
+        self.unfinished = scenario.hosts
+        self._greet(settled)
+
+    def _make_host(self, index: int) -> SimHost:
+        scenario = self.scenario
+        rack = index * scenario.racks // scenario.hosts
+        node = NodeId(blake2b(b"host %d %d" % (index, scenario.rng), digest_size=16).digest())
+        planner = Planner(
+            node=node, rack=f"rack-{rack}", settings=scenario.settings, rng=Random(f"{scenario.rng} {index}")
+        )
+        host = SimHost(self, index, node, rack, planner, scenario.upload_slots)
+        host.up, host.down = self.fabric.add_link(scenario.link), self.fabric.add_link(scenario.link)
+        return host
+
+    def _view(self, host: SimHost, term: int) -> PeerView:
+        return PeerView(host.node, f"rack-{host.rack}", "", True, term, f"host-{host.index}")
+
+    def _apply_slowdowns(self) -> None:
+        for slow in self.scenario.slowdowns:
+            chosen = [self.hosts[slow.host]] if slow.host is not None else []
+            chosen += self._rng.sample(self.hosts, round(slow.share * len(self.hosts)))
+            for host in chosen:
+                for link in (host.up, host.down):
+                    self.fabric.capacity[link] = self.fabric.free[link] = self.scenario.link * slow.factor
+
+    def _greet(self, settled: bool) -> None:
+        """Members know each other, seeds are elected and stable, before time 0; then the deployment opens everywhere."""
+        scenario = self.scenario
+        early = self.now = -10.0 if settled else 0.0
+        for host in self.hosts:
+            for view in self.views.values():
+                host.planner.handle(PeerSeen(view), early)
+        if settled:
+            self._elect(early)
+        self.now = 0.0
+        size, chunk_bytes = scenario.chunks, scenario.chunk_bytes
+        extent = max(1, min(_EXTENT_BYTES_MAX, scenario.size // 256) // chunk_bytes)
+        shape = Shape(size, chunk_bytes, scenario.size, extent)
+        for host in self.hosts:
+            host.post(DeploymentOpened(self.deployment, shape, ChunkSet(size)))
+
+    def _elect(self, early: float) -> None:
+        """The first in each rack's line claims at once; everybody hears of it before the deployment."""
+        claims = []
+        for host in self.hosts:
+            host.planner.plan(early)
+            for command in host.planner.drain():
+                assert isinstance(command, ClaimSeed)
+                self.views[host.node] = self._view(host, command.term)
+                claims.append(PeerSeen(self.views[host.node]))
+        for host in self.hosts:
+            for claim in claims:
+                host.planner.handle(claim, early)
+            host.planner.plan(early + 1.0)
+
+    # ---- time ----------------------------------------------------------------------------------
+
+    def at(self, when: float, action: Callable[..., None], *arguments: Any) -> None:
+        """Run ``action`` then."""
+        heappush(self._heap, (when, next(self._ticket), action, arguments))
+
+    def after(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
+        """Run ``action`` in a while."""
+        heappush(self._heap, (self.now + delay, next(self._ticket), action, arguments))
+
+    def run(self, *, limit_s: float | None = None) -> None:
+        """Play until every living host is done, or ``limit_s``."""
+        end = limit_s if limit_s is not None else 50 * self.scenario.bound_s + 60
+        while self._heap and self.unfinished:
+            when, _, action, arguments = heappop(self._heap)
+            if when > end:
+                return
+            self.now = when
+            action(*arguments)
+
+    # ---- messages ------------------------------------------------------------------------------
+
+    def delay(self, sender: SimHost, receiver: SimHost) -> float:
+        """One way, with the queues of the two ports as full as they are busy."""
+        scenario = self.scenario
+        busy = self.fabric.busy
+        queue = max(0.0, busy(sender.up) - 0.8) + max(0.0, busy(receiver.down) - 0.8)
+        return scenario.delay_s * (0.5 + self._rng.random()) + scenario.queue_s * 5 * queue
+
+    def send(self, sender: SimHost, peer: NodeId, event: Event) -> None:
+        """A control message; ordered per pair as on a connection, because delays change slowly against their spacing."""
+        receiver = self.by_node[peer]
+        if receiver.alive:
+            self.after(self.delay(sender, receiver), receiver.post, event)
+
+    def claimed(self, host: SimHost, term: int) -> None:
+        """A record with a claim spreads by gossip."""
+        view = self.views[host.node] = self._view(host, term)
+        for other in self.hosts:
+            if other is not host:
+                self.after(self._rng.random() * _CLAIM_SPREAD_S, other.post, PeerSeen(view))
+
+    # ---- transfers -----------------------------------------------------------------------------
+
+    def begin(self, transfer: Transfer) -> None:
+        """Bytes begin to flow."""
+        taker, server = transfer.taker, transfer.server
+        if not taker.alive:
+            return
+        if server is None:
+            links: tuple[int, ...] = (self.external_link, self.rack_down[taker.rack], taker.down)
+        elif server.rack == taker.rack:
+            links = (server.up, taker.down)
+        else:
+            links = (server.up, self.rack_up[server.rack], self.rack_down[taker.rack], taker.down)
+        flow = Flow(transfer, links, len(transfer.chunks) * self.scenario.chunk_bytes, self.now)
+        transfer.flow = flow
+        self.fabric.begin(flow)
+        if self._boundary_s is None:
+            self._boundary_s = self.now
+            self.at(self.now, self._boundary)
+        elif flow.rate > 0:
+            end = self.now + flow.remaining / flow.rate
+            if end < self._boundary_s:
+                self.at(end, self._flow_ended, flow)
+
+    def _boundary(self) -> None:
+        if not self.fabric.flows:
+            self._boundary_s = None
+            return
+        until = self._boundary_s = self.now + self._quantum_s
+        for end, flow in self.fabric.recompute(self.now, until):
+            self.at(end, self._flow_ended, flow)
+        self.at(until, self._boundary)
+
+    def _flow_ended(self, flow: Flow) -> None:
+        if flow not in self.fabric.flows:
+            return
+        transfer = flow.key
+        assert isinstance(transfer, Transfer)
+        self.fabric.end(flow, self.now)
+        taker, server = transfer.taker, transfer.server
+        wait = self.scenario.store_s
+        if server is None:
+            self.external_chunks += len(transfer.chunks)
+            self.entered[taker.rack] += len(transfer.chunks)
+        else:
+            server.served(transfer)
+            wait += self.delay(server, taker)
+            if server.rack != taker.rack:
+                self.entered[taker.rack] += 1
+        self.after(wait, taker.received, transfer)
+
+    def stop(self, transfer: Transfer) -> None:
+        """Cancelled: what has flowed has flowed."""
+        if transfer.flow is not None and transfer.flow in self.fabric.flows:
+            self.fabric.end(transfer.flow, self.now)
+        if transfer.server is not None:
+            transfer.server.served(transfer)
+
+    # ---- progress and faults -------------------------------------------------------------------
+
+    def delivered(self, host: SimHost, chunk: int) -> None:
+        """A host holds a new chunk."""
+        self.delivered_count += 1
+        self.timeline[host.index].append(self.now)
+        if self.first_copy_s[chunk] is None:
+            self.first_copy_s[chunk] = self.now
+        while self._kills and self.delivered_count >= self._kills[0].progress * self.scenario.chunks * len(self.hosts):
+            self._kill(self._kills.pop(0))
+
+    def finished(self, host: SimHost) -> None:
+        """A host has everything."""
+        self.unfinished -= 1
+
+    def _kill(self, kill: Kill) -> None:
+        living = [host for host in self.hosts if host.alive]
+        chosen: list[SimHost] = []
+        if kill.host is not None:
+            chosen.append(self.hosts[kill.host])
+        if kill.seed:
+            chosen += [host for host in living if self.views[host.node].seed_term][:1]
+        chosen += self._rng.sample(living, round(kill.share * len(self.hosts)))
+        for host in chosen:
+            if host.alive:
+                self._die(host)
+
+    def _die(self, host: SimHost) -> None:
+        host.alive = False
+        if host.done_s is None:
+            self.unfinished -= 1
+        for transfer in [*host.serving, *host.reading, *host.fetching.values()]:
+            if transfer.flow is not None and transfer.flow in self.fabric.flows:
+                self.fabric.end(transfer.flow, self.now)
+        for transfer in host.fetching.values():
+            if transfer.server is not None:
+                transfer.server.served(transfer)
+        scenario = self.scenario
+        for other in self.hosts:
+            if other.alive:
+                self.after(scenario.evidence_s * (0.5 + self._rng.random()), self._evidence, other, host)
+                verdict = scenario.death_verdict_s * (0.8 + 0.4 * self._rng.random())
+                self.after(verdict, other.post, PeerLost(host.node))
+
+    def _evidence(self, observer: SimHost, dead: SimHost) -> None:
+        """Only who has a connection to the dead host notices before membership does."""
+        if observer.planner.listens_to(dead.node):
+            observer.post(PeerReachable(dead.node, False))
+        observer.peer_died(dead.node)
