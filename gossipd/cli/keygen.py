@@ -24,14 +24,18 @@ def keygen(path: str, as_json: bool) -> None:
       gossipd keygen publisher.key
       gossipd keygen ~/.config/gossipd/client.key
 
-    Exit codes: 0 written; 1 a file is in the way or cannot be written.
+    Exit codes: 0 written; 7 a file is in the way or cannot be written.
     """
+    import os
     from pathlib import Path
 
+    from gossipd.core.keys import KEY_BYTES, SecretKey
     from gossipd.core.trust import key_id
-    from gossipd.publish.keyfile import new_key
+    from gossipd.ops.keyfiles import write_key_pair
 
-    public = new_key(Path(path))
+    secret = SecretKey(os.urandom(KEY_BYTES))
+    write_key_pair(Path(path), secret)
+    public = secret.public
     if as_json:
         words = {"schema_version": 1, "key_id": key_id(public.ed25519).hex(), "ed25519": public.ed25519.hex()}
         click.echo(json.dumps({**words, "secret": path, "public": f"{path}.pub"}))

@@ -53,7 +53,7 @@ def publish(source: str, as_json: bool, **options: Any) -> None:
     import time
     from pathlib import Path
 
-    from gossipd.publish.keyfile import read_secret_key
+    from gossipd.ops.keyfiles import read_secret_key
     from gossipd.publish.publisher import PublishOrder
     from gossipd.publish.publisher import publish as perform
     from gossipd.publish.selection import Selection
