@@ -86,7 +86,15 @@ class ClusterProgress:
         self._count = 0
 
     def record(self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float) -> bool:
-        """Take a word, our own included. False when it is not newer than what is known or the table is full."""
+        """Take a word, our own included. False when it is not newer than what is known or the table is full.
+
+        Our own is taken as others hear it, rounded: every host then shows the same totals, before and after a restart.
+        """
+        return self.heard(node, key, version, progress.to_bytes(), now=now, wall_s=wall_s)
+
+    def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
+        """The same from the wire. Raises ProgressFormatError."""
+        progress = Progress.from_bytes(record)
         rows = self._rows.setdefault(key, {})
         old = rows.get(node)
         if old is not None and version <= old.version:
@@ -104,10 +112,6 @@ class ClusterProgress:
             age if age > CLOCK_SKEW_S else 0.0,
         )
         return True
-
-    def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
-        """The same from the wire. Raises ProgressFormatError."""
-        return self.record(node, key, version, Progress.from_bytes(record), now=now, wall_s=wall_s)
 
     def forget(self, node: NodeId) -> None:
         """A scrapped host is no row any more, but what it moved was moved."""

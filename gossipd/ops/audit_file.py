@@ -144,10 +144,10 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
         chain, seq, records = record["hash"], record["seq"], records + 1
         first_at, last_at = first_at or record["at"], record["at"]
     found = chain or GENESIS
-    problem = None
+    end: str | None = None
     if head is not None and head != found:
-        problem = f"the log ends at {found[:16]}..., expected {head[:16]}...: the end was cut off or has gone on"
-    return AuditReport(records, first_at, last_at, found, problem)
+        end = f"the log ends at {found[:16]}..., expected {head[:16]}...: the end was cut off or has gone on"
+    return AuditReport(records, first_at, last_at, found, end)
 
 
 def _sealed(record: dict[str, Scalar]) -> tuple[bytes, str]:
@@ -166,7 +166,7 @@ def _opened(line: bytes) -> dict[str, Any]:
         raise ValueError("not a JSON object") from None
     kinds = (("seq", int), ("hash", str), ("prev", str), ("at", str))
     if not (isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in kinds)):
-        raise ValueError("not an audit record")  # noqa: TRY004  the one error of this function, in words
+        raise ValueError("not an audit record")
     if _sealed({key: value for key, value in record.items() if key != "hash"})[0] != line:
         raise ValueError("the record does not match its hash (changed)")
     return record

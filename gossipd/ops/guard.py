@@ -58,7 +58,7 @@ class Guard:
         self._app: AppWrapper = wrap_app(app, REQUEST_BYTES_MAX, "asgi")  # type: ignore[arg-type]
         self._clients_max = clients_max
         self._deadline_s = deadline_s
-        self._clients = 0
+        self.clients = 0  # being served now
         self._config = anycorn.config.Config()
         self._config.errorlog = logging.getLogger("gossipd.status")  # a bug in a route must not be silent
         self._config.include_server_header = False
@@ -73,17 +73,17 @@ class Guard:
 
     async def _connection(self, stream: trio.SocketStream) -> None:
         async with stream:
-            if self._clients >= self._clients_max:
+            if self.clients >= self._clients_max:
                 self.refused += 1
                 await self._refuse(stream, f"the socket already has {self._clients_max} clients; try again", 503)
                 return
-            self._clients += 1
+            self.clients += 1
             try:
                 await self._one_request(stream)
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 pass  # the client left; its answer has nobody to go to
             finally:
-                self._clients -= 1
+                self.clients -= 1
 
     async def _one_request(self, stream: trio.SocketStream) -> None:
         with trio.move_on_after(self._deadline_s) as deadline:
