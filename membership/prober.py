@@ -27,7 +27,16 @@ _RETURN_S = 2.0  # after a freeze, at most so long until we judge again
 class Pending:
     """Something sent that wants an answer."""
 
-    __slots__ = ("accusations", "helpers", "nacks", "requester", "requester_sequence", "started_s", "subject")
+    __slots__ = (
+        "accusations",
+        "helpers",
+        "is_over",
+        "nacks",
+        "requester",
+        "requester_sequence",
+        "started_s",
+        "subject",
+    )
 
     def __init__(self, subject: Claim, now: float, requester: Claim | None = None, sequence: int = 0) -> None:
         self.subject = subject
@@ -36,6 +45,7 @@ class Pending:
         self.requester_sequence = sequence
         self.helpers: tuple[Handle, ...] = ()
         self.nacks = 0
+        self.is_over = False
         self.accusations: list[bytes] = []
 
 
@@ -90,7 +100,8 @@ class Prober:
 
     def _head(self, kind: int, sequence: int, now: float, flags: int = 0) -> bytes:
         node = self._node
-        return wire.PROBE_HEAD.pack(kind, sequence, node.roster.digest.total, node.probe_flags(now) | flags)
+        digest = node.roster.digest.total
+        return wire.PROBE_HEAD.pack(kind, sequence, digest, self._judge.worry(), node.probe_flags(now) | flags)
 
     def _on_timeout(self, sequence: int, now: float) -> None:
         probe = self._pending.get(sequence)
@@ -113,9 +124,11 @@ class Prober:
             return
         sequence, probe = self._current
         self._current = None
-        if self._pending.pop(sequence, None) is None:
+        if sequence not in self._pending:
             return  # answered
         node = self._node
+        probe.is_over = True  # stays a while, for nacks that come late
+        node.at(now + node.settings.probe_interval_s * 2, lambda _: self._forget_round(sequence))
         node.counts["probes_failed"] += 1
         heard = probe.nacks > 0 or not probe.helpers
         node.health.worsen(min(2, len(probe.helpers) - probe.nacks) if probe.helpers else 1)
@@ -133,11 +146,14 @@ class Prober:
         for accusation in probe.accusations:
             self._judge.on_accuse(accusation, now)
 
+    def _forget_round(self, sequence: int) -> None:
+        self._pending.pop(sequence, None)
+
     # ---- answers
 
     def on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
         """Answer; to a stranger with the question who it is."""
-        _, sequence, _, _ = wire.PROBE_HEAD.unpack_from(body)
+        _, sequence, *_ = wire.PROBE_HEAD.unpack_from(body)
         if sender is None:
             self._node.send_to_address(address, self._head(wire.ACK, sequence, now, wire.FLAG_WHO), source)
         else:
@@ -145,7 +161,7 @@ class Prober:
 
     def on_ack(self, body: bytes, sender: Claim, now: float) -> None:
         """From the subject itself, or from a helper that passes it on."""
-        _, sequence, _, flags = wire.PROBE_HEAD.unpack_from(body)
+        _, sequence, _, _, flags = wire.PROBE_HEAD.unpack_from(body)
         node = self._node
         if flags & wire.FLAG_WHO:
             node.send_bare(sender, bytes((wire.ITEMS,)) + node.own.item + node.own.proof)
@@ -202,7 +218,8 @@ class Prober:
             return
         self._relay_tokens -= 1
         ours = self._send_ping(subject, now, sender, sequence)
-        half = node.settings.probe_timeout_s * node.health.factor / 2
+        # Not stretched by our health: the requester's round would be over. Who is not well only does not testify.
+        half = node.settings.probe_timeout_s / 2
         node.at(now + half, lambda later: self._on_relay_half(ours, later))
         node.at(now + 2 * half, lambda later: self._on_relay_over(ours, later))
 
@@ -226,6 +243,7 @@ class Prober:
     def on_nack(self, body: bytes, sender: Claim, now: float) -> bool:
         """A helper could not reach the subject either. True when its accusation belongs to our current round."""
         _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
+        node = self._node
         probe = self._pending.get(sequence)
         if probe is None or sender.handle not in probe.helpers:
             return False
@@ -233,7 +251,11 @@ class Prober:
         self._isolation.answered(now)
         testimony = [item for item in wire.split_items(body, wire.SEQUENCE_HEAD.size) if item[0] == wire.ACCUSE]
         for accusation in testimony:
-            if wire.parse_accusation(accusation)[1] == probe.subject.handle and len(probe.accusations) < 8:
+            if wire.parse_accusation(accusation)[1] != probe.subject.handle:
+                continue
+            if probe.is_over and not node.frozen:
+                self._judge.on_accuse(accusation, now)
+            elif len(probe.accusations) < 8:
                 probe.accusations.append(accusation)
         self._review(now)
         return True

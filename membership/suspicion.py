@@ -38,6 +38,20 @@ class Suspicion:
         self.accusers[accuser] = signed_item
         self.racks[accuser] = rack
 
+    def has_room_for(self, rack: str, subject_rack: str) -> bool:
+        """Whether another accuser from ``rack`` could change anything; a useless one makes way for a useful one."""
+        if len(self.accusers) < ACCUSERS_MAX:
+            return True
+        if rack == subject_rack or rack in self.racks.values():
+            return False
+        seen: set[str] = {subject_rack}
+        for accuser, known in self.racks.items():
+            if known in seen:
+                del self.racks[accuser], self.accusers[accuser]
+                return True
+            seen.add(known)
+        return False
+
     def is_corroborated(self, subject_rack: str, live_racks: Mapping[str, int]) -> bool:
         """Enough accusers, far enough apart."""
         if len(self.accusers) < 2:

@@ -286,8 +286,9 @@ class Swim:
         self._see_digest(body, sender, now)
 
     def _see_digest(self, body: bytes, sender: Claim, now: float) -> None:
+        _, _, digest, worry, flags = wire.PROBE_HEAD.unpack_from(body)
+        self._judge.compare_worry(sender, worry, now)
         if sender.handle not in self._node.roster.gone or self._node.catching_up:
-            _, _, digest, flags = wire.PROBE_HEAD.unpack_from(body)
             self._synchroniser.on_digest(sender, digest, flags, now)
 
     def _on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:

@@ -4,8 +4,8 @@ What lives here: the clock, the network with its faults, the hosts. What does no
 Same seed, same trace (``trace_hash``). No trio: its scheduler shuffles on purpose.
 
 A host is a ``Swim`` with a stand-in signature (keyed BLAKE2b with a registry of keys: unforgeable for the members, a
-hundredth of the price) and a stand-in seal without cipher, which keeps sizes, sender, receiver and counter. All share one
-``Lexicon``, so a signature is checked once for all, and a view costs a pointer per member.
+hundredth of the price) and a stand-in seal without cipher, which keeps sizes, sender, receiver and counter. All share
+one ``Lexicon``, so a signature is checked once for all, and a view costs a pointer per member.
 
 Faults: loss (all, or into or out of one host), delay, duplication, reordering, cuts that drop and cuts that queue and
 release, partitions, freezes, clock jumps, crashes, restarts with and without state, slow hosts. ``struck`` counts how

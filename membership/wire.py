@@ -7,7 +7,7 @@ that has seen the bytes needs no decoder. All integers are big-endian.
 =========  ====  =====================================================================================
 body       type  fixed part
 =========  ====  =====================================================================================
-PING       1     sequence 4 B, view digest 8 B, flags 1 B
+PING       1     sequence 4 B, view digest 8 B, worry 4 B (sum of the suspected), flags 1 B
 ACK        2     the same; the sequence is the ping's
 PING_REQ   3     sequence 4 B, subject handle 8 B
 NACK       4     sequence 4 B; an item may carry the helper's own accusation
@@ -60,7 +60,7 @@ STATE_SUSPECT, STATE_DEAD, STATE_LEFT = 1, 2, 3
 REFUSED_NAME = 1
 INCARNATION_MAX = 2**32 - 2
 
-PROBE_HEAD = struct.Struct(">BIQB")
+PROBE_HEAD = struct.Struct(">BIQIB")
 REQUEST_HEAD = struct.Struct(">BI8s")
 SEQUENCE_HEAD = struct.Struct(">BI")
 WELCOME_HEAD = struct.Struct(">BQB")
