@@ -20,7 +20,8 @@ from membership.node import Node
 
 _PENDING_MAX = 4096  # our probes and those for others
 _RELAYED_PER_S = 200.0  # probes made for others: more than every member's helpers need, and no amplifier
-_DEAD_CHAIN_MAX = 4  # how many more of the dead are tried when one of them answers
+_DEAD_CHAIN_MAX = 4  # how many more of the dead are tried when one of them answers,
+_DEAD_PER_S = 20.0  # and how many in a second at most
 _RETURN_S = 2.0  # after a freeze, at most so long until we judge again
 
 
@@ -64,6 +65,8 @@ class Prober:
         )
         self._relay_tokens = _RELAYED_PER_S
         self._relay_at = now
+        self._dead_tokens = _DEAD_PER_S
+        self._dead_at = now
         self._return_number = 0
         judge.is_trusted = self._is_trusted
         node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
@@ -271,7 +274,10 @@ class Prober:
 
     def _try_dead(self, count: int, now: float) -> None:
         dead = self._node.roster.dead()
-        for _ in range(min(count, len(dead))):
+        self._dead_tokens = min(_DEAD_PER_S, self._dead_tokens + (now - self._dead_at) * _DEAD_PER_S)
+        self._dead_at = now
+        for _ in range(min(count, len(dead), int(self._dead_tokens))):
+            self._dead_tokens -= 1
             claim = self._node.roster.claims[dead[int(self._node.rng.random() * len(dead))]]
             self._send_ping(claim, now)
 

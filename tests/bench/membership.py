@@ -1,0 +1,46 @@
+"""``python -m tests.bench.membership --members 100,1000 [--scenario NAME] --json``: one JSON object per line.
+
+The brains are the daemon's own, with its defaults and its message sizes, in ``membership.testing``'s simulator: no
+cipher (its bytes are counted), stand-in signatures checked once for all nodes. ``--plain`` runs SWIM without Lifeguard and
+without our rules beside it, for comparison.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from dataclasses import replace
+
+from membership.settings import SwimSettings
+from tests.bench.membership_scenarios import SCENARIOS
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the scenarios asked for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.membership", description=__doc__)
+    parser.add_argument("--members", default="100", help="sizes, separated by commas")
+    parser.add_argument("--scenario", choices=[*SCENARIOS], help="only this one")
+    parser.add_argument("--seeds", type=int, default=1, help="how many seeds, from --seed on")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seconds", type=float, help="length of the scenario where it has a free one")
+    parser.add_argument("--plain", action="store_true", help="also plain SWIM, for comparison")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line (the default prints them too)")
+    options = parser.parse_args(arguments)
+    ours = SwimSettings()
+    plain = replace(ours, lifeguard=False, corroborate=False, isolation_freeze=False)
+    for members in map(int, options.members.split(",")):
+        for name in [options.scenario] if options.scenario else SCENARIOS:
+            for seed in range(options.seed, options.seed + options.seeds):
+                for brain, settings in (("ours", ours), ("plain", plain))[: 1 + options.plain]:
+                    began = time.monotonic()
+                    for row in SCENARIOS[name](members, seed, settings, options.seconds):
+                        wall = round(time.monotonic() - began, 2)
+                        print(json.dumps(row | {"brain": brain, "wall_s": wall}), flush=True)
+                        began = time.monotonic()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

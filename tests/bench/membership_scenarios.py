@@ -1,0 +1,176 @@
+"""The scenarios of the membership benchmark. Each makes its clusters and yields rows; all use one configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from membership.settings import SwimSettings
+from membership.testing import Cluster
+from tests.bench.liars import Liars
+from tests.bench.membership_meter import Meter
+
+Row = dict[str, Any]
+Scenario = Callable[[int, int, SwimSettings, float | None], Iterator[Row]]
+
+
+def _known(members: int, seed: int, settings: SwimSettings) -> tuple[Cluster, Meter]:
+    cluster = Cluster(members, seed=seed, settings=settings)
+    cluster.start_all_known()
+    cluster.run(2.0)
+    return cluster, Meter(cluster)
+
+
+def quiet(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """Nothing happens; then ten crashes one by one, then ten at once."""
+    cluster, meter = _known(members, seed, settings)
+    cluster.run(cluster.now + (seconds or 20.0))
+    yield meter.row("quiet", seed, variant="no crash")
+    meter = Meter(cluster)
+    order = cluster.rng.sample(range(members), 20)
+    for index in order[:10]:
+        meter.crash(index)
+        cluster.run(cluster.now + 2.0 + cluster.rng.random())
+    cluster.run(cluster.now + 20.0)
+    yield meter.row("quiet", seed, variant="10 crashes one by one")
+    meter = Meter(cluster)
+    for index in order[10:]:
+        meter.crash(index)
+    cluster.run(cluster.now + 25.0)
+    yield meter.row("quiet", seed, variant="10 crashes at once")
+
+
+def loss5(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """Every twentieth datagram is lost."""
+    cluster, meter = _known(members, seed, settings)
+    cluster.loss = 0.05
+    cluster.run(cluster.now + (seconds or 60.0))
+    yield meter.row("loss5", seed, struck=cluster.struck["loss"])
+
+
+def _flapping(members: int, seed: int, settings: SwimSettings, name: str, seconds: float | None) -> Iterator[Row]:
+    for share, off_s in ((32, 10.0), (8, 16.4)):
+        for together in (False, True) if name != "freeze" else (False,):
+            cluster, meter = _known(members, seed, settings)
+            sick = cluster.rng.sample(range(members), max(1, members // share))
+            meter.sick = set(sick)
+            end = cluster.now + (seconds or 120.0)
+            while cluster.now < end:
+                if name == "freeze":
+                    for index in sick:
+                        cluster.freeze(index)
+                else:
+                    cluster.cut(sick, together=together, queue=name == "cut_queue")
+                cluster.run(cluster.now + off_s)
+                if name == "freeze":
+                    for index in sick:
+                        cluster.thaw(index)
+                else:
+                    cluster.heal()
+                cluster.run(cluster.now + 4.0)
+            healed = cluster.run_until(meter.has_full_views, 120.0)
+            variant = f"{len(sick)} of {members}, {off_s} s off, {'one group' if together else 'singly'}"
+            yield meter.row(name, seed, full_view_after_heal_s=healed, variant=variant, struck=dict(cluster.struck))
+
+
+def cut(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """Some are cut off again and again; what is sent meanwhile is lost."""
+    yield from _flapping(members, seed, settings, "cut", seconds)
+
+
+def cut_queue(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """The same, but what is sent meanwhile arrives at the end of the cut."""
+    yield from _flapping(members, seed, settings, "cut_queue", seconds)
+
+
+def freeze(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """Some are stopped again and again."""
+    yield from _flapping(members, seed, settings, "freeze", seconds)
+
+
+def join_storm(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """Three contacts run; all others join within a second."""
+    cluster = Cluster(members, seed=seed, settings=settings)
+    contacts = (0, 1, 2)
+    for index in contacts:
+        cluster.start(index, join=contacts[:index])
+    cluster.run(3.0)
+    meter = Meter(cluster, count_joins=members <= 2000)
+    began = cluster.now
+    for index in range(3, members):
+        at = began + cluster.rng.random()
+        meter.started_at[index] = at
+        cluster.at(at, _starter(cluster, index, contacts))
+    cluster.run(began + 1.0)
+    full = cluster.run_until(meter.has_full_views, seconds or 300.0, 0.05)
+    cluster.run(cluster.now + 1.0)
+    yield meter.row("join_storm", seed, last_full_view_s=None if full is None else round(full + 1.0, 2))
+
+
+def _starter(cluster: Cluster, index: int, contacts: tuple[int, ...]) -> Callable[[], None]:
+    return lambda: (cluster.start(index, join=contacts), None)[1]
+
+
+def partition(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """Half, or one in 25, is cut off as one group; measured is when all views are full again."""
+    lengths = (seconds,) if seconds else (60.0, 600.0)
+    for share in (2, 25):
+        for length in lengths:
+            cluster, meter = _known(members, seed, settings)
+            away = range(members // share) if share == 2 else cluster.rng.sample(range(members), members // share)
+            meter.sick = set(away)
+            cluster.cut(away, together=True)
+            cluster.run(cluster.now + length)
+            before = meter.false_healthy
+            cluster.heal()
+            healed = cluster.run_until(meter.has_full_views, 120.0)
+            cluster.run(cluster.now + 30.0)
+            still = meter.has_full_views()
+            variant = f"{members // share} of {members} for {length:g} s"
+            yield meter.row(
+                "partition", seed, full_view_after_heal_s=healed, variant=variant, full_view_still=still,
+                false_deaths_after_heal=meter.false_healthy - before,
+            )  # fmt: skip
+
+
+def mass_death(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """One in 25 dies at once."""
+    cluster, meter = _known(members, seed, settings)
+    for index in cluster.rng.sample(range(members), max(1, members // 25)):
+        meter.crash(index)
+    cluster.run(cluster.now + (seconds or 40.0))
+    yield meter.row("mass_death", seed, all_known_s=round(max(meter.crash_times()), 2))
+
+
+def restart(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """Everybody restarts within five seconds, with the roster that it had."""
+    cluster, meter = _known(members, seed, settings)
+    meter.sick = set(range(members))
+    began = cluster.now
+    for index in range(members):
+        contacts = tuple(cluster.rng.sample(range(members), 3))
+        cluster.at(began + 5.0 * cluster.rng.random(), _restarter(cluster, index, contacts))
+    cluster.run(began + 5.0)
+    full = cluster.run_until(meter.has_full_views, seconds or 300.0, 0.05)
+    yield meter.row("restart", seed, last_full_view_s=None if full is None else round(full, 2))
+
+
+def _restarter(cluster: Cluster, index: int, contacts: tuple[int, ...]) -> Callable[[], None]:
+    return lambda: cluster.restart(index, join=contacts)
+
+
+def liars(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """One in 20 lies: accuses the living, forges records and contradictions, replays what it heard."""
+    cluster, meter = _known(members, seed, settings)
+    wicked = Liars(cluster, cluster.rng.sample(range(members), max(1, members // 20)), Random(seed))
+    meter.sick = set(wicked.indexes)
+    wicked.begin()
+    cluster.run(cluster.now + (seconds or 60.0))
+    yield meter.row("liars", seed, forged_accepted=wicked.forged_accepted(), lies=dict(wicked.told))
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "quiet": quiet, "loss5": loss5, "cut": cut, "cut_queue": cut_queue, "freeze": freeze, "join_storm": join_storm,
+    "partition": partition, "mass_death": mass_death, "restart": restart, "liars": liars,
+}  # fmt: skip
