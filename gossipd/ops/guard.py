@@ -126,12 +126,22 @@ async def _read_request(stream: trio.SocketStream) -> bytes | None:
         try:
             parser.receive_data(part)
             while (event := parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+                if isinstance(event, h11.Request):
+                    _refuse_other_protocols(event)
                 if isinstance(event, h11.EndOfMessage):
                     return bytes(received)
                 if isinstance(event, h11.ConnectionClosed):
                     raise StatusRequestError("the request ends before it is whole")
         except h11.RemoteProtocolError as error:
             raise StatusRequestError(f"not an HTTP/1.1 request: {error}") from None
+
+
+def _refuse_other_protocols(request: h11.Request) -> None:
+    """The server behind us would switch to HTTP/2 or a websocket and then wait for more, which never comes."""
+    if request.http_version not in (b"1.0", b"1.1"):
+        raise StatusRequestError(f"HTTP/{request.http_version.decode()} is not spoken here, only HTTP/1.1")
+    if any(name == b"upgrade" for name, _ in request.headers):
+        raise StatusRequestError("the connection cannot be upgraded")
 
 
 class _GuardedStream(anyio.abc.ByteStream):

@@ -38,11 +38,11 @@ class SocketPathError(LocalError):
 def bind_unix(path: Path) -> trio.SocketListener:
     """Listen at ``path``, mode 0600. Raises SocketPathError."""
     _refuse_if_taken(path)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with tempfile.TemporaryDirectory(prefix=".gossipd-", dir=path.parent) as private:
             descriptor = os.open(private, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 bound.bind(f"/proc/self/fd/{descriptor}/s")
             finally:
                 os.close(descriptor)
@@ -51,6 +51,7 @@ def bind_unix(path: Path) -> trio.SocketListener:
             bound.listen(BACKLOG)
             made.rename(path)
     except OSError as error:
+        bound.close()
         raise SocketPathError(f"cannot listen at {path}: {error.strerror}") from error
     return trio.SocketListener(trio.socket.from_stdlib_socket(bound))
 

@@ -6,6 +6,7 @@ fields) and how they are shown (``cli``). Importing this costs 10 ms; ``gossipd 
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -113,23 +114,25 @@ class StatusClient:
             return _object(answer.read())
 
     def _answer(self, method: str, target: str, body: bytes | None) -> http.client.HTTPResponse:
-        connection = _UnixConnection(self._path, self._timeout_s)
-        try:
-            connection.request(method, target, body, {"Connection": "close"})
-            answer = connection.getresponse()
-            if answer.status >= 400:
-                refusal = _object(answer.read())
-                _raise_refusal(refusal)
-                raise DaemonUnreachableError(f"the daemon at {self._path} answered {answer.status} without a reason")
-        except TimeoutError:
-            raise DaemonUnreachableError(
-                f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
-            ) from None
-        except OSError as error:
-            raise DaemonUnreachableError(f"no daemon answers at {self._path}: {error.strerror or error}") from None
-        except http.client.HTTPException as error:
-            raise DaemonUnreachableError(f"what answers at {self._path} is no gossipd: {error!r}") from None
-        return answer
+        with contextlib.ExitStack() as stack:
+            connection = _UnixConnection(self._path, self._timeout_s)
+            stack.callback(connection.close)
+            try:
+                connection.request(method, target, body, {"Connection": "close"})
+                answer = stack.enter_context(connection.getresponse())
+                if answer.status >= 400:
+                    _raise_refusal(_object(answer.read()))
+                    raise DaemonUnreachableError(f"what answers at {self._path} says {answer.status} without a reason")
+            except TimeoutError:
+                raise DaemonUnreachableError(
+                    f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
+                ) from None
+            except OSError as error:
+                raise DaemonUnreachableError(f"no daemon answers at {self._path}: {error.strerror or error}") from None
+            except http.client.HTTPException as error:
+                raise DaemonUnreachableError(f"what answers at {self._path} is no gossipd: {error!r}") from None
+            stack.pop_all()  # the answer is the caller's to close now
+            return answer
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -152,6 +152,8 @@ BAD_REQUESTS = {
     "a body above 4 KiB": b"POST /v1/rm HTTP/1.1\r\nHost: d\r\nContent-Length: 5000\r\n\r\n" + b"a" * 5000,
     "a length that is no number": b"POST /v1/rm HTTP/1.1\r\nHost: d\r\nContent-Length: -1\r\n\r\n",
     "no host": b"GET /v1/status HTTP/1.1\r\n\r\n",
+    "a websocket": b"GET /v1/status HTTP/1.1\r\nHost: d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    "HTTP/2 by upgrade": b"GET / HTTP/1.1\r\nHost: d\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 }
 
@@ -232,7 +234,7 @@ async def test_a_client_that_says_nothing_is_dropped_after_two_seconds(
 async def test_a_client_that_stops_reading_is_dropped_and_nobody_else_notices(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    path, daemon = tmp_path / "s", FakeDaemon(rows=[toy_row(hosts=9) for _ in range(3000)])  # 10 MB of answer
+    path, daemon = tmp_path / "s", FakeDaemon(rows=[toy_row(hosts=9)] * 3000)  # 10 MB of answer
     async with serving(path, daemon) as guard:
         stuck = await trio.open_unix_socket(path)
         began = trio.current_time()
@@ -253,7 +255,7 @@ async def test_a_client_that_stops_reading_is_dropped_and_nobody_else_notices(
 async def test_the_daemon_can_stop_while_a_client_is_not_reading(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    path, daemon = tmp_path / "s", FakeDaemon(rows=[toy_row(hosts=9) for _ in range(3000)])
+    path, daemon = tmp_path / "s", FakeDaemon(rows=[toy_row(hosts=9)] * 3000)
     stuck = None
     began = trio.current_time()
     async with serving(path, daemon):
@@ -366,7 +368,7 @@ async def test_the_client_says_who_does_not_answer(tmp_path: Path) -> None:
     assert "did not answer within 0.05 s" in reason(path, timeout_s=0.05)
 
     def impostor() -> None:
-        peer, _ = listener.accept()
+        listener.accept()[0].close()  # the one that gave up above
         peer, _ = listener.accept()
         peer.recv(4096)
         peer.sendall(b"220 mail ready\r\n")
