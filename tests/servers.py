@@ -25,6 +25,7 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 START_SECONDS_MAX = 20.0  # nginx is up in 0.1 s, moto in 1 s on the development machine
 STOP_SECONDS_MAX = 5.0
@@ -93,6 +94,7 @@ class FaultServer:
     def __init__(self, objects: dict[str, bytes]) -> None:
         self.objects = objects
         self.etags: dict[str, str] = {}
+        self.ignores_if_match = False
         self.faults: deque[Fault] = deque()
         self.always: Fault | None = None
         self.seen: list[Seen] = []
@@ -167,7 +169,7 @@ class _FaultHandler(BaseHTTPRequestHandler):
             self._page(fault.status, fault.headers)
         elif body is None:
             self._page(404)
-        elif (wanted := self.headers.get("If-Match")) is not None and wanted != self.owner.etag(self._path()):
+        elif self._refuses_match():
             self._page(412)
         else:
             start, stop = self._span(len(body))
@@ -177,13 +179,17 @@ class _FaultHandler(BaseHTTPRequestHandler):
                 self._misbehave(fault, body, start, stop)
         self.wfile.flush()
 
+    def _refuses_match(self) -> bool:
+        wanted = self.headers.get("If-Match")
+        return wanted not in (None, self.owner.etag(self._path())) and not self.owner.ignores_if_match
+
     def _note(self) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         with self.owner.lock:
             self.owner.seen.append(Seen(self.command, self.path, headers, time.monotonic()))
 
     def _path(self) -> str:
-        return self.path.split("?")[0].lstrip("/")
+        return unquote(self.path.split("?")[0].lstrip("/"))
 
     def _span(self, size: int) -> tuple[int, int]:
         asked = self.headers.get("Range", "")

@@ -28,6 +28,8 @@ from gossipd.core.events import FailReason
 # obstore writes the address (percent-encoded, so without spaces) and then this; a reply's body only follows it.
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
 
+_OTHER_RANGE = re.compile(r"Requested (\d{1,19})\.\.(\d{1,19}), got (\d{1,19})\.\.(\d{1,19})")
+
 
 class SourceError(RemoteError):
     """A read from external storage failed. Fault: the source or the way to it. State: nothing was written.
@@ -170,7 +172,6 @@ _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
 )
 # Words of obstore's text, where it has nothing better; the first that is there decides.
 _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
-    ("UnexpectedRange", SourceRangeError, "the server sent another range than was asked for"),
     ("StartTooLarge", SourceShortError, "the object ends before the range begins"),
     ("TimedOut", SourceSlowError, "no answer within the time-out"),
     ("kind: Timeout", SourceSlowError, "no answer within the time-out"),
@@ -192,6 +193,11 @@ def from_obstore(error: Exception, what: str) -> SourceError:
     text = str(error)
     if found := _STATUS.search(text):
         return from_status(int(found.group(1)), what)
+    if found := _OTHER_RANGE.search(text):
+        asked_start, asked_stop, start, stop = (int(part) for part in found.groups())
+        if start == asked_start and stop < asked_stop:
+            return SourceShortError(what, f"the server sent {stop - start} bytes of the {asked_stop - start} asked for")
+        return SourceRangeError(what, "the server sent another range than was asked for")
     for word, kind, why in _WORDS:
         if word in text:
             return kind(what, why)

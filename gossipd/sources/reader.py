@@ -33,7 +33,7 @@ from gossipd.ports import ChunkWriter, NotHeldError, StoreWriteError
 from gossipd.sources.assembly import Assembly
 from gossipd.sources.clients import Clients, Clock, Stream
 from gossipd.sources.desk import Desk, Resolve, SourceStatistics
-from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
+from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError, SourceHashError
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import FileRange, Run, next_run
 from gossipd.sources.settings import SourceSettings
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from gossipd.core.manifest import Manifest
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: hyper reads up to 400 KiB ahead, and one piece is ours
-_STOP_LOOKED_AT_S = 0.1  # how often a wait for another's first look asks whether the read was stopped
+_STOP_LOOKED_AT_S = 0.1  # how often a wait for another read asks whether its own was stopped
 _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first look
 
 
@@ -119,6 +119,9 @@ class SourceReader:
         self._clients = Clients(self._settings)
         self._versions = PinnedVersions()
         self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
+        quarter = pool.statistics().pool_bytes // 4
+        self._stream_bytes = min(STREAM_BYTES, quarter)
+        self._streams = threading.BoundedSemaphore(quarter // self._stream_bytes)
         self._lock = threading.Lock()
         self._running: set[_Job] = set()
         self._closed = False
@@ -269,15 +272,34 @@ class SourceReader:
                     return
             self._stream(job, location, part, request, sink)
 
+    @contextmanager
+    def _room_for_a_stream(self, job: _Job, location: Location) -> Iterator[None]:
+        """Counts obstore's buffers in the pool; a quarter of it at most, so that a chunk always finds room too."""
+        _acquire(self._streams, job, location)
+        try:
+            with self._pool.reserve(self._stream_bytes, gave_up=job.stop.is_set):
+                yield
+        finally:
+            self._streams.release()
+
+    def _name_the_change(self, job: _Job, location: Location, part: FileRange) -> None:
+        """If-Match has failed: look at what is there now, for an error that names both versions."""
+        if addresses := self._desk.admit(location.source, location.shown):
+            self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
+
     def _stream(
         self, job: _Job, location: Location, part: FileRange, request: _Request, sink: Callable[[memoryview], None]
     ) -> None:
         store = self._clients.open(location)
         pinned = self._versions.get(job.manifest.id, location)
-        with self._pool.reserve(STREAM_BYTES, gave_up=job.stop.is_set):
-            stream = Stream(
-                store, location, part.offset, part.length, pinned, settings=self._settings, clock=self._clock
-            )
+        with self._room_for_a_stream(job, location):
+            try:
+                stream = Stream(
+                    store, location, part.offset, part.length, pinned, settings=self._settings, clock=self._clock
+                )
+            except SourceChangedError:
+                self._name_the_change(job, location, part)
+                raise
             self._check(job, location, part, stream.version)
             for piece in stream:
                 self._pour(job, location, request, piece, sink)
@@ -285,9 +307,7 @@ class SourceReader:
     def _look_once(self, job: _Job, location: Location, addresses: Addresses, part: FileRange) -> None:
         """Touch the object unless it has been seen; when many begin with it at once, one of them does."""
         lock = self._first_looks[hash(location.key) % _FIRST_LOOKS]
-        while not lock.acquire(timeout=_STOP_LOOKED_AT_S):
-            if job.stop.is_set():
-                raise SourceCancelledError(location.shown, "the read was stopped")
+        _acquire(lock, job, location)
         try:
             if self._versions.get(job.manifest.id, location) is not None:
                 return
@@ -333,6 +353,12 @@ class SourceReader:
             raise SourceCancelledError(location.shown, "the read was stopped")
         self._throttle.take(len(piece))
         sink(piece)
+
+
+def _acquire(lock: threading.Lock | threading.BoundedSemaphore, job: _Job, location: Location) -> None:
+    while not lock.acquire(timeout=_STOP_LOOKED_AT_S):
+        if job.stop.is_set():
+            raise SourceCancelledError(location.shown, "the read was stopped")
 
 
 def _may_repeat(error: GossipdError, repeats: int) -> bool:

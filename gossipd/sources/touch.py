@@ -16,6 +16,7 @@ import http.client
 import re
 import socket
 import ssl
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -75,7 +76,7 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
         connection.request("GET", location.target, headers=headers | {"User-Agent": "gossipd"})
         response = connection.getresponse()
         version = _check_head(response, what, start, length)
-        body = response.read(length)
+        body = _read_body(response, length, settings, what)
     except TimeoutError:
         raise SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s") from None
     except (OSError, http.client.HTTPException) as error:
@@ -85,6 +86,20 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
     if len(body) != length:
         raise SourceShortError(what, f"{len(body)} bytes came, {length} were promised")
     return Touched(version, body)
+
+
+def _read_body(response: http.client.HTTPResponse, length: int, settings: SourceSettings, what: str) -> bytes:
+    """At most ``length`` bytes, at no less than the least rate."""
+    body = bytearray()
+    began = time.monotonic()
+    while len(body) < length and (piece := response.read1(length - len(body))):
+        body += piece
+        waited_s = time.monotonic() - began
+        if waited_s > settings.rate_grace_s and len(body) < settings.rate_bytes_min * waited_s:
+            raise SourceSlowError(
+                what, f"{len(body)} bytes in {waited_s:.1f} s; the least is {settings.rate_bytes_min} a second"
+            )
+    return bytes(body)
 
 
 def _connect(location: Location, addresses: Addresses, settings: SourceSettings) -> socket.socket:

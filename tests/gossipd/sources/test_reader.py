@@ -1,0 +1,423 @@
+"""The reader against a server that misbehaves: every kind of wrong answer has its name, and none reaches the store."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from random import Random
+
+import pytest
+
+from gossipd.buffers import BufferPool
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import FailReason
+from gossipd.core.manifest import Manifest
+from gossipd.core.source_policy import SourcePolicy
+from gossipd.core.source_url import SourceUrl
+from gossipd.sources.reader import ReadOutcome, SourceReader
+from gossipd.sources.settings import SourceSettings
+from gossipd.sources.touch import resolve
+from gossipd.throttle import Throttle
+from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign, toy_files
+from tests.servers import Fault, FaultServer, Misbehaviour, fault_server
+
+FILES = toy_files(Random(1))
+# Pauses and time-outs that a test can afford; the rules are the same.
+QUICK = SourceSettings(
+    read_timeout_s=0.3, connect_timeout_s=0.5, rate_grace_s=0.2, backoff_first_s=0.002, backoff_max_s=0.01,
+    patience_s=5.0, retry_after_max_s=0.02, touch_bytes_max=16 * 1024,
+)  # fmt: skip
+ONE_FILE = {"a.bin": Random(2).randbytes(3 * CHUNK_BYTES)}
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with fault_server(dict(FILES)) as running:
+        yield running
+
+
+class Seat:
+    """A reader, its store, and one deployment."""
+
+    def __init__(
+        self, manifest: Manifest, *, settings: SourceSettings = QUICK, allow: list[str] | None = None,
+        pool_bytes: int = 4 * 1024 * 1024, find: Callable[[SourceUrl, str], tuple[str, ...]] = resolve,
+    ) -> None:  # fmt: skip
+        self.manifest = manifest
+        self.store = MemoryStore(manifest)
+        self.pool = BufferPool(pool_bytes)
+        self.errors: list[GossipdError] = []
+        self.reader = SourceReader(
+            writer=self.store, pool=self.pool, throttle=Throttle(),
+            policy=SourcePolicy.parse(allow or ["http://127.0.0.1:*", "http://localhost:*"]),
+            settings=settings, rng=Random(3), on_error=lambda _, error: self.errors.append(error), find=find,
+        )  # fmt: skip
+
+    def read(self, *chunks: int) -> ReadOutcome:
+        wanted = chunks or tuple(range(self.manifest.chunk_count))
+        outcome = self.reader.read_chunks(self.manifest, wanted)
+        assert sorted(outcome.stored + outcome.failed) == sorted(wanted), "a chunk is stored or failed, never neither"
+        assert self.pool.statistics().leased_bytes == 0, "memory was kept"
+        assert self.reader.statistics().in_flight == 0
+        return outcome
+
+
+def one_file(server: FaultServer) -> Seat:
+    server.objects.update(ONE_FILE)
+    return Seat(sign(ONE_FILE, server.url))
+
+
+def test_all_chunks_of_large_packed_and_empty_files_arrive(server: FaultServer) -> None:
+    seat = Seat(sign(FILES, f"{server.url}/"))
+    outcome = seat.read()
+    assert outcome.failed == ()
+    assert outcome.reason is None
+    assert len(seat.store.chunks) == seat.manifest.chunk_count
+
+
+def test_adjacent_chunks_of_one_file_are_one_request_after_one_look(server: FaultServer) -> None:
+    seat = one_file(server)
+    seat.read(0, 1, 2)
+    assert [seen.range for seen in server.gets()] == ["bytes=0-0", f"bytes=0-{3 * CHUNK_BYTES - 1}"]
+    assert server.gets()[1].headers["if-match"] == server.etag("a.bin")
+
+
+def test_a_file_that_is_seen_already_is_not_looked_at_again(server: FaultServer) -> None:
+    seat = one_file(server)
+    seat.read(0)
+    seat.read(1)
+    assert len(server.gets()) == 3
+
+
+def test_small_files_cost_one_request_each(server: FaultServer) -> None:
+    seat = Seat(sign(FILES, server.url), settings=SourceSettings())
+    packed = range(9, seat.manifest.chunk_count)
+    assert seat.read(*packed).failed == ()
+    paths = [seen.path for seen in server.gets()]
+    assert len(paths) == len({(seen.path, seen.range) for seen in server.gets()})
+    assert set(paths) == {"/config.json", "/nested/tokenizer.json", "/vocab%20with%20space.txt"}
+
+
+def test_the_manifest_may_name_its_directory_with_or_without_a_slash(server: FaultServer) -> None:
+    for source in (server.url, f"{server.url}/"):
+        assert Seat(sign(FILES, source)).read().failed == ()
+
+
+# What one misbehaviour on the large read becomes when it goes on and on.
+ALWAYS = [
+    (Misbehaviour.SHORT_BODY, "E_SOURCE_SHORT", FailReason.SOURCE),
+    (Misbehaviour.SHORT_LENGTH, "E_SOURCE_SHORT", FailReason.SOURCE),
+    (Misbehaviour.WHOLE, "E_SOURCE_RANGE", FailReason.SOURCE),
+    (Misbehaviour.WRONG_RANGE, "E_SOURCE_RANGE", FailReason.SOURCE),
+    (Misbehaviour.LONG, "E_SOURCE_RANGE", FailReason.SOURCE),
+    (Misbehaviour.HTML, "E_SOURCE_RANGE", FailReason.SOURCE),
+    (Misbehaviour.GZIP, "E_SOURCE_ENCODING", FailReason.SOURCE),
+    (Misbehaviour.LABELLED_GZIP, "E_SOURCE_ENCODING", FailReason.SOURCE),
+    (Misbehaviour.LYING_RANGE, "E_SOURCE_HASH", FailReason.CORRUPT),
+    (Misbehaviour.FLIP, "E_SOURCE_HASH", FailReason.CORRUPT),
+    (Misbehaviour.HANG, "E_SOURCE_SLOW", FailReason.SLOW),
+    (Misbehaviour.HANG_BODY, "E_SOURCE_SLOW", FailReason.SLOW),
+    (Misbehaviour.DRIP, "E_SOURCE_SLOW", FailReason.SLOW),
+    (Misbehaviour.RESET, "E_SOURCE_UNREACHABLE", FailReason.SOURCE),
+]
+
+
+@pytest.mark.parametrize(("kind", "code", "reason"), ALWAYS)
+def test_a_wrong_answer_to_the_first_look_is_named_and_never_data(
+    server: FaultServer, kind: Misbehaviour, code: str, reason: FailReason
+) -> None:
+    server.always = Fault(kind)
+    seat = one_file(server)
+    outcome = seat.read(0)
+    if kind in (Misbehaviour.FLIP, Misbehaviour.LYING_RANGE, Misbehaviour.SHORT_LENGTH, Misbehaviour.LONG):
+        return  # one byte cannot show these; the next test does
+    assert outcome.stored == ()
+    assert outcome.errors[-1].code == code
+    assert outcome.reason is reason
+
+
+@pytest.mark.parametrize(("kind", "code", "reason"), ALWAYS)
+def test_a_wrong_answer_to_a_large_read_is_named_and_never_data(
+    server: FaultServer, kind: Misbehaviour, code: str, reason: FailReason
+) -> None:
+    seat = one_file(server)
+    assert seat.reader.probe(seat.manifest).readable
+    server.always = Fault(kind)
+    outcome = seat.read(1)
+    assert outcome.stored == ()
+    assert outcome.errors[-1].code == code
+    assert outcome.reason is reason
+    assert f"{server.url}/a.bin" in str(outcome.errors[-1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [(kind, code) for kind, code, _ in ALWAYS if kind is not Misbehaviour.LONG],
+)
+def test_a_wrong_answer_to_a_small_read_is_named_and_never_data(
+    server: FaultServer, kind: Misbehaviour, code: str
+) -> None:
+    server.objects["small"] = Random(4).randbytes(5000)
+    seat = Seat(sign({"small": server.objects["small"]}, server.url))
+    server.always = Fault(kind)
+    outcome = seat.read(0)
+    assert outcome.stored == ()
+    assert outcome.errors[-1].code == code
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "requests_max"),
+    [
+        (401, "E_SOURCE_AUTH", 1), (403, "E_SOURCE_AUTH", 1), (404, "E_SOURCE_NOT_FOUND", 1),
+        (410, "E_SOURCE_NOT_FOUND", 1), (412, "E_SOURCE_CHANGED", 1), (416, "E_SOURCE_SHORT", 3),
+        (400, "E_SOURCE_RANGE", 1), (301, "E_SOURCE_REDIRECT", 1), (302, "E_SOURCE_REDIRECT", 1),
+        (307, "E_SOURCE_REDIRECT", 1), (500, "E_SOURCE_UNREACHABLE", 4), (503, "E_SOURCE_BUSY", 9),
+        (429, "E_SOURCE_BUSY", 9),
+    ],
+)  # fmt: skip
+def test_a_status_that_stays_is_named_and_asked_a_bounded_number_of_times(
+    server: FaultServer, status: int, code: str, requests_max: int
+) -> None:
+    server.always = Fault(Misbehaviour.STATUS, status=status, headers={"Location": f"{server.url}/b.safetensors"})
+    seat = one_file(server)
+    outcome = seat.read()
+    assert outcome.stored == ()
+    assert outcome.errors[-1].code == code
+    assert len(server.gets()) <= requests_max
+    assert {seen.path for seen in server.gets()} == {"/a.bin"}
+
+
+def test_a_refusal_is_remembered_so_that_the_planner_cannot_make_a_storm(server: FaultServer) -> None:
+    seat = Seat(sign(FILES, f"{server.url}/nowhere"))
+    for _ in range(20):
+        for chunk in range(seat.manifest.chunk_count):
+            assert seat.read(chunk).errors[-1].code == "E_SOURCE_NOT_FOUND"
+    assert len(server.gets()) <= 3
+
+
+def test_a_probe_asks_again_after_a_refusal(server: FaultServer) -> None:
+    seat = one_file(server)
+    server.faults.append(Fault(Misbehaviour.STATUS, status=404))
+    assert seat.read(0).reason is FailReason.SOURCE
+    assert seat.read(0).stored == ()
+    assert seat.reader.probe(seat.manifest).readable
+    assert seat.read(0).stored == (0,)
+
+
+@pytest.mark.parametrize("kind", [Misbehaviour.SHORT_BODY, Misbehaviour.FLIP, Misbehaviour.RESET, Misbehaviour.HANG])
+def test_one_passing_fault_is_repaired_and_costs_one_repeat(server: FaultServer, kind: Misbehaviour) -> None:
+    seat = one_file(server)
+    seat.reader.probe(seat.manifest)
+    server.faults.append(Fault(kind))
+    outcome = seat.read()
+    assert outcome.failed == ()
+    assert seat.reader.statistics().retries == 1
+    assert len(seat.errors) == 1
+
+
+def test_chunks_that_had_come_before_a_connection_broke_are_not_asked_for_again(server: FaultServer) -> None:
+    seat = one_file(server)
+    seat.reader.probe(seat.manifest)
+    server.faults.append(Fault(Misbehaviour.SHORT_BODY))
+    assert seat.read().failed == ()
+    whole = 3 * CHUNK_BYTES
+    assert server.gets()[-1].range == f"bytes={CHUNK_BYTES}-{whole - 1}"
+
+
+def test_a_wrong_chunk_does_not_hold_up_the_others(server: FaultServer) -> None:
+    bad = bytearray(ONE_FILE["a.bin"])
+    bad[CHUNK_BYTES + 5] ^= 1
+    seat = one_file(server)
+    server.objects["a.bin"] = bytes(bad)
+    outcome = seat.read()
+    assert outcome.stored == (0, 2)
+    assert outcome.failed == (1,)
+    assert outcome.reason is FailReason.CORRUPT
+    assert seat.store.mismatches == 2
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_burst_of_refusals_is_waited_out_with_one_scout(server: FaultServer, status: int) -> None:
+    seat = one_file(server)
+    seat.reader.probe(seat.manifest)
+    for _ in range(3):
+        server.faults.append(Fault(Misbehaviour.STATUS, status=status))
+    assert seat.read().failed == ()
+    # the one that failed, two touches that failed and one that did not, and the read
+    ranges = [seen.range for seen in server.gets()[1:]]
+    assert ranges[1:4] == ["bytes=0-0"] * 3
+    assert len(ranges) == 5
+
+
+def test_many_reads_in_a_burst_cost_few_requests_more_than_the_least(server: FaultServer) -> None:
+    files = {"big.bin": Random(5).randbytes(40 * CHUNK_BYTES)}
+    server.objects.update(files)
+    seat = Seat(sign(files, server.url))
+    seat.reader.probe(seat.manifest)
+    for _ in range(6):
+        server.faults.append(Fault(Misbehaviour.STATUS, status=503, headers={"Retry-After": "1"}))
+    outcomes: list[ReadOutcome] = []
+    threads = [
+        threading.Thread(target=lambda at=at: outcomes.append(seat.reader.read_chunks(seat.manifest, [at])))
+        for at in range(40)
+    ]
+    for begun in range(0, 40, 4):
+        for thread in threads[begun : begun + 4]:
+            thread.start()
+        for thread in threads[begun : begun + 4]:
+            thread.join()
+    assert all(outcome.failed == () for outcome in outcomes)
+    refused = 6
+    assert len(server.gets()) - refused <= 1.2 * (40 + 1)
+
+
+def test_retry_after_is_read_and_obeyed(server: FaultServer) -> None:
+    seat = Seat(sign(ONE_FILE, server.url), settings=SourceSettings(backoff_first_s=0.001, patience_s=5.0))
+    server.objects.update(ONE_FILE)
+    server.faults.append(Fault(Misbehaviour.STATUS, status=503, headers={"Retry-After": "30"}))
+    outcome = seat.read()
+    assert outcome.errors[-1].code == "E_SOURCE_BUSY", "half a minute is more than a read waits; it was not cut short"
+    assert len(server.gets()) == 1
+
+
+def test_an_object_that_changes_ends_this_source_and_both_tags_are_named(server: FaultServer) -> None:
+    seat = one_file(server)
+    assert seat.read(0).stored == (0,)
+    old = server.etag("a.bin")
+    server.etags["a.bin"] = '"v2"'
+    outcome = seat.read(1, 2)
+    assert outcome.errors[-1].code == "E_SOURCE_CHANGED"
+    assert seat.read(1).errors[-1].code == "E_SOURCE_CHANGED"
+    assert len(server.gets()) == 3 + 1, "refused by If-Match, looked at once to name the new one, then left alone"
+    assert old in str(outcome.errors[-1])
+    assert '"v2"' in str(outcome.errors[-1])
+
+
+def test_a_server_that_ignores_if_match_is_found_out_by_its_tag(server: FaultServer) -> None:
+    server.ignores_if_match = True
+    seat = one_file(server)
+    seat.read(0)
+    server.etags["a.bin"] = '"v2"'
+    outcome = seat.read(1)
+    assert outcome.errors[-1].code == "E_SOURCE_CHANGED"
+    assert outcome.stored == ()
+
+
+@pytest.mark.parametrize(("change", "code"), [(-10, "E_SOURCE_SHORT"), (10, "E_SOURCE_LONG")])
+def test_an_object_of_another_length_is_not_the_published_one(server: FaultServer, change: int, code: str) -> None:
+    seat = one_file(server)
+    body = ONE_FILE["a.bin"]
+    server.objects["a.bin"] = body[:change] if change < 0 else body + bytes(change)
+    assert seat.read(0).errors[-1].code == code
+
+
+def test_mirrors_are_tried_in_order_for_what_is_still_missing(server: FaultServer) -> None:
+    server.objects.update(ONE_FILE)
+    with fault_server({"a.bin": ONE_FILE["a.bin"][:-5] + b"wrong"}) as half_bad:
+        seat = Seat(sign(ONE_FILE, f"{server.url}/nowhere", half_bad.url, server.url))
+        outcome = seat.read()
+        assert outcome.failed == ()
+        assert outcome.reason is None
+        assert [error.code for error in outcome.errors] == ["E_SOURCE_NOT_FOUND", "E_SOURCE_HASH"]
+        assert server.gets()[-1].range == f"bytes={2 * CHUNK_BYTES}-{3 * CHUNK_BYTES - 1}"
+
+
+def test_a_source_that_policy_does_not_list_is_never_connected_to(server: FaultServer) -> None:
+    seat = Seat(sign(FILES, server.url), allow=["https", "s3"])
+    outcome = seat.read()
+    assert outcome.errors[-1].code == "E_SOURCE_FORBIDDEN"
+    assert server.seen == []
+
+
+def test_a_name_that_resolves_to_a_forbidden_address_is_never_connected_to(server: FaultServer) -> None:
+    url = f"http://storage.example:{server.port}"
+    seat = Seat(
+        sign(ONE_FILE, url), allow=["http://*.example:*", "http://storage.example:*"], find=lambda *_: ("127.0.0.1",)
+    )
+    assert seat.read(0).errors[-1].code == "E_SOURCE_FORBIDDEN"
+    assert server.seen == []
+
+
+def test_a_redirect_is_not_followed_even_when_it_comes_late(server: FaultServer) -> None:
+    with fault_server(dict(ONE_FILE)) as elsewhere:
+        seat = one_file(server)
+        server.always = Fault(Misbehaviour.STATUS, status=302, headers={"Location": f"{elsewhere.url}/a.bin"})
+        assert seat.read().errors[-1].code == "E_SOURCE_REDIRECT"
+        assert elsewhere.seen == []
+
+
+def test_errors_never_quote_what_the_server_sent(server: FaultServer) -> None:
+    server.always = Fault(Misbehaviour.STATUS, status=403)
+    seat = one_file(server)
+    assert "<html>" not in "".join(str(error) for error in seat.read().errors)
+
+
+def test_a_host_name_that_does_not_resolve_is_unreachable() -> None:
+    seat = Seat(sign(ONE_FILE, "http://nowhere.invalid/x"), allow=["http"])
+    assert not seat.reader.probe(seat.manifest).readable
+    outcome = seat.read(0)
+    assert outcome.errors[-1].code == "E_SOURCE_UNREACHABLE"
+    assert "nowhere.invalid" in str(outcome.errors[-1])
+
+
+def test_a_port_where_nobody_listens_is_unreachable_and_shown_as_trouble(server: FaultServer) -> None:
+    server.stop()
+    seat = one_file(server)
+    assert seat.read(0).errors[-1].code == "E_SOURCE_UNREACHABLE"
+    assert list(seat.reader.statistics().troubles) == [server.url.replace("http://127", "http://127")]
+
+
+def test_a_full_disk_stops_the_read_at_once_and_blames_nobody(server: FaultServer) -> None:
+    seat = one_file(server)
+    seat.store.full = True
+    outcome = seat.read()
+    assert outcome.stored == ()
+    assert outcome.reason is FailReason.DISK
+    assert outcome.errors[-1].code == "E_NO_SPACE"
+    assert seat.reader.statistics().troubles == {}
+
+
+@pytest.mark.parametrize("end", ["close", "cancel", "forget"])
+def test_a_read_that_is_stopped_says_so_and_returns_its_memory(server: FaultServer, end: str) -> None:
+    files = {"a.bin": Random(6).randbytes(8 * CHUNK_BYTES)}
+    server.objects.update(files)
+    seat = Seat(sign(files, server.url), settings=SourceSettings())
+    seat.reader.probe(seat.manifest)
+    server.always = Fault(Misbehaviour.DRIP, rate=1_000_000)
+    outcomes: list[ReadOutcome] = []
+    begun = threading.Event()
+    put = seat.store.put
+
+    def first_put(*args: object) -> None:
+        put(*args)  # type: ignore[arg-type]
+        begun.set()
+
+    seat.store.put = first_put  # type: ignore[method-assign, assignment]
+    thread = threading.Thread(target=lambda: outcomes.append(seat.read()))
+    thread.start()
+    assert begun.wait(10)
+    if end == "close":
+        seat.reader.close()
+    else:
+        getattr(seat.reader, end)(seat.manifest.id)
+    thread.join(10)
+    assert outcomes[0].reason is FailReason.CANCELLED
+    assert outcomes[0].failed != ()
+
+
+def test_after_close_a_read_ends_at_once(server: FaultServer) -> None:
+    seat = one_file(server)
+    seat.reader.close()
+    assert seat.read().reason is FailReason.CANCELLED
+    assert server.seen == []
+
+
+def test_what_is_asked_and_answered_is_counted(server: FaultServer) -> None:
+    seat = one_file(server)
+    server.faults.append(Fault(Misbehaviour.STATUS, status=503))
+    seat.read()
+    counted = seat.reader.statistics()
+    assert counted.results == {("http", "E_SOURCE_BUSY"): 1, ("http", "ok"): 2}
+    assert counted.requests == len(server.gets()) == 3
+    assert counted.bytes == 3 * CHUNK_BYTES + 1
+    assert counted.troubles == {}
