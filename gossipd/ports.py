@@ -76,8 +76,10 @@ class ChunkWriter(Protocol):
 
     def put(
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
-    ) -> None:
-        """Check the whole chunk against the manifest, then write it. ``body`` is free again on return.
+    ) -> bool:
+        """Check the whole chunk against the manifest, then write it; False when it was here already.
+
+        ``body`` is free again on return.
 
         Raises DigestMismatchError, StoreWriteError, NotHeldError (the deployment is not open here).
         """

@@ -5,7 +5,8 @@ What lives here: the comparison. What does not: applying (the daemon), and which
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 
 from gossipd.config.sections import SECTIONS, Config
 
@@ -33,3 +34,11 @@ def diff(old: Config, new: Config) -> tuple[tuple[Change, ...], tuple[Change, ..
             if change.old != change.new:
                 (reloadable if item.metadata["reload"] else restart).append(change)
     return tuple(reloadable), tuple(restart)
+
+
+def with_changes(config: Config, changes: Iterable[Change]) -> Config:
+    """``config`` with these settings at their new values."""
+    for change in changes:
+        section, _, key = change.key.partition(".")
+        config = replace(config, **{section: replace(getattr(config, section), **{key: change.new})})
+    return config

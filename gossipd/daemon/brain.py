@@ -24,11 +24,18 @@ PLAN_INTERVAL_S = 0.005
 
 
 class Brain:
-    """Feeds one Planner. ``post`` may be called from any thread; all else belongs to the trio loop."""
+    """Feeds one Planner. ``post`` may be called from any thread; all else belongs to the trio loop.
 
-    def __init__(self, planner: Planner, *, perform: Callable[[Command], None]) -> None:
+    Args:
+        note: sees every event just before the planner does, for counting.
+    """
+
+    def __init__(
+        self, planner: Planner, *, perform: Callable[[Command], None], note: Callable[[Event], None]
+    ) -> None:
         self.planner = planner
         self._perform = perform
+        self._note = note
         self._events: deque[Event] = deque()  # bounded by work in flight: every event answers a command or a peer
         self._woken = trio.Event()
         self._token = trio.lowlevel.current_trio_token()
@@ -53,7 +60,9 @@ class Brain:
             self._woken = trio.Event()
             now = trio.current_time()
             while self._events:
-                self.planner.handle(self._events.popleft(), now)
+                event = self._events.popleft()
+                self._note(event)
+                self.planner.handle(event, now)
             self.planner.plan(now)
             for command in self.planner.drain():
                 self._perform(command)

@@ -87,6 +87,8 @@ class Deployment:
     """The planner and the store have it."""
     finish_wanted: trio.Event = field(default_factory=trio.Event)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    base: Counters = field(default_factory=Counters)
+    """The counters when the store opened it: the store counts duplicates and corruption from there."""
     holders: set[bytes] = field(default_factory=set)
     """Nodes that have the manifest, as gossip told."""
 
@@ -101,6 +103,11 @@ class Deployment:
         """Change state; the caller fixes ``elapsed_s`` when it is final."""
         self.state, self.reason, self.sentence = state, reason, sentence
         self.changed = True
+
+    def take_figures(self, duplicate_bytes: int, corrupt_chunks: int) -> None:
+        """What the store has counted since it opened the deployment."""
+        self.counters.duplicate_bytes = self.base.duplicate_bytes + duplicate_bytes
+        self.counters.corrupt_chunks = self.base.corrupt_chunks + corrupt_chunks
 
     def progress(self, wall_s: float) -> Progress:
         """The record that gossip carries."""

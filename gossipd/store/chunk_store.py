@@ -9,10 +9,10 @@ lock held. Nothing is written that has not been hashed and found right; there is
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from threading import Lock
 
 from blake3 import blake3
 
@@ -23,19 +23,19 @@ from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.core.layout import Segment
 from gossipd.core.manifest import Manifest
 from gossipd.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
-from gossipd.store import layout, publishing, reuse
+from gossipd.store import layout, publishing
 from gossipd.store.background import Background
 from gossipd.store.catalogue import StoredModel, list_models, prepare_root
 from gossipd.store.condition import Keeper, StoreCondition
 from gossipd.store.disk import Disk, read_file, write_all
 from gossipd.store.durable import PosixDisk
-from gossipd.store.errors import NoSpaceError
 from gossipd.store.handles import Handles
-from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
+from gossipd.store.models import Models, is_version
+from gossipd.store.notices import Emit, StoreConditionChanged
 from gossipd.store.reading import open_held_chunk
-from gossipd.store.recovery import open_replica
+from gossipd.store.repair import mend_tree
 from gossipd.store.replica import Replica
-from gossipd.store.scrub import Checked, Scrubber, recheck
+from gossipd.store.scrub import Checked, recheck
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
 from gossipd.store.upkeep import Upkeep
@@ -78,10 +78,6 @@ class ChunkStore:
         self._disk: Disk = used
         self._emit = on_event
         keeper = Keeper(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
-        self._boot = boot if boot is not None else _boot_id()
-        self._lock = Lock()
-        self._opening = Lock()
-        self._replicas: dict[DeploymentId, Replica] = {}
         handles = Handles(used, idle_max=settings.open_files_max)
         self._context = Context(used, handles, keeper, settings, on_event, clock, wall, self._wake)
         try:
@@ -89,9 +85,10 @@ class ChunkStore:
             publishing.empty_trash(used)
         except OSError as error:
             raise keeper.refused(error, clock(), need_bytes=0) from error
-        self.scrubber = Scrubber(self._context, self._published)
-        self.upkeep = Upkeep(self._context, self._all)
-        self._background = Background(step=self.upkeep.step, scrub=self.scrubber.paced_step)
+        self._models = Models(self._context, boot=boot if boot is not None else _boot_id(), refused=self._refused)
+        self._scrubber = self._models.scrubber
+        self.upkeep = Upkeep(self._context, self._models.all)
+        self._background = Background(step=self.upkeep.step, scrub=self._scrubber.paced_step)
         if background:
             self._background.start(with_scrub=settings.scrub_bytes_per_s > 0)
 
@@ -108,73 +105,24 @@ class ChunkStore:
 
         Raises:
             NoSpaceError: nothing was made; SpaceFreed tells when it would fit.
-            StoreFormatError, VersionTakenError, StorePathError: see their docstrings.
+            StoreFormatError, VersionTakenError: see their docstrings.
             StoreWriteError: the disk refused.
         """
-        with self._opening:
-            replica = self._replicas.get(manifest.id)
-            if replica is None:
-                replica = self._open(manifest)
-            with replica.lock:
-                return replica.held.snapshot()
-
-    def _open(self, manifest: Manifest) -> Replica:
-        now = self._context.clock()
-        promised = sum(other.missing_bytes() for other in self._all() if other.is_sparse)
-        try:
-            replica = open_replica(self._context, manifest, boot=self._boot, promised_bytes=promised)
-            with self._lock:
-                self._replicas[manifest.id] = replica
-            if not replica.is_whole:
-                reuse.copy_shared(self._context, replica, [other for other in self._all() if other is not replica])
-            if replica.is_published:
-                publishing.settle_current(self._disk, manifest.name)
-                self.scrubber.add(replica)
-        except NoSpaceError as error:
-            self._context.keeper.no_space(error, manifest.id, now)
-            self._wake()
-            raise
-        except OSError as error:
-            raise self._refused(error, manifest.bytes_total) from error
-        self._context.keeper.forget(manifest.id)
-        return replica
+        return self._models.open(manifest)
 
     def finish(self, deployment: DeploymentId) -> None:
         """Publish a model that is whole, point ``current``, delete what ``keep_versions`` does not cover.
 
         Raises:
             NotWholeError: chunks are missing, or could not be made durable (they are told as lost).
-            VersionTakenError, StoreError: something else stands in its place.
+            VersionTakenError: something else stands in its place.
             StoreWriteError: the disk refused; call again when it is well.
         """
-        replica = self._replica(deployment)
-        commit(self._context, replica)
-        try:
-            publishing.publish(self._context, replica)
-            name = replica.manifest.name
-            publishing.settle_current(self._disk, name)
-            self.scrubber.add(replica)
-            for version in publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions):
-                self._evict(name, version)
-        except OSError as error:
-            raise self._refused(error, 0) from error
-
-    def _evict(self, name: str, version: int) -> None:
-        for model in self.models():
-            if (model.name, model.version, model.is_published) == (name, version, True):
-                self._remove(model)
-                self._emit(ModelEvicted(model.deployment, name, version))
+        self._models.finish(deployment)
 
     def abandon(self, deployment: DeploymentId) -> None:
-        """Cancelled: delete what is not published. A published model stays, closed to nobody."""
-        replica = self._replicas.get(deployment)
-        self._context.keeper.forget(deployment)
-        if replica is not None and replica.is_published:
-            return
-        try:
-            self._remove(StoredModel(deployment))
-        except OSError as error:
-            raise self._refused(error, 0) from error
+        """Cancelled: delete what is not published; a published model stays as it is. Raises StoreWriteError."""
+        self._models.abandon(deployment)
 
     def remove(self, name: str, version: int) -> DeploymentId:
         """Delete a version here, whole or not; its id, which the caller must remember as removed *before* calling.
@@ -183,47 +131,7 @@ class ChunkStore:
             NotFoundError: it is not here.
             StoreWriteError: the disk refused; call again.
         """
-        found = [model for model in self.models() if (model.name, model.version) == (name, version)]
-        if not found:
-            raise NotFoundError(f"{name}@{version} is not in this store")
-        try:
-            for model in found:
-                self._remove(model)
-        except OSError as error:
-            raise self._refused(error, 0) from error
-        return found[0].deployment
-
-    def _remove(self, model: StoredModel) -> None:
-        with self._opening:
-            with self._lock:
-                replica = self._replicas.pop(model.deployment, None)
-            self.scrubber.discard(model.deployment)
-            if replica is None:
-                publishing.remove_model(
-                    self._disk, model.deployment, model.name, model.version, published=model.is_published
-                )
-                return
-            with replica.committing:
-                self._close_replica(replica)
-                publishing.remove_model(
-                    self._disk,
-                    replica.deployment,
-                    replica.manifest.name,
-                    replica.manifest.version,
-                    published=replica.is_published,
-                )
-
-    def _close_replica(self, replica: Replica) -> None:
-        with replica.lock:
-            replica.is_closed = True
-            replica.quiet.notify_all()
-            while replica.window.writers or replica.sealed is not None:
-                replica.quiet.wait()
-            files, replica.window.files = replica.window.files, {}
-        for handle in files.values():
-            self._context.handles.give_back(handle)
-        self._context.handles.detach(replica.deployment)
-        replica.ledger.close()
+        return self._models.remove(name, version)
 
     def versions(self, name: str) -> list[int]:
         """Complete versions here, ascending."""
@@ -240,10 +148,7 @@ class ChunkStore:
             StoreError: there is none (``E_NOT_FOUND``).
             StoreWriteError: the disk refused.
         """
-        try:
-            return publishing.roll_back(self._disk, name)
-        except OSError as error:
-            raise self._refused(error, 0) from error
+        return self._models.roll_back(name)
 
     def path_of(self, name: str, version: int) -> str:
         """Of a complete version, relative to the store's directory. Raises NotFoundError."""
@@ -255,16 +160,17 @@ class ChunkStore:
 
     def put(
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
-    ) -> None:
+    ) -> bool:
         """Check a whole chunk, then write it. A chunk that is held or being written is a duplicate: counted, dropped.
 
         Args:
             body: contiguous bytes, the caller's again on return.
             elapsed_s: how long the supplier took, passed on in ChunkStored.
+        Returns: False when it was a duplicate.
         Raises:
             DigestMismatchError, StoreWriteError, NotHeldError: see ``ChunkWriter``.
         """
-        replica = self._replica(deployment)
+        replica = self._models.get(deployment)
         manifest = replica.manifest
         if not 0 <= chunk < manifest.chunk_count:
             raise NotHeldError(f"chunk {chunk} outside 0..{manifest.chunk_count - 1}", code="E_CHUNK_RANGE")
@@ -279,21 +185,24 @@ class ChunkStore:
 
         try:
             is_mine = write_chunk(self._context, replica, chunk, fill)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise self._mended(replica, error) from error
         except OSError as error:
             raise self._refused(error, max(len(body), replica.missing_bytes() if replica.is_sparse else 0)) from error
         if not is_mine:
             with replica.lock:
                 replica.counters.duplicate_bytes += len(body)
-            return
+            return False
         self._emit(ChunkStored(deployment, chunk, supplier, len(body), elapsed_s))
+        return True
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """A held chunk for sendfile. Raises NotHeldError."""
-        return open_held_chunk(self._context, self._replica(deployment), chunk)
+        return open_held_chunk(self._context, self._models.get(deployment), chunk)
 
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         """The signed envelope of any model with books here, open or not. Raises NotHeldError."""
-        replica = self._replicas.get(deployment)
+        replica = self._models.find(deployment)
         if replica is not None:
             return replica.manifest.envelope
         try:
@@ -303,13 +212,13 @@ class ChunkStore:
 
     def held(self, deployment: DeploymentId) -> ChunkSet:
         """What is verified here now. Raises NotHeldError when the deployment is not open."""
-        replica = self._replica(deployment)
+        replica = self._models.get(deployment)
         with replica.lock:
             return replica.held.snapshot()
 
     def commit(self, deployment: DeploymentId | None = None) -> None:
         """Make what was written durable now, of one model or all."""
-        for replica in self._all() if deployment is None else [self._replica(deployment)]:
+        for replica in self._models.all() if deployment is None else [self._models.get(deployment)]:
             commit(self._context, replica)
 
     # ---- rot --------------------------------------------------------------------------------------
@@ -319,7 +228,7 @@ class ChunkStore:
 
         Raises NotHeldError (not open), StoreWriteError (could not be read now, says nothing about the chunk).
         """
-        replica = self._replica(deployment)
+        replica = self._models.get(deployment)
         if not 0 <= chunk < replica.manifest.chunk_count:
             return False
         try:
@@ -332,14 +241,14 @@ class ChunkStore:
 
         Raises NotFoundError when it is not open here.
         """
-        for replica in self._all():
-            if (replica.manifest.name, replica.manifest.version) == (name, version):
-                return self.scrubber.verify(replica)
+        for replica in self._models.all():
+            if is_version(replica, name, version):
+                return self._scrubber.verify(replica)
         raise NotFoundError(f"{name}@{version} is not in this store")
 
     def scrub_step(self, max_bytes: int) -> int:
         """Read back the next chunks of published models, up to ``max_bytes`` but at least one; bytes read."""
-        return self.scrubber.step(max_bytes)
+        return self._scrubber.step(max_bytes)
 
     # ---- the whole --------------------------------------------------------------------------------
 
@@ -351,24 +260,17 @@ class ChunkStore:
         """Figures of this moment."""
         return StoreStatistics(
             condition=self.condition(),
-            models={replica.deployment: replica_statistics(replica) for replica in self._all()},
+            models={replica.deployment: replica_statistics(replica) for replica in self._models.all()},
             open_files=self._context.handles.count,
             free_bytes=self._disk.space().free_bytes,
-            scrubbed_bytes=self.scrubber.scrubbed_bytes,
-            oldest_unchecked_age_s=self.scrubber.oldest_unchecked_age_s(),
+            scrubbed_bytes=self._scrubber.scrubbed_bytes,
+            oldest_unchecked_age_s=self._scrubber.oldest_unchecked_age_s(),
         )
 
     def close(self) -> None:
         """Make everything durable, say so in the journals, unlock. Puts that come later raise NotHeldError."""
         self._background.stop()
-        self.scrubber.save()
-        for replica in self._all():
-            commit(self._context, replica)
-            with replica.committing:
-                self.upkeep.say_closed(replica)
-                self._close_replica(replica)
-        with self._lock:
-            self._replicas.clear()
+        self._models.close()
         self._context.handles.close_idle()
         self._disk.close(self._lock_descriptor)
         if self._posix is not None:
@@ -377,20 +279,17 @@ class ChunkStore:
     def _wake(self) -> None:
         self._background.wake()
 
-    def _replica(self, deployment: DeploymentId) -> Replica:
-        replica = self._replicas.get(deployment)
-        if replica is None:
-            raise NotHeldError(f"deployment {deployment.hex()} is not open here", code="E_UNKNOWN_MANIFEST")
-        return replica
-
-    def _all(self) -> list[Replica]:
-        with self._lock:
-            return list(self._replicas.values())
-
-    def _published(self) -> list[Replica]:
-        return [replica for replica in self._all() if replica.is_published]
+    def _mended(self, replica: Replica, error: OSError) -> StoreWriteError:
+        """A file or directory was removed under us: make it again, so that the next attempt finds it."""
+        try:
+            mend_tree(self._context, replica)
+        except OSError as again:
+            return self._refused(again, replica.missing_bytes())
+        return StoreWriteError(f"{error.filename or 'a file'} had been removed; it was made again", code="E_STORE_IO")
 
     def _refused(self, error: OSError, need_bytes: int) -> StoreWriteError:
+        if error.errno == errno.ELOOP:  # says nothing about the disk
+            return StoreWriteError(f"{error.filename or 'a path'} is a symlink; remove it", code="E_PATH_SYMLINK")
         refusal = self._context.keeper.refused(error, self._context.clock(), need_bytes=need_bytes)
         self._wake()
         return refusal

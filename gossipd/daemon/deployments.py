@@ -1,0 +1,269 @@
+"""The life of every deployment on this host, from a heard statement to a published directory.
+
+What lives here: the steps and their order, one task per deployment. What does not: which chunk comes from where (the
+planner), bytes (the store), who said what (``spread``), what an operator wants (``operations``).
+
+One deployment goes through these steps, each of which may end it with a state, a reason and a sentence::
+
+    statement heard        INIT          body pulled from a holder and verified, or found on disk
+    manifest accepted      INIT          register: rollback, equivocation, expiry; is this host a target?
+    space reserved         INIT          store.open; repeated while the disk is too full
+    given to the planner   DOWNLOADING   until it says that everything is held
+    finish                 VERIFYING     sync, one rename, ``current``
+    published              COMPLETE      stays open: it serves others and repairs what rots
+
+A cancel statement, ``rm`` or an eviction closes it in whatever step it is. Everything is owned by the trio loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+import structlog
+import trio
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import ChunkLost, ChunkStored, DeploymentClosed, DeploymentOpened, Event, ReportStall
+from gossipd.core.ids import LOCAL, DeploymentId, Origin, short
+from gossipd.core.manifest import Manifest, open_manifest
+from gossipd.core.progress import HostReason, HostState
+from gossipd.core.register import Register
+from gossipd.core.statement import Statement, Verb
+from gossipd.daemon.deployment import Deployment
+from gossipd.daemon.state import State
+from gossipd.ports import StoreWriteError
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.errors import NoSpaceError, StoreError
+from membership.member import NodeId
+
+SPACE_RETRY_S = 5.0  # a freed disk is noticed within the 10 s that the fault table allows
+PULL_RETRY_FIRST_S, PULL_RETRY_MAX_S = 0.05, 5.0  # doubled in between; holders multiply as fast as we wait
+
+_ENDINGS = {
+    "E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK),
+    "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER),
+}
+log = structlog.get_logger("deployments")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Who we are, as targets name us."""
+
+    name: str
+    rack: str
+
+
+Pull = Callable[[Deployment], Awaitable[bytes | None]]
+"""Ask one holder for the manifest; None when it had none to give."""
+
+
+class Deployments:
+    """All of them, by id. ``start`` gives one a task; the nursery is the daemon's."""
+
+    def __init__(
+        self,
+        *,
+        host: Host,
+        trusted: Callable[[], frozenset[bytes]],
+        register: Register,
+        state: State,
+        store: ChunkStore,
+        post: Callable[[Event], None],
+        pull: Pull,
+        audit: Callable[..., None],
+        rack_of: Callable[[NodeId], str | None],
+        begun: Callable[[Deployment], None],
+        opened: Callable[[Deployment], None],
+        nursery: trio.Nursery,
+    ) -> None:
+        self._host = host
+        self._trusted = trusted
+        self._register = register
+        self._state = state
+        self._store = store
+        self._post = post
+        self._pull = pull
+        self._audit = audit
+        self._rack_of = rack_of
+        self._begun = begun
+        self._opened_here = opened
+        self._nursery = nursery
+        self.by_id: dict[DeploymentId, Deployment] = {}
+
+    # ---- what is said about a deployment ----------------------------------------------------------
+
+    def act(self, statement: Statement) -> Deployment:
+        """Bring this host in line with the last word on a deployment."""
+        deployment = self.by_id.get(statement.deployment)
+        if deployment is None:
+            deployment = self.by_id[statement.deployment] = Deployment(statement.deployment, statement)
+            self._begun(deployment)
+        earlier, deployment.statement = deployment.statement, statement
+        if statement.verb is Verb.CANCEL:
+            self.close(deployment, HostState.CANCELLED)
+        elif self._register.is_removed(statement.deployment):
+            self.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
+        elif deployment.state in (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED) or earlier is statement:
+            self._begin(deployment)
+        return deployment
+
+    def close(
+        self, deployment: Deployment, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = ""
+    ) -> None:
+        """Stop whatever runs for it. A complete model stays on disk; an incomplete one is deleted."""
+        deployment.scope.cancel()
+        if deployment.state is HostState.COMPLETE and reason is not HostReason.REMOVED:
+            return
+        if deployment.is_open:
+            deployment.is_open = False
+            self._post(DeploymentClosed(deployment.id))
+            if reason is not HostReason.REMOVED:
+                self._nursery.start_soon(trio.to_thread.run_sync, self._store.abandon, deployment.id)
+        deployment.enter(state, reason, sentence)
+        log.info("deployment ended", deployment=deployment.label, state=state.value, reason=reason.value)
+
+    def _begin(self, deployment: Deployment) -> None:
+        deployment.scope = trio.CancelScope()
+        deployment.finish_wanted = trio.Event()
+        deployment.elapsed_s = 0
+        deployment.enter(HostState.INIT)
+        if not deployment.started_s:
+            deployment.started_s = int(time.time())
+        self._nursery.start_soon(self._live, deployment)
+
+    # ---- the steps ---------------------------------------------------------------------------------
+
+    async def _live(self, deployment: Deployment) -> None:
+        with deployment.scope:
+            try:
+                manifest = await self._accept(deployment)
+                deployment.manifest = manifest
+                deployment.is_target = manifest.is_target(self._host.name, self._host.rack)
+                deployment.changed = True
+                log.info(
+                    "manifest accepted", deployment=deployment.label, id=short(manifest.id), target=deployment.is_target
+                )
+                if not deployment.is_target:
+                    return
+                held = await self._reserve(deployment, manifest)
+                await self._fetch_and_publish(deployment, manifest, held)
+            except GossipdError as error:
+                state, reason = _ENDINGS.get(error.code, (HostState.FAILED, HostReason.REFUSED))
+                if isinstance(error, StoreError | StoreWriteError):
+                    reason = HostReason.DISK
+                self._audit("refused", deployment=deployment.id.hex(), code=error.code, reason=error.args[0])
+                self.close(deployment, state, reason, error.sentence)
+
+    async def _accept(self, deployment: Deployment) -> Manifest:
+        envelope = await trio.to_thread.run_sync(self._state.envelope, deployment.id)
+        manifest = None if envelope is None else await self._opened(envelope)
+        delay_s = PULL_RETRY_FIRST_S
+        while manifest is None:
+            body = await self._pull(deployment)
+            if body is not None:
+                opened = await self._opened(body)
+                if opened.id == deployment.id:
+                    manifest = opened
+                    break
+            await trio.sleep(delay_s)
+            delay_s = min(delay_s * 2, PULL_RETRY_MAX_S)
+        self._register.accept(manifest, time.time())
+        await self.keep(manifest)
+        return manifest
+
+    async def _opened(self, envelope: bytes) -> Manifest:
+        return await trio.to_thread.run_sync(open_manifest, envelope, self._trusted())
+
+    async def keep(self, manifest: Manifest) -> None:
+        """Make what was accepted durable, before anything is done with it."""
+        await trio.to_thread.run_sync(self._state.keep_envelope, manifest.id, manifest.envelope)
+        await trio.to_thread.run_sync(self._state.keep_register, self._register)
+
+    async def _reserve(self, deployment: Deployment, manifest: Manifest) -> ChunkSet:
+        while True:
+            try:
+                return await trio.to_thread.run_sync(self._store.open, manifest)
+            except NoSpaceError as error:
+                if deployment.reason is not HostReason.NO_SPACE:
+                    log.warning("no space", deployment=deployment.label, reason=error.sentence)
+                deployment.enter(HostState.INIT, HostReason.NO_SPACE, error.sentence)
+                await trio.sleep(SPACE_RETRY_S)
+
+    async def _fetch_and_publish(self, deployment: Deployment, manifest: Manifest, held: ChunkSet) -> None:
+        deployment.chunks_verified = max(deployment.chunks_verified, len(held))
+        deployment.is_open = True
+        deployment.base = replace(deployment.counters)
+        complete = held.is_full and manifest.version in self._store.versions(manifest.name)
+        deployment.enter(HostState.COMPLETE if complete else HostState.DOWNLOADING)
+        self._post(DeploymentOpened(manifest.id, manifest.shape(), held, manifest.priority, manifest.targets))
+        self._opened_here(deployment)
+        if complete:
+            deployment.chunks_verified = manifest.chunk_count
+            return
+        await deployment.finish_wanted.wait()
+        deployment.enter(HostState.VERIFYING)
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self._store.finish, manifest.id)
+        deployment.chunks_verified = manifest.chunk_count
+        deployment.enter(HostState.COMPLETE)
+        self._audit("published", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version)
+        log.info("model complete", deployment=deployment.label)
+
+    def evicted(self, evicted: DeploymentId) -> None:
+        """``keep_versions`` has deleted an old version; it must not come back by itself."""
+        self._register.mark_removed(evicted)
+        deployment = self.by_id.get(evicted)
+        if deployment is not None:
+            self.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
+
+    # ---- what the hands tell ---------------------------------------------------------------------
+
+    def note(self, event: Event) -> None:
+        """Count what the planner is about to hear."""
+        if isinstance(event, ChunkStored):
+            deployment = self.by_id.get(event.deployment)
+            if deployment is None or not deployment.is_open or event.supplier is LOCAL:
+                return  # local copies are counted when the store has opened the model
+            deployment.chunks_verified += 1
+            deployment.rate_in.add(event.length)
+            rack = self._rack_of(event.supplier) if not isinstance(event.supplier, Origin) else None
+            deployment.counters.add(event.supplier, event.length, same_rack=rack == self._host.rack)
+        elif isinstance(event, ChunkLost):
+            deployment = self.by_id.get(event.deployment)
+            if deployment is not None and deployment.is_open:
+                deployment.chunks_verified -= 1
+
+    def finish(self, deployment: DeploymentId) -> None:
+        """The planner says that everything is held."""
+        known = self.by_id.get(deployment)
+        if known is not None:
+            known.finish_wanted.set()
+
+    def stalled(self, report: ReportStall) -> None:
+        """Progress stopped, or goes on."""
+        known = self.by_id.get(report.deployment)
+        if known is not None and known.stall is not report.reason:
+            known.stall = report.reason
+            known.changed = True
+            if report.reason is not None:
+                log.warning("no progress", deployment=known.label, reason=report.reason.value)
+
+    # ---- for those who ask -------------------------------------------------------------------------
+
+    def manifest_of(self, deployment: DeploymentId) -> Manifest | None:
+        """The manifest, once accepted."""
+        known = self.by_id.get(deployment)
+        return known.manifest if known is not None else None
+
+    def find(self, name: str, version: int | None = None) -> list[Deployment]:
+        """Deployments of that model, newest version first."""
+        found = [
+            one
+            for one in self.by_id.values()
+            if one.manifest is not None and one.manifest.name == name and version in (None, one.manifest.version)
+        ]
+        return sorted(found, key=lambda one: one.manifest.version if one.manifest else 0, reverse=True)

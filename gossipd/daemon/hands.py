@@ -1,0 +1,121 @@
+"""The hands that hold bytes: store, bulk server and client, sources, and what they share.
+
+What lives here: making them from the configuration, closing them in order, changing their limits. What does not: work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import SystemRandom
+
+from gossipd.buffers import BufferPool
+from gossipd.config.keys import Keys
+from gossipd.config.sections import Config
+from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
+from gossipd.core.events import Event, SlotsChanged
+from gossipd.core.ids import DeploymentId
+from gossipd.core.source_policy import SourcePolicy
+from gossipd.daemon import settings as translate
+from gossipd.daemon.cluster import Cluster
+from gossipd.daemon.shelf import Shelf, SourceDoor
+from gossipd.daemon.state import State
+from gossipd.sources.reader import SourceReader
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.notices import StoreEvent
+from gossipd.throttle import Throttle
+from gossipd.transfer.client import BulkClient
+from gossipd.transfer.credentials import tls_credentials
+from gossipd.transfer.errors import PeerGoneError
+from gossipd.transfer.server import BulkServer
+from gossipd.transfer.settings import Encryption
+from gossipd.transfer.tokens import TokenBook
+from membership.member import NodeId
+
+
+class Hands:
+    """All thread-safe."""
+
+    def __init__(
+        self,
+        config: Config,
+        keys: Keys,
+        *,
+        state: State,
+        cluster: Cluster,
+        on_store: Callable[[StoreEvent], None],
+        post: Callable[[Event], None],
+        token_of: Callable[[NodeId], bytes],
+        recheck: Callable[[DeploymentId, int], None],
+    ) -> None:
+        """Opens the store. Raises StoreError, StoreWriteError."""
+        limits = config.limits
+        bulk = translate.bulk_settings(config)
+        is_tls = bulk.encryption is Encryption.TLS
+        credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
+        self.upload = Throttle(translate.rate(limits.upload_bytes_per_s))
+        self.download = Throttle(translate.rate(limits.download_bytes_per_s))
+        self.external = Throttle(translate.rate(limits.source_bytes_per_s))
+        self.pool = BufferPool(limits.pool_bytes)
+        self.tokens = None if is_tls else TokenBook()
+        config.store.models.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self.store = ChunkStore(config.store.models, settings=translate.store_settings(config), on_event=on_store)
+        self.shelf = Shelf(self.store, state)
+        self.server = BulkServer(
+            reader=self.shelf,
+            settings=bulk,
+            is_member=cluster.is_member,
+            throttle=self.upload,
+            credentials=credentials,
+            tokens=self.tokens,
+            on_slots=lambda free: post(SlotsChanged(free)),
+            on_complaint=lambda _node, deployment, chunk: recheck(deployment, chunk),
+            on_bad_read=recheck,
+        )
+        self.client = BulkClient(
+            settings=bulk,
+            pool=self.pool,
+            throttle=self.download,
+            credentials=credentials,
+            get_token=None if is_tls else lambda node: _token(token_of, node),
+        )
+        self.reader = SourceReader(
+            writer=SourceDoor(self.store, post),
+            pool=self.pool,
+            throttle=self.external,
+            policy=SourcePolicy.parse(config.sources.allow),
+            settings=translate.source_settings(config),
+            rng=SystemRandom(),
+        )
+
+    def change_limits(self, config: Config) -> None:
+        """What SIGHUP may change."""
+        self.upload.set_rate(translate.rate(config.limits.upload_bytes_per_s))
+        self.download.set_rate(translate.rate(config.limits.download_bytes_per_s))
+        self.external.set_rate(translate.rate(config.limits.source_bytes_per_s))
+        self.reader.set_policy(SourcePolicy.parse(config.sources.allow))
+
+    def change_keys(self, keys: Keys) -> None:
+        """After a rotation of the cluster key."""
+        if self.tokens is None:
+            credentials = tls_credentials(keys.node, keys.cluster.keys)
+            self.server.replace_credentials(credentials)
+            self.client.replace_credentials(credentials)
+
+    def stop_moving(self) -> None:
+        """End every fetch, read and upload."""
+        for throttle in (self.upload, self.download, self.external):
+            throttle.close()
+        self.client.close()
+        self.reader.close()
+        self.server.close()
+
+    def close(self) -> None:
+        """Commit and unlock the store."""
+        self.store.close()
+
+
+def _token(token_of: Callable[[NodeId], bytes], node: NodeId) -> bytes:
+    try:
+        return token_of(node)
+    except (PeerUnreachableError, PeerSilentError, RequestRefusedError) as error:
+        raise PeerGoneError(f"no token to be had: {error}") from None

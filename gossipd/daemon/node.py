@@ -1,0 +1,359 @@
+"""One daemon put together: everything is opened in order, lives nested, and ends in reverse.
+
+What lives here: which part gets which, and the order of opening and closing. What does not: what any part does.
+
+Opening: state and store (which lock), the record and membership's brain, the hands, the planner. Living, outer to
+inner: the audit log; control plane, bulk server and membership; the brain's loop and the teller; inbox and status
+socket. Closing, within five seconds: goodbye to the cluster, fetches and reads ended, uploads cut, the store
+committed, state kept. Everything that is verified is kept; what was in flight is fetched again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from random import Random
+
+import structlog
+import trio
+
+from gossipd.config.keys import Keys
+from gossipd.config.sections import Config
+from gossipd.control.plane import ControlPlane
+from gossipd.control.self_check import self_check as check_control
+from gossipd.control.settings import ControlSettings
+from gossipd.control.trigger_desk import TriggerDesk
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import ChunkLost, ChunkStored, Command, Event
+from gossipd.core.keys import KEY_BYTES, SecretKey
+from gossipd.core.planner import Planner
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.core.progress import ProgressFormatError
+from gossipd.core.statement import Statement
+from gossipd.daemon import settings as translate
+from gossipd.daemon.brain import Brain
+from gossipd.daemon.cluster import Callbacks, Cluster
+from gossipd.daemon.deployment import Deployment
+from gossipd.daemon.deployments import Deployments, Host
+from gossipd.daemon.doorman import Doorman
+from gossipd.daemon.hands import Hands
+from gossipd.daemon.joining import keep_joining
+from gossipd.daemon.operations import Orders
+from gossipd.daemon.performer import Performer
+from gossipd.daemon.spread import Spread
+from gossipd.daemon.state import State
+from gossipd.daemon.teller import Teller
+from gossipd.daemon.triggers import Triggers
+from gossipd.daemon.view import Alarms, Sights, View
+from gossipd.ops.audit import AuditLog
+from gossipd.ops.counting import LoopLag
+from gossipd.ops.guard import Guard
+from gossipd.ops.inbox import Inbox
+from gossipd.ops.local_socket import bind_loopback, bind_unix
+from gossipd.ops.logs import set_level
+from gossipd.ops.status import health_app, status_app
+from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
+from gossipd.transfer.self_check import self_check as check_bulk
+from gossipd.wire import control
+from membership import events as said
+from membership.errors import PublishError
+from membership.member import NodeId
+from membership.runtime import SwimRuntime, open_udp_socket, serve
+from membership.swim import Swim
+
+PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
+PINGS_MAX = 16
+ROSTER_KEEP_S = 10.0
+log = structlog.get_logger("node")
+
+
+class Node:
+    """A running daemon. Made inside ``trio.run``; ``run`` lives until it is cancelled."""
+
+    def __init__(self, config: Config, keys: Keys, nursery: trio.Nursery) -> None:
+        """Open everything that locks or reads, in order. Raises GossipdError, OSError; then nothing is left open."""
+        self.config, self.keys = config, keys
+        self._nursery = nursery
+        self._token = trio.lowlevel.current_trio_token()
+        self._pings = 0
+        self._runtime: SwimRuntime | None = None
+        now, wall_s = trio.current_time(), time.time()
+        home = config.file.parent
+        self.alarms, self.lag = Alarms(), LoopLag()
+        self.audit = AuditLog(home / "audit.jsonl")
+        self.state = State(home / "state")
+        self.register = self.state.register()
+        roster = self.state.roster()
+        record = translate.own_record(config, keys.node.public, self.state.next_boot(wall_s))
+        self.own: NodeId = record.node
+        self.swim = Swim(
+            settings=translate.swim_settings(config), record=record, sign=keys.node.sign, keyring=keys.cluster,
+            rng=Random(secrets.randbits(64)), now=now, roster=roster,
+        )  # fmt: skip
+        self.cluster = Cluster(self.own)
+        self.cluster.begin(self.swim.self_record(), roster)
+        self.planner = Planner(
+            node=self.own, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
+            settings=PlannerSettings(), rng=Random(secrets.randbits(64)), can_read_sources=config.sources.enabled,
+        )  # fmt: skip
+        self.brain = Brain(self.planner, perform=self._perform, note=self._note)
+        self.hands = Hands(
+            config, keys, state=self.state, cluster=self.cluster, on_store=self._store_said, post=self.brain.post,
+            token_of=self._token_of, recheck=lambda deployment, chunk: self.performer.recheck(deployment, chunk),
+        )  # fmt: skip
+        self._build_control()
+        self._build_deployments(now, wall_s)
+        self._build_doors()
+
+    def _build_control(self) -> None:
+        self.doorman = Doorman(
+            cluster=self.cluster, tokens=self.hands.tokens, clients=lambda: self.keys.clients,
+            post=self.brain.post, audit=self.audit.record,
+        )  # fmt: skip
+        self.plane = ControlPlane(
+            secret=self.keys.node, host=self.doorman, settings=ControlSettings(), rng=Random(secrets.randbits(64))
+        )
+
+    def _build_deployments(self, now: float, wall_s: float) -> None:
+        config, hands = self.config, self.hands
+        self.spread = Spread(
+            secret=self.keys.node, own=self.own, cluster=self.cluster, register=self.register, state=self.state,
+            client=hands.client, clients=lambda: self.keys.clients, trusted=self.trusted, publish=self._publish_statement,
+            audit=self.audit.record, rng=Random(secrets.randbits(64)),
+        )  # fmt: skip
+        self.deployments = Deployments(
+            host=Host(config.node.name, config.node.rack), trusted=self.trusted, register=self.register,
+            state=self.state, store=hands.store, post=self.brain.post, pull=self.spread.pull, audit=self.audit.record,
+            rack_of=self._rack_of, begun=self._deployment_begun, opened=self._deployment_opened, nursery=self._nursery,
+        )  # fmt: skip
+        self.spread.deployments = self.doorman.deployments = self.deployments
+        self.triggers = Triggers(
+            register=self.register, deployments=self.deployments, spread=self.spread, trusted=self.trusted,
+            audit=self.audit.record,
+        )  # fmt: skip
+        self.doorman.desk = TriggerDesk(self.triggers, self._nursery)
+        self.teller = Teller(
+            own=self.own, table=self.state.progress(now=now, wall_s=wall_s), deployments=self.deployments,
+            store=hands.store, state=self.state, hosts=lambda: len(self.cluster.records),
+            publish=self._publish_progress, uploaded=hands.shelf.take_uploaded,
+        )  # fmt: skip
+        self.performer = Performer(
+            cluster=self.cluster, plane=self.plane, client=hands.client, reader=hands.reader, store=hands.store,
+            manifest_of=self.deployments.manifest_of, post=self.brain.post, claim_seed=self._claim_seed,
+            finish=self.deployments.finish, stalled=self.deployments.stalled, read_threads=config.sources.connections,
+        )  # fmt: skip
+
+    def _build_doors(self) -> None:
+        config, hands = self.config, self.hands
+        self.cluster.callbacks = Callbacks(
+            post=self.brain.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
+            roster_changed=self.spread.roster_changed, heard=self._heard, probe_wanted=self._probe_wanted,
+            alarm=self.alarms.ring,
+        )  # fmt: skip
+        self.inbox = Inbox(config.store.inbox, self.spread.offer)
+        self.view = View(
+            Sights(
+                config=config, own=self.own, swim=self.swim, planner=self.planner, deployments=self.deployments,
+                teller=self.teller, store=hands.store, server=hands.server, client=hands.client, reader=hands.reader,
+                pool=hands.pool, inbox=self.inbox, audit=self.audit, lag=self.lag, alarms=self.alarms,
+                control_figures=self.plane.statistics,
+            )  # fmt: skip
+        )
+        self.orders = Orders(
+            swim=self.swim, wake=self._wake, register=self.register, deployments=self.deployments, spread=self.spread,
+            store=hands.store, state=self.state, teller=self.teller, audit=self.audit.record,
+        )  # fmt: skip
+
+    # ---- life --------------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[None]:
+        """Everything listens, strangers were seen to be refused, and the cluster is being looked for."""
+        config = self.config
+        udp = open_udp_socket(config.net.bind, config.net.port)
+        try:
+            async with trio.open_nursery() as outer:
+                outer.start_soon(self.audit.run)
+                await outer.start(self.plane.serve, config.net.bind, config.net.port)
+                await trio.to_thread.run_sync(self.hands.server.start, *config.bulk_address)
+                self._runtime = await outer.start(
+                    partial(serve, self.swim, udp, on_event=self.cluster.hear, clock=trio.current_time)
+                )
+                await self._check_doors()
+                async with trio.open_nursery() as inner:
+                    for task in (self.brain.run, self.teller.run, self.lag.run, self._keep_roster):
+                        inner.start_soon(task)
+                    inner.start_soon(self.spread.adopt_orphans)
+                    inner.start_soon(
+                        keep_joining, self.swim, lambda: self.config.net.join, self._wake, lambda: not self.cluster.live()
+                    )
+                    await self._open_local_doors(inner)
+                    self.spread.begin()
+                    yield
+                    self._say_goodbye()
+                    inner.cancel_scope.cancel()
+                await self._close_hands()
+                outer.cancel_scope.cancel()
+        finally:
+            udp.close()
+
+    async def _check_doors(self) -> None:
+        """Strangers are refused, or we do not run."""
+        config = self.config
+        host, port = config.bulk_address
+        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        async with trio.open_nursery() as nursery:
+            stranger = SecretKey(secrets.token_bytes(KEY_BYTES))
+            nursery.start_soon(
+                partial(
+                    check_control, self.plane, config.net.bind, config.net.port, own=self.keys.node, stranger=stranger
+                )
+            )
+            encryption = translate.bulk_settings(config).encryption
+            keys = self.keys.cluster.keys
+            nursery.start_soon(trio.to_thread.run_sync, check_bulk, (reachable, port), encryption, keys)
+
+    async def _open_local_doors(self, nursery: trio.Nursery) -> None:
+        await nursery.start(self.inbox.run)
+        nursery.start_soon(Guard(status_app(self.view, self.orders)).serve, bind_unix(self.config.status.socket))
+        if self.config.status.metrics_port:
+            listener = bind_loopback("127.0.0.1", self.config.status.metrics_port)
+            nursery.start_soon(Guard(health_app(self.view)).serve, listener)
+
+    def _say_goodbye(self) -> None:
+        for deployment in self.deployments.by_id.values():
+            self.teller.tell(deployment)
+        self.swim.leave(trio.current_time())
+        self._wake()
+
+    async def _close_hands(self) -> None:
+        with trio.CancelScope(shield=True):
+            await trio.to_thread.run_sync(self.hands.stop_moving)
+            await trio.to_thread.run_sync(self.performer.close)
+            await trio.to_thread.run_sync(self.hands.close)
+            await trio.to_thread.run_sync(self._keep_state)
+
+    def _keep_state(self) -> None:
+        self.state.keep_roster(self.swim.roster_records())
+        self.state.keep_register(self.register)
+        self.state.keep_progress(self.teller.table.to_bytes())
+        self.state.close()
+
+    async def _keep_roster(self) -> None:
+        """Never returns: who belongs, and what was last said, on disk for the next start."""
+        kept_revision, kept_roster = self.register.revision, 0
+        while True:
+            await trio.sleep(1.0)
+            if self.register.revision != kept_revision:
+                kept_revision = self.register.revision
+                await trio.to_thread.run_sync(self.state.keep_register, self.register)
+            if trio.current_time() - kept_roster > ROSTER_KEEP_S:
+                kept_roster = int(trio.current_time())
+                await trio.to_thread.run_sync(self.state.keep_roster, self.swim.roster_records())
+
+    # ---- what parts tell each other ----------------------------------------------------------------
+
+    def trusted(self) -> frozenset[bytes]:
+        """Publishers whose manifests are accepted."""
+        return frozenset(key.ed25519 for key in self.keys.publishers)
+
+    def _perform(self, command: Command) -> None:
+        self.performer.perform(command)
+
+    def _note(self, event: Event) -> None:
+        self.deployments.note(event)
+
+    def _store_said(self, event: StoreEvent) -> None:
+        """From the store's threads."""
+        if isinstance(event, ChunkStored | ChunkLost):
+            self.brain.post(event)
+        elif isinstance(event, StoreConditionChanged | ModelEvicted):
+            self._token.run_sync_soon(self._store_changed, event)
+        # SpaceFreed: a deployment that waits for space looks again by itself
+
+    def _store_changed(self, event: StoreConditionChanged | ModelEvicted) -> None:
+        if isinstance(event, ModelEvicted):
+            self.deployments.evicted(event.deployment)
+            self.audit.record("evicted", name=event.name, version=event.version)
+        else:
+            log.warning("store", condition=event.condition.health.value, reason=event.condition.sentence)
+
+    def _rack_of(self, node: NodeId) -> str | None:
+        record = self.cluster.record(node)
+        return None if record is None else record.rack
+
+    def _deployment_begun(self, deployment: Deployment) -> None:
+        self.teller.restore(deployment)
+
+    def _deployment_opened(self, deployment: Deployment) -> None:
+        self.plane.deployment_opened(deployment.id)
+
+    def _member_gone(self, node: NodeId) -> None:
+        self.plane.member_gone(node)
+
+    def _heard(self, event: said.PayloadHeard) -> None:
+        if event.kind is said.Kind.STATEMENT:
+            self.spread.heard(event.payload, event.origin)
+            return
+        try:
+            self.teller.heard(event.key, event.version, event.payload)
+        except ProgressFormatError as error:
+            log.debug("progress not understood", code=error.code)
+
+    def _publish_statement(self, statement: Statement) -> None:
+        self._publish(said.Kind.STATEMENT, statement.deployment, statement.rank, statement.encode())
+
+    def _publish_progress(self, key: bytes, version: int, record: bytes) -> None:
+        self._publish(said.Kind.PROGRESS, key, version, record)
+
+    def _publish(self, kind: said.Kind, key: bytes, version: int, payload: bytes) -> None:
+        try:
+            self.swim.publish(kind, key, version, payload, trio.current_time())
+        except PublishError as error:
+            self.alarms.ring("E_GOSSIP_FULL", str(error))
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._runtime is not None:
+            self._runtime.wake()
+
+    def _claim_seed(self, term: int) -> None:
+        self.swim.update_payload(translate.standing(self.config, seed_term=term).to_bytes(), trio.current_time())
+        self._wake()
+        self.audit.record("seed claimed" if term else "seed given up", rack=self.config.node.rack, term=term)
+
+    def _token_of(self, node: NodeId) -> bytes:
+        """From worker threads: a token that opens one plain bulk connection."""
+        reply = self.plane.request_from_thread(node, control.TokenWanted(), PING_S)
+        assert isinstance(reply, control.Token)
+        return reply.token
+
+    def _probe_wanted(self, node: NodeId) -> None:
+        if self._pings < PINGS_MAX and self._runtime is not None:
+            self._nursery.start_soon(self._ping, node)
+
+    async def _ping(self, node: NodeId) -> None:
+        self._pings += 1
+        try:
+            await self.plane.request(node, control.Ping(), PING_S)
+        except GossipdError:
+            return  # silence says nothing more than membership knows
+        finally:
+            self._pings -= 1
+        self.swim.control_probe_result(node, True, trio.current_time())
+        self._wake()
+
+    def change(self, config: Config, keys: Keys) -> None:
+        """SIGHUP: limits, sources, trust, clients and the cluster's keys may change while running."""
+        self.config, self.keys = config, keys
+        self.view.change(config)
+        self.hands.change_limits(config)
+        self.hands.change_keys(keys)
+        self.plane.clients_changed()
+        self.spread.roster_changed()
+        self.planner.set_own(can_read_sources=config.sources.enabled)
+        self._claim_seed(self.planner.statistics().seed_term)
+        set_level(config.log.level)

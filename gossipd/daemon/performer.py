@@ -1,0 +1,190 @@
+"""The planner's commands as work for the hands.
+
+What lives here: which hand does what, in which threads, and how it ends as an event. What does not: deciding, and
+counting (``deployments``).
+
+A fetch holds one thread from its request to the last byte written: at most ``fetches_max`` are in flight, so threads
+are few, and nothing is queued behind a slow peer. Source reads have threads of their own, so that a stalled store
+of objects never holds up fetches from peers. Every command that starts work ends in exactly one event per chunk.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from gossipd.control.plane import ControlPlane
+from gossipd.core import events
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import Command, Event, FailReason
+from gossipd.core.ids import DeploymentId
+from gossipd.core.manifest import Manifest
+from gossipd.daemon.cluster import Cluster
+from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.sources.reader import SourceReader
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.transfer.client import BulkClient
+from gossipd.transfer.errors import TransferError
+from membership.member import NodeId
+
+FETCH_THREADS = 32  # four deployments at the planner's limit of 8 each; a thread more costs 60 KiB
+COMPLAIN_TIMEOUT_S = 5.0
+log = structlog.get_logger("performer")
+
+
+class Performer:
+    """Performs commands; called on the trio loop, never blocks."""
+
+    def __init__(
+        self,
+        *,
+        cluster: Cluster,
+        plane: ControlPlane,
+        client: BulkClient,
+        reader: SourceReader,
+        store: ChunkStore,
+        manifest_of: Callable[[DeploymentId], Manifest | None],
+        post: Callable[[Event], None],
+        claim_seed: Callable[[int], None],
+        finish: Callable[[DeploymentId], None],
+        stalled: Callable[[events.ReportStall], None],
+        read_threads: int,
+    ) -> None:
+        self._cluster = cluster
+        self._plane = plane
+        self._client = client
+        self._reader = reader
+        self._store = store
+        self._manifest_of = manifest_of
+        self._post = post
+        self._claim_seed = claim_seed
+        self._finish = finish
+        self._stalled = stalled
+        self._fetchers = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="fetch")
+        self._readers = ThreadPoolExecutor(read_threads, thread_name_prefix="read")
+        self._chores = ThreadPoolExecutor(2, thread_name_prefix="chore")
+
+    def close(self) -> None:
+        """No new work; what runs is ended by closing the client and the reader, which come first."""
+        for pool in (self._fetchers, self._readers, self._chores):
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def perform(self, command: Command) -> None:  # noqa: PLR0912 - one line a command reads best as one list
+        """Begin what the planner wants."""
+        match command:
+            case events.StartFetch():
+                self._fetchers.submit(self._fetch, command)
+            case events.CancelFetch():
+                self._client.cancel(command.peer, command.deployment, command.chunk)
+            case events.StartSourceRead():
+                self._readers.submit(self._read, command)
+            case events.ProbeSource():
+                self._chores.submit(self._probe, command.deployment)
+            case events.Subscribe():
+                self._plane.subscribe(command.peer, command.deployment)
+            case events.Unsubscribe():
+                self._plane.unsubscribe(command.peer, command.deployment)
+            case events.SendHoldings():
+                self._plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
+            case events.SendDelta():
+                self._plane.send_delta(
+                    command.peers,
+                    command.deployment,
+                    added=command.added,
+                    dropped=command.dropped,
+                    reading=command.reading,
+                    free_slots=command.free_slots,
+                )
+            case events.ClaimSeed():
+                self._claim_seed(command.term)
+            case events.FinishModel():
+                self._finish(command.deployment)
+            case events.ReportStall():
+                self._stalled(command)
+
+    # ---- in threads --------------------------------------------------------------------------------
+
+    def _fetch(self, command: events.StartFetch) -> None:
+        reason = self._fetched(command)
+        if reason is not None:
+            self._post(events.FetchFailed(command.deployment, command.chunk, command.peer, reason))
+
+    def _fetched(self, command: events.StartFetch) -> FailReason | None:
+        """None when the store has told of the chunk."""
+        manifest = self._manifest_of(command.deployment)
+        endpoint = self._cluster.bulk_endpoint(command.peer)
+        if manifest is None or endpoint is None:
+            return FailReason.GONE
+        length = manifest.chunk_length(command.chunk)
+        began = time.monotonic()
+        try:
+            lease = self._client.fetch_chunk(
+                command.peer, endpoint, command.deployment, command.chunk, length, timeout_s=command.timeout_s
+            )
+        except TransferError as error:
+            return error.reason
+        try:
+            is_new = self._store.put(
+                command.deployment, command.chunk, lease.view, command.peer, time.monotonic() - began
+            )
+        except DigestMismatchError:
+            log.warning("corrupt chunk", peer=self._name(command.peer), chunk=command.chunk)
+            self._chores.submit(self._complain, command)
+            return FailReason.CORRUPT
+        except StoreWriteError:
+            return FailReason.DISK
+        except NotHeldError:
+            return FailReason.CANCELLED
+        finally:
+            lease.release()
+        return None if is_new else FailReason.CANCELLED
+
+    def _complain(self, command: events.StartFetch) -> None:
+        endpoint = self._cluster.bulk_endpoint(command.peer)
+        if endpoint is None:
+            return
+        try:
+            self._client.complain(
+                command.peer, endpoint, command.deployment, command.chunk, timeout_s=COMPLAIN_TIMEOUT_S
+            )
+        except TransferError as error:
+            log.info("complaint not delivered", peer=self._name(command.peer), code=error.code)
+
+    def _read(self, command: events.StartSourceRead) -> None:
+        manifest = self._manifest_of(command.deployment)
+        if manifest is None:
+            self._post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
+            return
+        outcome = self._reader.read_chunks(manifest, command.chunks)
+        if outcome.failed:
+            if outcome.errors:
+                log.warning("source read failed", reason=outcome.errors[-1].sentence, chunks=len(outcome.failed))
+            reason = outcome.reason or FailReason.SOURCE
+            self._post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
+
+    def _probe(self, deployment: DeploymentId) -> None:
+        manifest = self._manifest_of(deployment)
+        if manifest is None:
+            return
+        outcome = self._reader.probe(manifest)
+        if not outcome.readable and outcome.errors:
+            log.warning("source is not readable", reason=outcome.errors[-1].sentence)
+        self._post(events.SourceProbed(deployment, outcome.readable))
+
+    def recheck(self, deployment: DeploymentId, chunk: int) -> None:
+        """A peer complains, or our own file could not be read: look at the chunk again, in a thread."""
+        self._chores.submit(self._recheck, deployment, chunk)
+
+    def _recheck(self, deployment: DeploymentId, chunk: int) -> None:
+        try:
+            if not self._store.recheck(deployment, chunk):
+                log.warning("chunk has rotted", deployment=deployment.hex()[:12], chunk=chunk)
+        except GossipdError as error:
+            log.info("chunk could not be looked at", code=error.code)
+
+    def _name(self, node: NodeId) -> str:
+        record = self._cluster.records.get(node)
+        return record.name if record is not None else node.hex()[:12]

@@ -1,0 +1,65 @@
+"""What the bulk server reads from and what sources write to: the store, with the daemon's books around it.
+
+What lives here: ``Shelf``, which finds manifests of deployments that the store has not opened (a host outside the
+targets passes them on too) and counts what is uploaded of which deployment; ``SourceDoor``, which turns a chunk that
+storage delivered twice into the event that the planner waits for. What does not: bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from gossipd.core.events import Event, FailReason, SourceReadFailed
+from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
+from gossipd.daemon.state import State
+from gossipd.ports import NotHeldError, OpenChunk
+from gossipd.store.chunk_store import ChunkStore
+
+
+class Shelf:
+    """A ``ChunkReader``. Thread-safe."""
+
+    def __init__(self, store: ChunkStore, state: State) -> None:
+        self._store = store
+        self._state = state
+        self._lock = threading.Lock()
+        self._uploaded: Counter[DeploymentId] = Counter()
+
+    def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
+        """See ChunkReader."""
+        opened = self._store.open_chunk(deployment, chunk)
+        with self._lock:
+            self._uploaded[deployment] += opened.length
+        return opened
+
+    def manifest_bytes(self, deployment: DeploymentId) -> bytes:
+        """See ChunkReader."""
+        envelope = self._state.envelope(deployment)
+        if envelope is None:
+            raise NotHeldError(f"no manifest of {deployment.hex()} here", code="E_UNKNOWN_MANIFEST")
+        return envelope
+
+    def take_uploaded(self) -> dict[DeploymentId, int]:
+        """Bytes begun to be uploaded since the last call."""
+        with self._lock:
+            uploaded, self._uploaded = self._uploaded, Counter()
+        return dict(uploaded)
+
+
+class SourceDoor:
+    """A ``ChunkWriter`` for source reads: a chunk that was here already ends its read as cancelled."""
+
+    def __init__(self, store: ChunkStore, post: Callable[[Event], None]) -> None:
+        self._store = store
+        self._post = post
+
+    def put(
+        self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
+    ) -> bool:
+        """See ChunkWriter."""
+        is_new = self._store.put(deployment, chunk, body, supplier, elapsed_s)
+        if not is_new:
+            self._post(SourceReadFailed(deployment, (chunk,), FailReason.CANCELLED))
+        return is_new
