@@ -60,7 +60,6 @@ _NAMES = {
     errno.EPERM: (Health.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
     errno.EMFILE: (Health.HANDLES, "E_STORE_HANDLES", "the process is out of file descriptors"),
     errno.ENFILE: (Health.HANDLES, "E_STORE_HANDLES", "the system is out of file descriptors"),
-    errno.ELOOP: (Health.READ_ONLY, "E_PATH_SYMLINK", "a symbolic link stands where a file of the store should be"),
 }
 _OTHER = (Health.FAILING, "E_STORE_IO", "the disk failed")
 

@@ -41,6 +41,12 @@ class StorePathError(StoreError):
     code = "E_PATH_SYMLINK"
 
 
+class NotWholeError(StoreError):
+    """``finish`` while chunks are missing. Fault: the caller. State: unchanged. Retry: when all are there."""
+
+    code = "E_NOT_WHOLE"
+
+
 class VersionTakenError(StoreError):
     """The directory of this version holds something else. Fault: whoever put it there. Retry: after moving it."""
 

@@ -18,10 +18,12 @@ nobody knows.
 
 from __future__ import annotations
 
+import errno
+
 from gossipd.core.ids import DeploymentId
 from gossipd.store import layout
 from gossipd.store.disk import Disk, Kind, parent, read_file, write_new_file
-from gossipd.store.errors import StoreError, VersionTakenError
+from gossipd.store.errors import NotWholeError, StoreError, VersionTakenError
 from gossipd.store.recovery import file_mode
 from gossipd.store.replica import Replica
 from gossipd.store.windows import Context, renew_journal
@@ -30,14 +32,13 @@ _PIN_BYTES_MAX = 256
 _PIN_HEADER = "gossipd-pin 1"
 
 
-class NotWholeError(StoreError):
-    """``finish`` while chunks are missing. Fault: the caller. State: unchanged. Retry: when all are there."""
-
-    code = "E_NOT_WHOLE"
-
-
 def publish(context: Context, replica: Replica) -> None:
-    """Put the tree in its place; harmless when it is there. Raises NotWholeError, VersionTakenError, OSError."""
+    """Put the tree in its place; harmless when it is there.
+
+    Raises:
+        NotWholeError, VersionTakenError, OSError.
+        FileNotFoundError: a file was removed or cut under us (``repair`` makes it again).
+    """
     with replica.committing:
         if replica.is_published:
             return
@@ -66,7 +67,7 @@ def _sync_tree(disk: Disk, replica: Replica) -> None:
         descriptor = disk.open(path, write=True)
         try:
             if disk.size(descriptor) != entry.size:
-                raise StoreError(f"{path} has {disk.size(descriptor)} bytes, the manifest says {entry.size}")
+                raise FileNotFoundError(errno.ENOENT, "cut short", path)
             disk.set_mode(descriptor, file_mode(entry.mode))
             disk.sync_file(descriptor)
         finally:

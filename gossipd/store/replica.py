@@ -67,8 +67,8 @@ class Window:
     chunks: list[int] = field(default_factory=list)
     byte_count: int = 0
     writers: int = 0
-    files: dict[int, Handle] = field(default_factory=dict)
-    """Leased until the window is durable."""
+    handles: set[Handle] = field(default_factory=set)
+    """What was written through; leased until the window is durable."""
 
 
 @dataclass(slots=True)
@@ -107,6 +107,8 @@ class Replica:
         self.window = Window(1)
         self.sealed: Window | None = None
         self.counters = Counters()
+        self.mended = 0
+        """How often files of the tree were made again: what was being written meanwhile may be in none of them."""
 
     @property
     def is_published(self) -> bool:

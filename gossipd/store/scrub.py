@@ -21,6 +21,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from threading import Lock
 
 from blake3 import blake3
@@ -28,13 +29,21 @@ from blake3 import blake3
 from gossipd.core.ids import DeploymentId
 from gossipd.store import layout
 from gossipd.store.disk import read_all, read_file, write_new_file
-from gossipd.store.recovery import beyond_the_end
+from gossipd.store.repair import mend_tree
 from gossipd.store.replica import Replica
 from gossipd.store.windows import Context, drop
 
 _MAGIC = b"gossipdC\x01"
 SAVE_INTERVAL_S = 600
 _TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
+
+
+class Filled(Enum):
+    """How reading a chunk back went: all of it, a file was missing or too short, the device failed."""
+
+    WHOLE = "whole"
+    SHORT = "short"
+    UNREADABLE = "unreadable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,22 +122,19 @@ def recheck(context: Context, replica: Replica, chunk: int, *, passing: bool = F
     if chunk not in replica.held:
         return False
     body = memoryview(bytearray(replica.manifest.chunk_length(chunk)))
-    short = _read_back(context, replica, chunk, body, passing=passing)
-    if short is None and blake3(body).digest() == replica.manifest.digest(chunk):
+    filled = _read_back(context, replica, chunk, body, passing=passing)
+    if filled is Filled.WHOLE and blake3(body).digest() == replica.manifest.digest(chunk):
         return True
-    lost = {chunk}
-    if short:
-        lost |= beyond_the_end(replica.manifest, short)
-        for file_index in short:
-            _mend(context, replica, file_index)
-    drop(context, replica, sorted(lost))
+    drop(context, replica, [chunk])
+    if filled is Filled.SHORT:
+        try:
+            mend_tree(context, replica)
+        except OSError as error:
+            context.keeper.refused(error, context.clock(), need_bytes=0)
     return False
 
 
-def _read_back(
-    context: Context, replica: Replica, chunk: int, body: memoryview, *, passing: bool
-) -> dict[int, int] | None:
-    """None when ``body`` was filled; else the files that are shorter than they should be, and their size."""
+def _read_back(context: Context, replica: Replica, chunk: int, body: memoryview, *, passing: bool) -> Filled:
     position = 0
     for segment in replica.manifest.segments(chunk):
         part = body[position : position + segment.length]
@@ -138,33 +144,17 @@ def _read_back(
         except OSError as error:
             if error.errno in _TRANSIENT:
                 raise
-            return {segment.file_index: 0}
+            return Filled.SHORT
         try:
             if not read_all(context.disk, descriptor, part, segment.offset, passing=passing):
-                return {segment.file_index: context.disk.size(descriptor)}
+                return Filled.SHORT
         except OSError as error:
             if error.errno in _TRANSIENT:
                 raise
-            return {}
+            return Filled.UNREADABLE
         finally:
             context.disk.close(descriptor)
-    return None
-
-
-def _mend(context: Context, replica: Replica, file_index: int) -> None:
-    """Give a file that was cut or removed its size again; descriptors to what was there are let go."""
-    context.handles.detach(replica.deployment, file_index)
-    size = replica.manifest.files[file_index].size
-    try:
-        descriptor = context.disk.open(replica.path(file_index), write=True, create=True)
-        try:
-            if not context.disk.allocate(descriptor, size):
-                context.disk.truncate(descriptor, size)
-        finally:
-            context.disk.close(descriptor)
-        context.disk.sync_directory(replica.path(file_index).rpartition("/")[0])
-    except OSError as error:
-        context.keeper.refused(error, context.clock(), need_bytes=size, path=replica.path(file_index))
+    return Filled.WHOLE
 
 
 def note_checked(context: Context, times: CheckTimes, chunk: int) -> None:

@@ -78,14 +78,3 @@ class Upkeep:
             if not replica.ledger.broken or replica.is_closed:
                 return True
             return renew_journal(self._context, replica)
-
-    def say_closed(self, replica: Replica) -> None:
-        """The journal's last word: nothing to hash at the next start. A disk that refuses costs that hashing."""
-        with replica.lock:
-            if replica.ledger.broken or replica.window.opened_s is not None:
-                return
-            try:
-                replica.ledger.append_closed()
-                replica.ledger.sync()
-            except OSError as error:
-                self._context.keeper.refused(error, self._context.clock(), need_bytes=0)

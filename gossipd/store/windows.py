@@ -76,6 +76,7 @@ def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> b
     window = _enter(context, replica, chunk)
     if window is None:
         return False
+    mended = replica.mended
     is_written = False
     try:
         position = 0
@@ -90,7 +91,9 @@ def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> b
             position += segment.length
         is_written = True
     finally:
-        _leave(replica, window, chunk, is_written=is_written)
+        is_held = _leave(replica, window, chunk, mended=mended if is_written else -1)
+    if not is_held:
+        raise OSError(errno.EIO, "its file was made again while it was written")
     return True
 
 
@@ -131,16 +134,18 @@ def _writable(context: Context, replica: Replica, window: Window, file_index: in
     path = replica.path(file_index)
     handle = context.handles.lease(replica.deployment, file_index, path, write=True)
     with replica.lock:
-        if file_index in window.files:
+        if handle in window.handles:
             return handle, True
-        if len(window.files) >= context.settings.open_files_max // 2:
+        if len(window.handles) >= context.settings.open_files_max // 2:
             return handle, False
-        window.files[file_index] = context.handles.again(handle)
+        window.handles.add(context.handles.again(handle))
         return handle, True
 
 
-def _leave(replica: Replica, window: Window, chunk: int, *, is_written: bool) -> None:
+def _leave(replica: Replica, window: Window, chunk: int, *, mended: int) -> bool:
+    """The chunk is held if it was written, and into the files that are there now."""
     with replica.lock:
+        is_written = mended == replica.mended
         replica.busy.discard(chunk)
         window.writers -= 1
         if is_written:
@@ -151,6 +156,7 @@ def _leave(replica: Replica, window: Window, chunk: int, *, is_written: bool) ->
             replica.counters.written_bytes += length
         if not window.writers:
             replica.quiet.notify_all()
+        return is_written
 
 
 def commit(context: Context, replica: Replica) -> None:
@@ -163,7 +169,7 @@ def commit(context: Context, replica: Replica) -> None:
             _sync_files(context, replica, window)
             _claim(context, replica, window)
         finally:
-            for handle in window.files.values():
+            for handle in window.handles:
                 context.handles.give_back(handle)
             with replica.lock:
                 replica.sealed = None
@@ -197,7 +203,7 @@ def _seal(context: Context, replica: Replica) -> Window | None:
 
 def _sync_files(context: Context, replica: Replica, window: Window) -> None:
     try:
-        for handle in window.files.values():
+        for handle in window.handles:
             context.disk.sync_data(handle.descriptor)
     except OSError as error:
         with replica.lock:
@@ -211,7 +217,7 @@ def _sync_files(context: Context, replica: Replica, window: Window) -> None:
             context.emit(ChunkLost(replica.deployment, chunk))
         return
     if context.settings.page_cache is PageCache.DROP:
-        for handle in window.files.values():
+        for handle in window.handles:
             context.disk.forget(handle.descriptor, 0, 0)
 
 

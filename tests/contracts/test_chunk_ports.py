@@ -15,7 +15,9 @@ import pytest
 
 from gossipd.core.ids import SOURCE, DeploymentId
 from gossipd.ports import ChunkReader, ChunkWriter, DigestMismatchError, NotHeldError
+from gossipd.store.chunk_store import ChunkStore
 from tests.contracts.chunk_store_fakes import FakeChunkStore
+from tests.gossipd.store.models import small
 
 BODIES = (bytes(range(256)) * 1024, b"second chunk" * 1000, b"short last one")
 UNKNOWN = DeploymentId(b"\xee" * 32)
@@ -39,7 +41,17 @@ def fake_store(_root: Path) -> StoreUnderTest:
     return StoreUnderTest(store, store, deployment, BODIES, b"envelope")
 
 
-STORES: dict[str, Callable[[Path], StoreUnderTest]] = {"fake": fake_store}
+def real_store(root: Path) -> StoreUnderTest:
+    """The chunk store on the real disk; the last chunk is several small files packed together."""
+    model = small()
+    store = ChunkStore(root, on_event=lambda event: None, background=False)
+    store.open(model.manifest)
+    return StoreUnderTest(
+        store, store, model.manifest.id, tuple(bytes(body) for body in model.chunks), model.manifest.envelope
+    )
+
+
+STORES: dict[str, Callable[[Path], StoreUnderTest]] = {"fake": fake_store, "real": real_store}
 
 
 @pytest.fixture(params=sorted(STORES))

@@ -1,0 +1,208 @@
+"""The models that are open: making room for them, publishing, giving up, deleting.
+
+What lives here: the table of replicas, and what is done to a model as a whole. What does not: its chunks, and how
+the tree moves (``publishing``).
+
+``_changing`` serialises what makes and unmakes replicas; a model that is copied from another version holds it for as
+long as that takes, so that the other is not deleted meanwhile. Chunks do not wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import RLock
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.errors import NotFoundError
+from gossipd.core.ids import DeploymentId
+from gossipd.core.manifest import Manifest
+from gossipd.ports import NotHeldError, StoreWriteError
+from gossipd.store import publishing
+from gossipd.store.catalogue import StoredModel, list_models
+from gossipd.store.errors import NoSpaceError, NotWholeError
+from gossipd.store.notices import ModelEvicted
+from gossipd.store.recovery import open_replica
+from gossipd.store.repair import mend_tree
+from gossipd.store.replica import Replica
+from gossipd.store.reuse import copy_shared
+from gossipd.store.scrub import Scrubber
+from gossipd.store.windows import Context, commit
+
+
+class Models:
+    """All open replicas of a store."""
+
+    def __init__(self, context: Context, *, boot: str, refused: Callable[[OSError, int], StoreWriteError]) -> None:
+        """
+        Args:
+            boot: names this run of the kernel.
+            refused: gives an OSError its name; called with the bytes that were needed.
+        """
+        self._context = context
+        self._disk = context.disk
+        self._boot = boot
+        self._refused = refused
+        self._changing = RLock()
+        self._replicas: dict[DeploymentId, Replica] = {}
+        self.scrubber = Scrubber(context, self.published)
+
+    def get(self, deployment: DeploymentId) -> Replica:
+        """Raises NotHeldError when it is not open."""
+        replica = self._replicas.get(deployment)
+        if replica is None:
+            raise NotHeldError(f"deployment {deployment.hex()} is not open here", code="E_UNKNOWN_MANIFEST")
+        return replica
+
+    def find(self, deployment: DeploymentId) -> Replica | None:
+        """None when it is not open."""
+        return self._replicas.get(deployment)
+
+    def all(self) -> list[Replica]:
+        """Open ones."""
+        return list(self._replicas.values())
+
+    def published(self) -> list[Replica]:
+        """Open ones whose trees are in their place."""
+        return [replica for replica in self.all() if replica.is_published]
+
+    def open(self, manifest: Manifest) -> ChunkSet:
+        """See ``ChunkStore.open``."""
+        with self._changing:
+            replica = self._replicas.get(manifest.id) or self._open(manifest)
+            with replica.lock:
+                return replica.held.snapshot()
+
+    def _open(self, manifest: Manifest) -> Replica:
+        now = self._context.clock()
+        others = self.all()
+        promised = sum(other.missing_bytes() for other in others if other.is_sparse)
+        try:
+            replica = open_replica(self._context, manifest, boot=self._boot, promised_bytes=promised)
+            self._replicas = {**self._replicas, manifest.id: replica}
+            if not replica.is_whole:
+                copy_shared(self._context, replica, others)
+            if replica.is_published:
+                publishing.settle_current(self._disk, manifest.name)
+                self.scrubber.add(replica)
+        except NoSpaceError as error:
+            self._context.keeper.no_space(error, manifest.id, now)
+            self._context.wake()
+            raise
+        except OSError as error:
+            raise self._refused(error, manifest.bytes_total) from error
+        self._context.keeper.forget(manifest.id)
+        return replica
+
+    def finish(self, deployment: DeploymentId) -> None:
+        """See ``ChunkStore.finish``."""
+        replica = self.get(deployment)
+        name = replica.manifest.name
+        commit(self._context, replica)
+        try:
+            try:
+                publishing.publish(self._context, replica)
+            except FileNotFoundError:
+                mend_tree(self._context, replica)
+                raise NotWholeError(f"files of {name} were removed or cut under us; they are fetched again") from None
+            publishing.settle_current(self._disk, name)
+            self.scrubber.add(replica)
+            for version in publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions):
+                self._evict(name, version)
+        except OSError as error:
+            raise self._refused(error, 0) from error
+
+    def _evict(self, name: str, version: int) -> None:
+        for model in list_models(self._disk):
+            if (model.name, model.version, model.is_published) == (name, version, True):
+                self._remove(model)
+                self._context.emit(ModelEvicted(model.deployment, name, version))
+
+    def abandon(self, deployment: DeploymentId) -> None:
+        """See ``ChunkStore.abandon``."""
+        self._context.keeper.forget(deployment)
+        replica = self._replicas.get(deployment)
+        if replica is not None and replica.is_published:
+            return
+        try:
+            self._remove(StoredModel(deployment))
+        except OSError as error:
+            raise self._refused(error, 0) from error
+
+    def remove(self, name: str, version: int) -> DeploymentId:
+        """See ``ChunkStore.remove``."""
+        open_here = {replica.deployment for replica in self.all() if is_version(replica, name, version)}
+        found = [
+            model
+            for model in list_models(self._disk)
+            if (model.name, model.version) == (name, version) or model.deployment in open_here
+        ]
+        if not found:
+            raise NotFoundError(f"{name}@{version} is not in this store")
+        try:
+            for model in found:
+                self._remove(model)
+        except OSError as error:
+            raise self._refused(error, 0) from error
+        return found[0].deployment
+
+    def _remove(self, model: StoredModel) -> None:
+        with self._changing:
+            replica = self._replicas.get(model.deployment)
+            self._replicas = {key: value for key, value in self._replicas.items() if key != model.deployment}
+            self.scrubber.discard(model.deployment)
+            name, version, is_published = model.name, model.version, model.is_published
+            if replica is not None:
+                name, version, is_published = replica.manifest.name, replica.manifest.version, replica.is_published
+                with replica.committing:
+                    self._let_go(replica)
+            publishing.remove_model(self._disk, model.deployment, name, version, published=is_published)
+            # Once more: a reader that had looked the replica up before may have opened a file until now.
+            self._context.handles.detach(model.deployment)
+
+    def _let_go(self, replica: Replica) -> None:
+        """No write is under way after this and none begins. ``committing`` is held."""
+        with replica.lock:
+            replica.is_closed = True
+            replica.quiet.notify_all()
+            while replica.window.writers:
+                replica.quiet.wait()
+            handles, replica.window.handles = replica.window.handles, set()
+        for handle in handles:
+            self._context.handles.give_back(handle)
+        self._context.handles.detach(replica.deployment)
+        replica.ledger.close()
+
+    def roll_back(self, name: str) -> int:
+        """See ``ChunkStore.rollback``."""
+        try:
+            return publishing.roll_back(self._disk, name)
+        except OSError as error:
+            raise self._refused(error, 0) from error
+
+    def close(self) -> None:
+        """Make everything durable and say so in the journals."""
+        self.scrubber.save()
+        with self._changing:
+            for replica in self.all():
+                commit(self._context, replica)
+                with replica.committing:
+                    _say_closed(self._context, replica)
+                    self._let_go(replica)
+            self._replicas = {}
+
+
+def is_version(replica: Replica, name: str, version: int) -> bool:
+    """Whether a replica is of this version of this model."""
+    return (replica.manifest.name, replica.manifest.version) == (name, version)
+
+
+def _say_closed(context: Context, replica: Replica) -> None:
+    """The journal's last word: nothing to hash at the next start. A disk that refuses costs that hashing."""
+    with replica.lock:
+        if replica.ledger.broken or replica.window.opened_s is not None:
+            return
+        try:
+            replica.ledger.append_closed()
+            replica.ledger.sync()
+        except OSError as error:
+            context.keeper.refused(error, context.clock(), need_bytes=0)
