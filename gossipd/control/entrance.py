@@ -26,7 +26,8 @@ from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _RECEIVE_BATCH = 64  # frames per turn before other tasks get theirs: about 1 ms
-_ANSWERS_MAX = 1024  # answers waiting to be sent, all visitors together; one that does not fit is dropped
+_ANSWERS_MAX = 4096  # answers waiting to be sent, all visitors together; one that does not fit is dropped
+_ANSWERS_PER_VISITOR_MAX = 512  # so that one who asks and does not read takes nobody else's room
 _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
 _REFUSALS = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 
@@ -52,7 +53,8 @@ class Entrance:
     ) -> None:
         self._on_frame, self._on_refused = on_frame, on_refused
         self._bell = Bell()
-        self._answers: deque[tuple[bytes, bytes]] = deque()
+        self._answers: dict[bytes, deque[bytes]] = {}
+        self._answer_count = 0
         self._visitors: dict[str, Visitor] = {}
         self.counters = {"received": 0, "received_bytes": 0, "answers_dropped": 0, "extra_parts": 0, "malformed": 0}
         self._socket = context.socket(zmq.ROUTER)
@@ -83,10 +85,12 @@ class Entrance:
 
     def answer(self, route: bytes, frame: bytes) -> bool:
         """Send ``frame`` on the connection a frame came from; False when too many answers wait already."""
-        if len(self._answers) >= _ANSWERS_MAX:
+        queue = self._answers.setdefault(route, deque())
+        if self._answer_count >= _ANSWERS_MAX or len(queue) >= _ANSWERS_PER_VISITOR_MAX:
             self.counters["answers_dropped"] += 1
             return False
-        self._answers.append((route, frame))
+        queue.append(frame)
+        self._answer_count += 1
         self._bell.ring()
         return True
 
@@ -151,10 +155,24 @@ class Entrance:
         return visitor
 
     def _send_answers(self) -> None:
-        while self._answers:
+        for route, queue in list(self._answers.items()):
+            before = len(queue)
+            if self._send_to(route, queue):
+                del self._answers[route]
+            self._answer_count -= before - len(queue)
+
+    def _send_to(self, route: bytes, queue: deque[bytes]) -> bool:
+        """True when nothing is left for this visitor; False when it reads too slowly for all of it now."""
+        while queue:
             try:
-                self._socket.send_multipart(self._answers.popleft(), zmq.NOBLOCK)
+                self._socket.send_multipart((route, queue[0]), zmq.NOBLOCK)
+            except zmq.Again:
+                return False
             except zmq.ZMQError as error:
-                if error.errno not in (errno.EAGAIN, errno.EHOSTUNREACH):
+                if error.errno != errno.EHOSTUNREACH:
                     raise
-                self.counters["answers_dropped"] += 1  # the visitor has gone, or reads nothing
+                self.counters["answers_dropped"] += len(queue)  # the visitor has gone
+                queue.clear()
+            else:
+                queue.popleft()
+        return True

@@ -183,7 +183,8 @@ class Links:
         """True when nothing is left to send; False when the peer is slow and more must wait."""
         while (frame := link.next_frame()) is not None:
             try:
-                self._socket.send_multipart((link.name, frame), zmq.NOBLOCK)
+                self._socket.send(link.name, zmq.NOBLOCK | zmq.SNDMORE)
+                self._socket.send(frame, zmq.NOBLOCK)
             except zmq.Again:
                 link.put_back(frame)
                 return False

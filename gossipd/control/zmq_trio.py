@@ -34,9 +34,9 @@ class Bell:
 
     def ring(self) -> None:
         """Make the current wait, or the next one, return at once. From the trio loop only."""
-        self._rung = True
-        if self._waiting is not None:
+        if not self._rung and self._waiting is not None:
             self._waiting.cancel()
+        self._rung = True
 
     async def wait(self, socket: zmq.Socket[bytes], *, seconds_max: float = SAFETY_POLL_S) -> None:
         """Return when ``socket`` may have something to read, when the bell rings, or after ``seconds_max``."""

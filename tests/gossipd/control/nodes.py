@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from random import Random
+from typing import TypeVar
 
 import trio
 
@@ -23,6 +24,7 @@ from membership.member import NodeId, node_id
 # Shorter than the daemon's, so that refusals are seen soon.
 QUICK = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.02, redial_max_s=0.1, resubscribe_s=0.3)
 DEPLOYMENT = DeploymentId(b"d" * 32)
+_Kind = TypeVar("_Kind")
 
 
 @dataclass
@@ -90,7 +92,7 @@ class Node:
     port: int
     scope: trio.CancelScope
 
-    def of(self, kind: type) -> list[Event]:
+    def of(self, kind: type[_Kind]) -> list[_Kind]:
         return [event for event in self.host.events if isinstance(event, kind)]
 
 
