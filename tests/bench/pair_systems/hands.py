@@ -1,0 +1,195 @@
+"""gossipd's own data path: the real store, server, client and worker threads, with a trio loop beside them.
+
+The loop does what the daemon's does for every chunk, hear of it and start the next fetch, and measures its own lag.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import trio
+
+from gossipd.buffers import BufferPool
+from gossipd.core.events import ChunkStored, FetchFailed, StartFetch
+from gossipd.core.ids import LOCAL
+from gossipd.core.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.throttle import Throttle
+from gossipd.transfer.client import BulkClient
+from gossipd.transfer.fetches import Fetches
+from gossipd.transfer.server import BulkServer
+from gossipd.transfer.settings import BulkSettings, Encryption
+from gossipd.transfer.tokens import TokenBook
+from gossipd.wire.transfer import TOKEN_BYTES
+from membership.member import node_id
+from tests.bench.pair_systems.endpoint import (
+    RECEIVER_KEY,
+    SENDER_KEY,
+    Plan,
+    Usage,
+    await_word,
+    credentials,
+    digests,
+    fill_page_cache,
+    main,
+    say,
+)
+
+SENDER = node_id(SENDER_KEY.public.ed25519)
+RECEIVER = node_id(RECEIVER_KEY.public.ed25519)
+POOL_BYTES = 128 * 1024 * 1024
+LAG_TICK_S = 0.005
+
+
+def manifest_of(plan: Plan) -> Manifest:
+    draft = ManifestDraft(
+        name="bench",
+        version=1,
+        created_s=0,
+        files=(FileEntry("model.bin", plan.nbytes, 0o644),),
+        chunk_bytes=plan.chunk_bytes,
+        digests=b"".join(digests(plan)),
+        sources=("http://127.0.0.1/bench",),
+    )
+    return open_manifest(seal_manifest(draft, SENDER_KEY), [SENDER_KEY.public.ed25519])
+
+
+class Lag:
+    """How late a trio loop is, sampled all the time it runs."""
+
+    def __init__(self) -> None:
+        self.samples: list[float] = []
+
+    async def watch(self) -> None:
+        while True:
+            due = trio.current_time() + LAG_TICK_S
+            await trio.sleep_until(due)
+            self.samples.append(trio.current_time() - due)
+
+    def p99(self) -> float:
+        ordered = sorted(self.samples)
+        return ordered[max(0, math.ceil(len(ordered) * 0.99) - 1)] if ordered else 0.0
+
+
+class Node:
+    """The hands of one daemon."""
+
+    def __init__(self, plan: Plan, root: Path, *, is_sender: bool, tell: Callable[[object], None]) -> None:
+        self.manifest = manifest_of(plan)
+        root.mkdir(parents=True)
+        self.store = ChunkStore(root, on_event=tell)
+        self.held = self.store.open(self.manifest)
+        settings = BulkSettings(encryption=Encryption(plan.encryption))
+        own = credentials(is_sender=is_sender) if settings.encryption is Encryption.TLS else None
+        self.tokens = TokenBook()
+        self.server = BulkServer(
+            reader=self.store,
+            settings=settings,
+            is_member=lambda _node: True,
+            throttle=Throttle(),
+            credentials=own,
+            tokens=self.tokens,
+        )
+        self.client = BulkClient(
+            settings=settings,
+            pool=BufferPool(POOL_BYTES),
+            throttle=Throttle(),
+            credentials=own,
+            get_token=None if own else lambda _node: ask_token(plan),
+        )
+        self.fetches = Fetches(self.client, self.store, workers=plan.fetches, on_failed=tell)
+
+    def fill(self, plan: Plan) -> None:
+        """Put the source's bytes into the store."""
+        body = memoryview(bytearray(plan.chunk_bytes))
+        with open(plan.source, "rb") as file:
+            for chunk in range(plan.chunk_count):
+                count = file.readinto(body)
+                self.store.put(self.manifest.id, chunk, body[:count], LOCAL, 0.0)
+
+    def close(self) -> None:
+        self.client.close()
+        self.fetches.close()
+        self.server.close()
+        self.store.close()
+
+
+def ask_token(plan: Plan) -> bytes:
+    with socket.create_connection(("127.0.0.1", plan.ports[1])) as sock:
+        return sock.recv(TOKEN_BYTES, socket.MSG_WAITALL)
+
+
+def give_tokens(listener: socket.socket, tokens: TokenBook) -> None:
+    while True:
+        sock, _ = listener.accept()
+        with sock:
+            sock.sendall(tokens.issue(RECEIVER))
+
+
+@contextlib.contextmanager
+def send(plan: Plan) -> Iterator[tuple[int, ...]]:
+    node = Node(plan, Path(plan.target, "sender"), is_sender=True, tell=lambda _event: None)
+    node.fill(plan)
+    _, port = node.server.start("127.0.0.1", 0)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=give_tokens, args=(listener, node.tokens), daemon=True).start()
+        yield port, listener.getsockname()[1]
+    node.close()
+
+
+def receive(plan: Plan) -> dict[str, float]:
+    return trio.run(receive_all, plan)
+
+
+async def receive_all(plan: Plan) -> dict[str, float]:
+    loop = trio.lowlevel.current_trio_token()
+    news, heard = trio.open_memory_channel[object](math.inf)
+
+    def tell(event: object) -> None:
+        loop.run_sync_soon(news.send_nowait, event)
+
+    node = Node(plan, Path(plan.target, "receiver"), is_sender=False, tell=tell)
+    lag = Lag()
+    waiting = deque(range(plan.chunk_count))
+    wrong = 0
+
+    def start() -> None:
+        chunk = waiting.popleft()
+        command = StartFetch(node.manifest.id, chunk, SENDER, 60.0)
+        node.fetches.start(command, ("127.0.0.1", plan.ports[0]), plan.length(chunk))
+
+    fill_page_cache(str(Path(plan.target, "receiver")), plan.nbytes)
+    say(ready=True)
+    await trio.to_thread.run_sync(await_word, "go")
+    usage = Usage.mark()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lag.watch)
+        for _ in range(min(plan.fetches, plan.chunk_count)):
+            start()
+        stored = 0
+        async for event in heard:
+            if isinstance(event, FetchFailed):
+                wrong += 1
+                waiting.append(event.chunk)
+            elif isinstance(event, ChunkStored):
+                stored += 1
+            else:
+                continue
+            if stored == plan.chunk_count:
+                break
+            if waiting:
+                start()
+        report = usage.report(chunks_wrong=wrong, loop_lag_p99_s=lag.p99())
+        nursery.cancel_scope.cancel()
+    node.close()
+    return report
+
+
+if __name__ == "__main__":
+    main(send, receive)
