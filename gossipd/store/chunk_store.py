@@ -79,7 +79,7 @@ class ChunkStore:
         self._emit = on_event
         keeper = Keeper(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
         handles = Handles(used, idle_max=settings.open_files_max)
-        self._context = Context(used, handles, keeper, settings, on_event, clock, wall, self._wake)
+        self._context = Context(used, handles, keeper, settings, on_event, clock, wall, self._wake, background)
         try:
             self._lock_descriptor = prepare_root(used)
             publishing.empty_trash(used)

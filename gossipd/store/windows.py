@@ -9,7 +9,7 @@ The life of a window::
     for each chunk:  record WRITING c                 not synced: after a kill the page cache has it
                      write c at its offsets           every byte; a short write is finished
                      c is held                        it may be announced and served from now on
-    after ``window_s``:
+    when ``window_s`` is nearly over:
         record WINDOW n+1, sync the journal           now the names of window n are durable too
         new chunks go to window n+1; wait for the writers of n
         sync every file written in n
@@ -19,7 +19,7 @@ So after a kill every chunk whose bytes were all written is named and found by h
 committed. After a power cut what was committed is there, and at most two windows are not: the open one and the
 one that was being synced. No sync per chunk: at 1.6 GB/s a window is 3 GB and costs three syncs.
 
-The disk sets the pace: when the open window is older than ``window_s`` and larger than ``window_bytes`` while the
+The disk sets the pace: when the open window is older than ``window_s`` and larger than ``window_bytes``, because the
 one before is still being synced, writers wait, with their buffers, and so do the network and the peers behind them.
 
 A failed sync of data loses the chunks of its window: the kernel may have dropped the pages and will report success
@@ -40,12 +40,14 @@ from typing import TypeAlias
 from gossipd.core.events import ChunkLost
 from gossipd.core.layout import Segment
 from gossipd.ports import NotHeldError
-from gossipd.store.condition import Keeper
+from gossipd.store.condition import Health, Keeper
 from gossipd.store.disk import Disk
 from gossipd.store.handles import Handle, Handles
 from gossipd.store.notices import Emit
 from gossipd.store.replica import Replica, Window
 from gossipd.store.settings import PageCache, StoreSettings
+
+_WAIT_S = 0.5  # a writer that waits for a window to end looks again whether the disk still takes writes
 
 Fill: TypeAlias = Callable[[Segment, int, int], None]
 """Write one segment: where it lies in its file, its position in the chunk, the descriptor. Raises OSError."""
@@ -63,7 +65,9 @@ class Context:
     clock: Callable[[], float]
     wall: Callable[[], float]
     wake: Callable[[], None]
-    """Tell the background thread that something is due later than it thought."""
+    """Tell the background thread that something is due earlier than it thought."""
+    has_thread: bool
+    """A background thread ends windows; without it writers never wait for one to end."""
 
 
 def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> bool:
@@ -100,7 +104,7 @@ def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> b
 def _enter(context: Context, replica: Replica, chunk: int) -> Window | None:
     with replica.lock:
         while _must_wait(context, replica):
-            replica.quiet.wait()
+            replica.quiet.wait(_WAIT_S)
         if replica.is_closed:
             raise NotHeldError("the deployment is not open here")
         if chunk in replica.held or chunk in replica.busy:
@@ -121,9 +125,11 @@ def _enter(context: Context, replica: Replica, chunk: int) -> Window | None:
 
 def _must_wait(context: Context, replica: Replica) -> bool:
     window = replica.window
-    if replica.sealed is None or window.opened_s is None or window.byte_count < context.settings.window_bytes:
+    if not context.has_thread or replica.is_closed or context.keeper.condition.health is not Health.OK:
         return False
-    return not replica.is_closed and context.clock() - window.opened_s >= context.settings.window_s
+    if window.opened_s is None or window.byte_count < context.settings.window_bytes:
+        return False
+    return context.clock() - window.opened_s >= context.settings.window_s
 
 
 def _writable(context: Context, replica: Replica, window: Window, file_index: int) -> tuple[Handle, bool]:
@@ -196,6 +202,7 @@ def _seal(context: Context, replica: Replica) -> Window | None:
     with replica.lock:
         replica.window = Window(window.number + 1)
         replica.sealed = window
+        replica.quiet.notify_all()
         while window.writers:
             replica.quiet.wait()
     return window

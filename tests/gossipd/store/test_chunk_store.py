@@ -1,0 +1,341 @@
+"""The door of the store, on a real directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from threading import Barrier, Thread
+
+import pytest
+
+from gossipd.core.errors import NotFoundError
+from gossipd.core.events import ChunkLost, ChunkStored
+from gossipd.core.ids import LOCAL, SOURCE
+from gossipd.ports import DigestMismatchError, NotHeldError
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.errors import NoSpaceError, StoreFormatError, StoreLockedError, StoreModeError, VersionTakenError
+from gossipd.store.notices import ModelEvicted, StoreEvent
+from gossipd.store.settings import PageCache, StoreSettings, StoreSettingsError
+from tests.gossipd.store.models import CHUNK, Model, build, small
+
+ONE = small(version=1)
+
+
+class Opened:
+    """A store on ``root`` with the events it has told."""
+
+    def __init__(self, root: Path, *, settings: StoreSettings | None = None, background: bool = False) -> None:
+        self.root = root
+        self.events: list[StoreEvent] = []
+        self.store = ChunkStore(root, settings=settings, on_event=self.events.append, background=background)
+
+    def put(self, model: Model, *chunks: int) -> None:
+        for chunk in chunks:
+            self.store.put(model.manifest.id, chunk, model.chunks[chunk], SOURCE, 0.5)
+
+    def deliver(self, model: Model) -> None:
+        held = self.store.open(model.manifest)
+        self.put(model, *(chunk for chunk in range(len(model.chunks)) if chunk not in held))
+        self.store.finish(model.manifest.id)
+
+    def again(self) -> Opened:
+        """Closed and opened again, as by a restart."""
+        self.store.close()
+        return Opened(self.root)
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opened]:
+    one = Opened(tmp_path)
+    yield one
+    one.store.close()
+
+
+def _tree(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_model_arrives_byte_for_byte_and_current_leads_to_it(opened: Opened) -> None:
+    opened.deliver(ONE)
+    assert _tree(opened.root / "m" / "1") == ONE.files
+    assert os.readlink(opened.root / "m" / "current") == "1"
+    assert opened.store.versions("m") == [1]
+    assert opened.store.current("m") == 1
+    assert list((opened.root / ".incoming").iterdir()) == []
+
+
+def test_nobody_sees_a_model_before_it_is_whole(opened: Opened) -> None:
+    opened.store.open(ONE.manifest)
+    opened.put(ONE, 0, 1, 2, 3, 4)
+    assert sorted(path.name for path in opened.root.iterdir() if not path.name.startswith(".")) == []
+    with pytest.raises(Exception, match="not durable yet") as caught:
+        opened.store.finish(ONE.manifest.id)
+    assert getattr(caught.value, "code", "") == "E_NOT_WHOLE"
+
+
+def test_modes_are_those_of_plain_files_and_programs(opened: Opened) -> None:
+    opened.deliver(build({"run.sh": b"x", "sub/y": b"y"}, mode=0o711, name="org/tools"))
+    opened.deliver(build({"secret": b"x"}, mode=0o600, name="plain"))
+    assert (opened.root / "org/tools/1/run.sh").stat().st_mode & 0o7777 == 0o755
+    assert (opened.root / "plain/1/secret").stat().st_mode & 0o7777 == 0o644
+
+
+def test_wrong_bytes_are_counted_and_never_written(opened: Opened) -> None:
+    opened.store.open(ONE.manifest)
+    wrong = bytearray(ONE.chunks[0])
+    wrong[17] ^= 1
+    with pytest.raises(DigestMismatchError):
+        opened.store.put(ONE.manifest.id, 0, memoryview(wrong), SOURCE, 0.0)
+    incoming = opened.root / ".incoming" / ONE.manifest.id.hex()
+    assert (incoming / "shards/one.bin").read_bytes().count(0) == len(ONE.files["shards/one.bin"])
+    assert opened.store.statistics().models[ONE.manifest.id].mismatch_count == 1
+    assert opened.events == []
+
+
+def test_a_chunk_stored_event_names_the_supplier_and_the_length(opened: Opened) -> None:
+    opened.store.open(ONE.manifest)
+    opened.put(ONE, 2)
+    assert opened.events == [ChunkStored(ONE.manifest.id, 2, SOURCE, 100, 0.5)]
+
+
+def test_many_threads_delivering_the_same_chunks_write_each_once(tmp_path: Path) -> None:
+    model = build({f"f{number}": Random(number).randbytes(3 * CHUNK + number) for number in range(5)})
+    opened = Opened(tmp_path, background=True, settings=StoreSettings(window_s=0.01))
+    opened.store.open(model.manifest)
+    gate = Barrier(8)
+
+    def deliver() -> None:
+        gate.wait()
+        opened.put(model, *range(len(model.chunks)))
+
+    threads = [Thread(target=deliver) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    opened.store.finish(model.manifest.id)
+    assert _tree(tmp_path / "m" / "1") == model.files
+    stored = [event.chunk for event in opened.events if isinstance(event, ChunkStored)]
+    assert sorted(stored) == list(range(len(model.chunks)))
+    figures = opened.store.statistics().models[model.manifest.id]
+    assert figures.duplicate_bytes == 7 * sum(len(body) for body in model.chunks)
+    opened.store.close()
+
+
+def test_reading_goes_on_through_publishing(tmp_path: Path) -> None:
+    opened = Opened(tmp_path)
+    opened.store.open(ONE.manifest)
+    opened.put(ONE, *range(6))
+    before = opened.store.open_chunk(ONE.manifest.id, 1)
+    opened.store.finish(ONE.manifest.id)
+    after = opened.store.open_chunk(ONE.manifest.id, 1)
+    for chunk in (before, after):
+        assert os.pread(chunk.spans[0].descriptor, chunk.length, chunk.spans[0].offset) == ONE.chunks[1]
+        chunk.close()
+        chunk.close()
+    opened.store.close()
+
+
+def test_a_chunk_of_many_small_files_is_sent_from_one_descriptor(opened: Opened) -> None:
+    model = build({f"{number:03}.txt": bytes([number]) * (number + 1) for number in range(100)})
+    opened.deliver(model)
+    chunk = opened.store.open_chunk(model.manifest.id, 0)
+    assert len(chunk.spans) == 1
+    assert os.pread(chunk.spans[0].descriptor, chunk.length, 0) == model.chunks[0]
+    chunk.close()
+
+
+def test_a_chunk_of_more_files_than_may_be_open_is_written_all_the_same(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, settings=StoreSettings(open_files_max=8))
+    model = build({f"{number:03}.txt": bytes([number]) * (number + 1) for number in range(100)})
+    opened.deliver(model)
+    assert _tree(tmp_path / "m" / "1") == model.files
+    assert opened.store.statistics().open_files <= 8
+    opened.store.close()
+
+
+def test_shared_chunks_are_copied_from_the_version_before_and_told_as_local(opened: Opened) -> None:
+    opened.deliver(ONE)
+    two = small(version=2, config=b"{}")
+    opened.events.clear()
+    held = opened.store.open(two.manifest)
+    assert set(held) == {0, 1, 2, 3, 4}
+    assert {(event.chunk, event.supplier) for event in opened.events if isinstance(event, ChunkStored)} == {
+        (chunk, LOCAL) for chunk in range(5)
+    }
+    assert opened.store.statistics().models[two.manifest.id].local_bytes == 3 * CHUNK + 101
+    opened.put(two, 5)
+    opened.store.finish(two.manifest.id)
+    assert _tree(opened.root / "m" / "2") == two.files
+
+
+def test_a_rotten_chunk_is_not_taken_over_by_the_next_version(opened: Opened) -> None:
+    opened.deliver(ONE)
+    with (opened.root / "m/1/two.bin").open("r+b") as file:
+        file.write(b"rotten")
+    held = opened.store.open(small(version=2, config=b"{}").manifest)
+    assert set(held) == {0, 1, 2, 4}
+
+
+def test_a_restart_after_closing_believes_everything_and_hashes_nothing(opened: Opened) -> None:
+    opened.store.open(ONE.manifest)
+    opened.put(ONE, 1, 5)
+    again = opened.again()
+    assert set(again.store.open(ONE.manifest)) == {1, 5}
+    assert again.store.statistics().models[ONE.manifest.id].rehashed_count == 0
+    opened.store = again.store
+
+
+def test_models_are_listed_with_their_manifests_before_any_is_opened(opened: Opened) -> None:
+    opened.deliver(ONE)
+    two = small(version=2, name="org/other")
+    opened.store.open(two.manifest)
+    again = opened.again()
+    found = {(model.name, model.version, model.is_published) for model in again.store.models()}
+    assert found == {("m", 1, True), ("org/other", 2, False)}
+    assert again.store.manifest_bytes(two.manifest.id) == two.manifest.envelope
+    opened.store = again.store
+
+
+def test_the_second_store_on_a_directory_is_refused(opened: Opened) -> None:
+    with pytest.raises(StoreLockedError) as caught:
+        Opened(opened.root)
+    assert caught.value.code == "E_STORE_LOCKED"
+
+
+def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o775)
+    with pytest.raises(StoreModeError, match="chmod go-w"):
+        Opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("marker", "code"), [("gossipd-store 2\n", "E_STORE_VERSION"), ("somebody else's\n", "E_STORE_FORMAT")]
+)
+def test_a_store_of_another_format_is_refused_and_left_alone(tmp_path: Path, marker: str, code: str) -> None:
+    (tmp_path / ".store").write_text(marker)
+    with pytest.raises(StoreFormatError) as caught:
+        Opened(tmp_path)
+    assert caught.value.code == code
+    assert (tmp_path / ".store").read_text() == marker
+
+
+def test_a_symlink_planted_in_the_tree_is_never_followed(
+    opened: Opened, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    opened.store.open(ONE.manifest)
+    opened.store.close()
+    shards = opened.root / ".incoming" / ONE.manifest.id.hex() / "shards"
+    (shards / "one.bin").unlink()
+    shards.rmdir()
+    shards.symlink_to(elsewhere)
+    again = Opened(opened.root)
+    with pytest.raises(Exception, match="symlink") as caught:
+        again.store.open(ONE.manifest)
+    assert getattr(caught.value, "code", "") == "E_PATH_SYMLINK"
+    assert list(elsewhere.iterdir()) == []
+    assert not again.store.condition().code, "a planted link says nothing about the disk"
+    opened.store = again.store
+
+
+def test_a_foreign_directory_in_a_versions_place_is_not_touched(opened: Opened) -> None:
+    (opened.root / "m" / "1").mkdir(parents=True)
+    (opened.root / "m" / "1" / "notes").write_text("mine")
+    with pytest.raises(VersionTakenError):
+        opened.store.open(ONE.manifest)
+    assert (opened.root / "m/1/notes").read_text() == "mine"
+
+
+def test_a_model_that_does_not_fit_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, settings=StoreSettings(reserve_bytes=1 << 50))
+    huge = build({"f": b"x"})
+    free = opened.store.statistics().free_bytes
+    opened.store.open(huge.manifest)  # a reserve is at most a twentieth of the disk
+    opened.store.abandon(huge.manifest.id)
+    assert free > 0
+    assert list((tmp_path / ".incoming").iterdir()) == []
+    opened.store.close()
+
+
+def test_what_is_not_open_is_not_held(opened: Opened) -> None:
+    opened.store.open(ONE.manifest)
+    opened.store.abandon(ONE.manifest.id)
+    with pytest.raises(NotHeldError):
+        opened.put(ONE, 0)
+    assert list((opened.root / ".manifests").iterdir()) == []
+    assert list((opened.root / ".trash").iterdir()) == []
+
+
+def test_removing_leaves_nothing_and_current_goes_to_the_version_before(opened: Opened) -> None:
+    opened.deliver(ONE)
+    two = small(version=2, seed=2)
+    opened.deliver(two)
+    assert opened.store.current("m") == 2
+    assert opened.store.remove("m", 2) == two.manifest.id
+    assert opened.store.current("m") == 1
+    opened.store.remove("m", 1)
+    assert not (opened.root / "m").exists()
+    with pytest.raises(NotFoundError):
+        opened.store.remove("m", 1)
+    opened.deliver(ONE)
+    assert _tree(opened.root / "m" / "1") == ONE.files
+
+
+def test_old_versions_are_deleted_beyond_keep_versions_but_never_the_current_one(opened: Opened) -> None:
+    for version in (1, 2):
+        opened.deliver(small(version=version, seed=version))
+    assert opened.store.rollback("m") == 1
+    opened.events.clear()
+    opened.deliver(small(version=3, seed=3))
+    assert opened.store.versions("m") == [2, 3]
+    assert [(event.name, event.version) for event in opened.events if isinstance(event, ModelEvicted)] == [("m", 1)]
+
+
+def test_a_rollback_holds_until_a_newer_version_is_complete(opened: Opened) -> None:
+    for version in (1, 3):
+        opened.deliver(small(version=version, seed=version))
+    opened.store.rollback("m")
+    opened.deliver(small(version=2, seed=2, name="m"))
+    assert opened.store.current("m") == 1, "a late older version ends no rollback"
+    again = opened.again()
+    again.store.open(small(version=3, seed=3).manifest)
+    assert again.store.current("m") == 1, "a restart ends no rollback"
+    again.deliver(small(version=4, seed=4))
+    assert again.store.current("m") == 4
+    opened.store = again.store
+
+
+def test_rolling_back_the_only_version_is_refused(opened: Opened) -> None:
+    opened.deliver(ONE)
+    with pytest.raises(Exception, match="no complete version before 1") as caught:
+        opened.store.rollback("m")
+    assert getattr(caught.value, "code", "") == "E_NOT_FOUND"
+
+
+def test_dropping_the_page_cache_changes_no_byte(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, settings=StoreSettings(page_cache=PageCache.DROP))
+    opened.deliver(ONE)
+    assert _tree(tmp_path / "m" / "1") == ONE.files
+    opened.store.close()
+
+
+def test_settings_outside_their_range_are_named() -> None:
+    with pytest.raises(StoreSettingsError, match=r"store.keep_versions is 0, must be from 1 to 1000"):
+        StoreSettings(keep_versions=0).validate()
+
+
+def test_no_space_says_what_is_needed_and_what_is_free(tmp_path: Path) -> None:
+    error = NoSpaceError("x", need_bytes=2, free_bytes=1)
+    assert (error.code, error.need_bytes, error.free_bytes) == ("E_NO_SPACE", 2, 1)
+
+
+def test_a_lost_chunk_is_told_once(opened: Opened) -> None:
+    opened.deliver(ONE)
+    with (opened.root / "m/1/two.bin").open("r+b") as file:
+        file.write(b"rotten")
+    assert not opened.store.recheck(ONE.manifest.id, 3)
+    assert not opened.store.recheck(ONE.manifest.id, 3)
+    assert [event for event in opened.events if isinstance(event, ChunkLost)] == [ChunkLost(ONE.manifest.id, 3)]
