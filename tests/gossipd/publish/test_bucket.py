@@ -1,0 +1,137 @@
+"""Publishing from object storage: the same manifest as from the directory, and never a mixture of versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import obstore
+import pytest
+
+from gossipd.core.errors import GossipdError
+from gossipd.core.layout import Layout
+from gossipd.core.source_url import parse_source_url
+from gossipd.publish import bucket as bucket_module
+from gossipd.publish.bucket import StoredObjects, find_objects, open_storage
+from gossipd.publish.errors import SourceChangedError, StorageError
+from gossipd.publish.runs import runs
+from gossipd.publish.selection import Selection
+from tests import servers
+from tests.gossipd.publish.trees import CHUNK, TREE, check_against, make_tree, published
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, GetResult
+
+
+def code_of(source: str, out: Path) -> str:
+    with pytest.raises(GossipdError) as caught:
+        published(source, out)
+    return caught.value.code
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return make_tree(tmp_path / "tree")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "model.manifest"
+
+
+def test_a_prefix_in_s3_gives_the_manifest_that_the_directory_gives(
+    tree: Path, out: Path, s3_environment: servers.S3Server
+) -> None:
+    s3_environment.upload("publish-prefix", tree, prefix="models/m 1/")
+    result, manifest = published("s3://publish-prefix/models/m%201", out)
+    assert result.sources == ("s3://publish-prefix/models/m%201/",)
+    assert manifest.root == published(tree, out)[1].root
+    check_against(manifest, tree)
+    some = published("s3://publish-prefix/models/m%201/", out, selection=Selection(("tokenizer/*",)))
+    assert [entry.path for entry in some[1].files] == [path for path in sorted(TREE) if path.startswith("tokenizer/")]
+
+
+def test_a_single_object_is_published_from_its_prefix(tree: Path, out: Path, s3_environment: servers.S3Server) -> None:
+    s3_environment.upload("publish-object", tree, prefix="m/")
+    result, manifest = published("s3://publish-object/m/config.json", out)
+    assert (result.sources, manifest.files[0].path) == (("s3://publish-object/m/",), "config.json")
+    assert manifest.root == published(tree / "config.json", out)[1].root
+
+
+def test_a_directory_s_marker_is_no_file(tree: Path, out: Path, s3_environment: servers.S3Server) -> None:
+    s3_environment.upload("publish-marker", tree)
+    store = open_storage(parse_source_url("s3://publish-marker/"))
+    obstore.put(store, "tokenizer/", b"")
+    assert published("s3://publish-marker/", out)[1].root == published(tree, out)[1].root
+
+
+def test_what_storage_has_not_got_is_said_plainly(out: Path, s3_environment: servers.S3Server) -> None:
+    s3_environment.make_bucket("publish-empty")
+    assert code_of("s3://publish-empty/nothing", out) == "E_EMPTY"
+    assert code_of("s3://publish-missing/", out) == "E_SOURCE_NOT_FOUND"
+
+
+def test_an_object_replaced_meanwhile_is_refused(tree: Path, out: Path, s3_environment: servers.S3Server) -> None:
+    s3_environment.upload("publish-swap", tree)
+    store = open_storage(parse_source_url("s3://publish-swap/"))
+    url = parse_source_url("s3://publish-swap/")
+    found = find_objects(store, url, Selection())
+    reader = StoredObjects(store, found)
+    layout = Layout([one.size for one in found], CHUNK)
+    run = next(runs(layout))
+    reader.hash_run(run, CHUNK)
+    path = found[run.segments[0].file_index].path
+    obstore.put(store, path, bytes(found[run.segments[0].file_index].size))
+    with pytest.raises(SourceChangedError):
+        reader.hash_run(run, CHUNK)
+
+
+class _Breaking:
+    """An obstore whose bodies break off some times before they come whole."""
+
+    def __init__(self, breaks: int) -> None:
+        self.breaks = breaks
+        self.asked = 0
+
+    def get(self, store: object, path: str, *, options: GetOptions) -> object:
+        self.asked += 1
+        result = obstore.get(store, path, options=options)  # type: ignore[arg-type]
+        if self.asked > self.breaks:
+            return result
+        return _Cut(result)
+
+
+class _Cut:
+    def __init__(self, result: GetResult) -> None:
+        self.range, self.meta = result.range, result.meta
+        self._body = bytes(result.bytes())
+
+    def stream(self, *, min_chunk_size: int) -> Iterator[bytes]:
+        yield self._body[: len(self._body) // 2]
+
+
+@pytest.mark.parametrize("breaks", [0, 1, 3, 4])
+def test_a_body_that_breaks_off_is_asked_for_again_a_few_times(
+    breaks: int, tree: Path, monkeypatch: pytest.MonkeyPatch, s3_environment: servers.S3Server
+) -> None:
+    bucket = f"publish-breaks-{breaks}"
+    s3_environment.upload(bucket, tree)
+    url = parse_source_url(f"s3://{bucket}/")
+    store = open_storage(url)
+    found = find_objects(store, url, Selection())
+    run = next(runs(Layout([one.size for one in found], CHUNK)))
+    whole = StoredObjects(store, found).hash_run(run, CHUNK)
+    breaking = _Breaking(breaks)
+    slept: list[float] = []
+    monkeypatch.setattr(bucket_module, "obstore", breaking)
+    reader = StoredObjects(store, found, sleep=slept.append)
+    if breaks < bucket_module.ATTEMPTS:
+        assert reader.hash_run(run, CHUNK) == whole
+    else:
+        with pytest.raises(StorageError) as caught:
+            reader.hash_run(run, CHUNK)
+        assert caught.value.code == "E_SOURCE_SHORT"
+    assert len(slept) == min(breaks, bucket_module.ATTEMPTS - 1)
+    assert breaking.asked == len(slept) + 1
+    assert all(0.25 * 2**at <= pause <= 0.75 * 2**at for at, pause in enumerate(slept))

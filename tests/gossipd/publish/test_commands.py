@@ -1,0 +1,121 @@
+"""``gossipd keygen`` and ``gossipd publish`` as a person and a script call them."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from gossipd.cli.main import main
+from gossipd.core.keys import PublicKey, SecretKey
+from gossipd.core.manifest import open_manifest
+from tests.gossipd.publish.trees import TREE, make_tree
+
+
+@pytest.fixture
+def key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+    assert main(["keygen", str(tmp_path / "publisher.key")]) == 0
+    capsys.readouterr()
+    return tmp_path / "publisher.key"
+
+
+def arguments(tmp_path: Path, key: Path, *more: str) -> list[str]:
+    make_tree(tmp_path / "tree")
+    basic = ["--name", "org/m", "--version", "3", "--key", str(key), "--out", str(tmp_path / "m.manifest")]
+    return ["publish", str(tmp_path / "tree"), *basic, *more]
+
+
+def test_keygen_writes_a_secret_for_one_and_a_public_key_for_all(tmp_path: Path, key: Path) -> None:
+    secret = SecretKey.from_text(key.read_text())
+    public = PublicKey.from_text(key.with_name("publisher.key.pub").read_text())
+    assert secret.public == public
+    assert stat.S_IMODE(key.stat().st_mode) == 0o600
+
+
+def test_keygen_makes_another_key_every_time_and_overwrites_none(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = key.read_text()
+    assert main(["keygen", str(key)]) != 0
+    assert "not overwritten" in capsys.readouterr().err
+    assert key.read_text() == before
+    assert main(["keygen", str(tmp_path / "other"), "--json"]) == 0
+    words = json.loads(capsys.readouterr().out)
+    assert words["schema_version"] == 1
+    assert bytes.fromhex(words["ed25519"]) != SecretKey.from_text(before).public.ed25519
+    assert before.split()[-1] not in json.dumps(words)
+
+
+def test_keygen_does_not_leave_half_a_pair(tmp_path: Path) -> None:
+    (tmp_path / "k.pub").write_text("in the way")
+    assert main(["keygen", str(tmp_path / "k")]) != 0
+    assert not (tmp_path / "k").exists()
+
+
+def test_publish_writes_a_manifest_that_the_public_key_opens(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = ["--targets", "rack=r1,name=gpu-*", "--targets", "rack=r2"]
+    more = ["--chunk-size", "64KiB", "--priority", "9", "--exclude", "*/empty", "--expires", "90d", "--json"]
+    assert main(arguments(tmp_path, key, "--source", "http://h/m/", *targets, *more)) == 0
+    words = json.loads(capsys.readouterr().out)
+    public = PublicKey.from_text(key.with_name("publisher.key.pub").read_text())
+    manifest = open_manifest((tmp_path / "m.manifest").read_bytes(), [public.ed25519])
+    assert words["schema_version"] == 1
+    assert (words["id"], words["name"], words["version"]) == (manifest.id.hex(), "org/m", 3)
+    assert (words["files"], words["bytes_total"]) == (len(TREE) - 1, manifest.bytes_total)
+    assert (words["chunk_bytes"], words["chunks_total"]) == (65536, manifest.chunk_count)
+    assert words["sources"] == ["http://h/m/"]
+    assert (manifest.targets.racks, manifest.targets.names, manifest.priority) == (("r1", "r2"), ("gpu-*",), 9)
+    assert manifest.expires_s == manifest.created_s + 90 * 86400
+
+
+def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(tmp_path, key)) == 0
+    said = capsys.readouterr()
+    assert "org/m@3" in said.out
+    assert "every seed must see that path" in said.err
+    assert "\x1b" not in said.err, "no progress bar where nobody looks"
+
+
+@pytest.mark.parametrize(
+    ("more", "end"),
+    [
+        (["--chunk-size", "much"], (2, "E_USAGE")),
+        (["--chunk-size", "100000"], (7, "E_CHUNK_LAYOUT")),
+        (["--targets", "zone=a"], (2, "rack=R or name=GLOB")),
+        (["--targets", "rack=a b"], (7, "E_NAME")),
+        (["--expires", "0s"], (2, "E_USAGE")),
+        (["--priority", "10"], (2, "E_USAGE")),
+        (["--version", "-1"], (2, "E_USAGE")),
+        (["--name", "../up"], (7, "E_NAME")),
+        (["--include", "nothing"], (1, "E_EMPTY")),
+        (["--source", "http://u:secret@h/"], (7, "E_SOURCE_FORBIDDEN")),
+        (["--key", "/nowhere"], (7, "E_KEY_MISSING")),
+    ],
+)
+def test_wrong_arguments_end_with_a_code_a_sentence_and_no_file(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str], more: list[str], end: tuple[int, str]
+) -> None:
+    assert main(arguments(tmp_path, key, *more)) == end[0]
+    error = capsys.readouterr().err
+    assert end[1] in error
+    assert "secret" not in error
+    assert "Traceback" not in error
+    assert not (tmp_path / "m.manifest").exists()
+
+
+def test_a_key_that_others_can_read_is_not_used(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    key.chmod(0o644)
+    assert main(arguments(tmp_path, key)) == 7
+    assert "chmod 600" in capsys.readouterr().err
+
+
+def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("keygen", "publish"):
+        assert main([command, "--help"]) == 0
+        assert "Examples:" in capsys.readouterr().out

@@ -1,0 +1,167 @@
+"""Publishing from a disk: every chunk right, however it is read, and nothing half old and half new."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gossipd.core.layout import Layout
+from gossipd.publish import files as files_module
+from gossipd.publish.errors import PublishError, SourceChangedError
+from gossipd.publish.files import LocalFiles
+from gossipd.publish.hashing import hash_chunks
+from gossipd.publish.runs import RUN_BYTES_MAX, Run, runs
+from gossipd.publish.selection import Selection
+from gossipd.publish.tree import find_files
+from tests.gossipd.publish.trees import CHUNK, Unwatched, check_against, make_tree, published
+
+MIB = 1024 * 1024
+
+
+def ignore(count: int) -> None:
+    """Nobody watches."""
+
+
+def test_every_chunk_of_every_file_is_hashed_right(tmp_path: Path) -> None:
+    tree = make_tree(tmp_path / "tree")
+    _, manifest = published(tree, tmp_path / "out")
+    check_against(manifest, tree)
+
+
+@pytest.mark.parametrize("chunk_bytes", [CHUNK, 4 * CHUNK, 32 * MIB])
+def test_mapped_and_read_files_hash_alike(tmp_path: Path, chunk_bytes: int) -> None:
+    tree = make_tree(tmp_path, {"a": 17 * MIB + 5, "b": 3 * CHUNK, "c": 100})
+    found = find_files(tree, Selection())
+    layout = Layout([file.size for file in found], chunk_bytes)
+    mapped = hash_chunks(layout, LocalFiles(found), ignore)
+    assert mapped == hash_chunks(layout, LocalFiles(found, mapped=False), ignore)
+
+
+def test_a_file_that_is_open_for_writing_elsewhere_is_read_and_not_mapped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = make_tree(tmp_path / "tree")
+    leases: list[bool] = []
+    real = files_module._lease
+
+    def noting(descriptor: int) -> bool:
+        leases.append(real(descriptor))
+        return leases[-1]
+
+    monkeypatch.setattr(files_module, "_lease", noting)
+    published(tree, tmp_path / "out")
+    assert all(leases)
+    leases.clear()
+    with (tree / "model-00001-of-00002.safetensors").open("r+b"):
+        _, manifest = published(tree, tmp_path / "out")
+    assert not all(leases)
+    check_against(manifest, tree)
+
+
+def test_nobody_can_cut_a_file_while_it_is_mapped(tmp_path: Path) -> None:
+    """Without the lease a truncation would kill the process with SIGBUS."""
+    path = tmp_path / "a"
+    path.write_bytes(bytes(4 * CHUNK))
+    descriptor = os.open(path, os.O_RDONLY)
+    assert files_module._lease(descriptor)
+    truncate = f"import os; os.open({str(path)!r}, os.O_WRONLY | os.O_TRUNC | os.O_NONBLOCK)"
+    refused = subprocess.run([sys.executable, "-c", truncate], capture_output=True, text=True)
+    assert "BlockingIOError" in refused.stderr
+    os.close(descriptor)
+    assert subprocess.run([sys.executable, "-c", truncate], capture_output=True).returncode == 0
+
+
+class _Meddling(LocalFiles):
+    """Does something to the tree after the n-th run."""
+
+    def __init__(self, found: object, meddle: object, *, mapped: bool) -> None:
+        super().__init__(found, mapped=mapped)  # type: ignore[arg-type]
+        self.threads = 1
+        self._meddle = meddle
+
+    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+        digests = super().hash_run(run, chunk_bytes)
+        self._meddle()  # type: ignore[operator]
+        return digests
+
+
+@pytest.mark.parametrize("mapped", [True, False])
+@pytest.mark.parametrize("what", ["written", "cut", "replaced", "removed"])
+def test_a_file_that_changes_between_two_runs_is_refused(tmp_path: Path, what: str, mapped: bool) -> None:
+    path = make_tree(tmp_path, {"model.bin": 2 * RUN_BYTES_MAX}) / "model.bin"
+    found = find_files(tmp_path, Selection())
+
+    def meddle() -> None:
+        if what == "written":
+            with path.open("r+b") as file:
+                file.write(b"new")
+        elif what == "cut":
+            os.truncate(path, RUN_BYTES_MAX)
+        elif what == "replaced":
+            copy = tmp_path / "copy"
+            copy.write_bytes(path.read_bytes())
+            copy.replace(path)
+        else:
+            path.unlink()
+
+    reader = _Meddling(found, meddle, mapped=mapped)
+    with pytest.raises(SourceChangedError, match=r"model\.bin.*changed while it was hashed"):
+        hash_chunks(Layout([2 * RUN_BYTES_MAX], CHUNK), reader, ignore)
+
+
+def test_a_file_cut_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_tree(tmp_path, {"model.bin": 20 * CHUNK}) / "model.bin"
+    found = find_files(tmp_path, Selection())
+    real = os.preadv
+
+    def cutting(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        os.truncate(path, 10 * CHUNK)
+        return real(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", cutting)
+    with pytest.raises(SourceChangedError):
+        LocalFiles(found, mapped=False).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+
+
+def test_short_reads_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = make_tree(tmp_path / "tree")
+    found = find_files(tree, Selection())
+    layout = Layout([file.size for file in found], CHUNK)
+    whole = hash_chunks(layout, LocalFiles(found, mapped=False), ignore)
+    real = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, buffers, offset: real(fd, [buffers[0][:1000]], offset))
+    assert hash_chunks(layout, LocalFiles(found, mapped=False), ignore) == whole
+
+
+def test_a_file_that_cannot_be_read_stops_everything_and_is_named(tmp_path: Path) -> None:
+    found = find_files(make_tree(tmp_path, {"a": 3 * CHUNK, "b/c": 3 * CHUNK}), Selection())
+    (tmp_path / "b" / "c").unlink()
+    (tmp_path / "b").rmdir()
+    (tmp_path / "b").write_text("in the way")
+    with pytest.raises(PublishError, match="b/c") as caught:
+        hash_chunks(Layout([3 * CHUNK] * 2, CHUNK), LocalFiles(found), ignore)
+    assert caught.value.code == "E_SOURCE_READ"
+
+
+def test_runs_cover_every_chunk_once_and_stay_small() -> None:
+    layout = Layout([40 * MIB + 1, 5, 16 * MIB, MIB, MIB - 1, 100], MIB)
+    chunks: list[int] = []
+    for run in runs(layout):
+        assert run.length <= RUN_BYTES_MAX
+        assert run.length == sum(layout.chunk_length(run.first_chunk + at) for at in range(run.count))
+        assert run.length == sum(segment.length for segment in run.segments)
+        assert run.count == 1 or len(run.segments) == 1
+        chunks += range(run.first_chunk, run.first_chunk + run.count)
+    assert chunks == list(range(layout.chunk_count))
+
+
+def test_progress_ends_at_exactly_everything(tmp_path: Path) -> None:
+    found = find_files(make_tree(tmp_path), Selection())
+    layout = Layout([file.size for file in found], CHUNK)
+    watcher = Unwatched()
+    hash_chunks(layout, LocalFiles(found), watcher.hashed)
+    assert watcher.bytes_hashed == layout.bytes_total
