@@ -1,0 +1,171 @@
+"""One daemon of the demo: its directory as ``gossipd init`` makes it, its process, its status socket.
+
+Processes are started by this program and ended by their own ids.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gossipd.config.directory import make_directory
+from gossipd.ops.status_client import DaemonUnreachableError, StatusClient
+
+ADDRESS = "127.0.0.1"
+STOP_SECONDS_MAX = 8.0  # a daemon promises 5
+ASK_SECONDS_MAX = 2.0
+LOG_TAIL_BYTES = 3000
+
+
+@dataclass
+class Host:
+    """One host. ``directory`` holds its configuration, keys, models, inbox and log."""
+
+    name: str
+    rack: str
+    directory: Path
+    port: int
+    environment: dict[str, str] = field(default_factory=dict)
+    command: tuple[str, ...] = ()
+    """Put before the daemon's own command line, as ``ip netns exec``."""
+    process: subprocess.Popen[bytes] | None = None
+    starts: int = 0
+
+    @property
+    def models(self) -> Path:
+        return self.directory / "models"
+
+    @property
+    def inbox(self) -> Path:
+        return self.directory / "inbox"
+
+    @property
+    def log(self) -> Path:
+        return self.directory / "gossipd.log"
+
+    @property
+    def client(self) -> StatusClient:
+        return StatusClient(self.directory / "gossipd.sock", timeout_s=ASK_SECONDS_MAX)
+
+    def start(self) -> None:
+        """Run the daemon; logs go to a file in its directory."""
+        self.starts += 1
+        command = [
+            *self.command,
+            sys.executable,
+            "-m",
+            "gossipd",
+            "run",
+            "--config",
+            str(self.directory / "gossipd.toml"),
+        ]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | self.environment,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the kernel to say so."""
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(STOP_SECONDS_MAX)
+
+    def ask_to_stop(self) -> None:
+        """SIGTERM, without waiting."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
+    def stop(self) -> int | None:
+        """SIGTERM, SIGKILL if that is not enough; the exit code."""
+        if self.process is None:
+            return None
+        self.ask_to_stop()
+        try:
+            return self.process.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait(STOP_SECONDS_MAX)
+
+    @property
+    def has_ended(self) -> bool:
+        """True when the process is gone although nobody ended it."""
+        return self.process is not None and self.process.poll() is not None
+
+    def status(self) -> dict[str, Any] | None:
+        """The whole status page; None while nobody answers."""
+        try:
+            return self.client.status()
+        except DaemonUnreachableError:
+            return None
+
+    def log_tail(self) -> str:
+        """The end of the log, for an error message."""
+        if not self.log.exists():
+            return ""
+        with self.log.open("rb") as file:
+            file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
+            return file.read().decode(errors="replace")
+
+
+def make_hosts(
+    base: Path, *, hosts: int, racks: int, trust: Sequence[Path], sources: Sequence[str], encryption: str = "tls"
+) -> list[Host]:
+    """Directories for ``node-1`` to ``node-N`` in racks ``rack-1`` to ``rack-R``, neighbours in the same one.
+
+    Args:
+        sources: what each may read, as ``sources.allow`` has it.
+    """
+    made: list[Host] = []
+    for index, port in enumerate(free_ports(hosts)):
+        name, rack = f"node-{index + 1}", f"rack-{index * racks // hosts + 1}"
+        directory = base / name
+        make_directory(
+            directory,
+            node={"name": name, "rack": rack},
+            net={"bind": ADDRESS, "port": port, "join": tuple(f"{ADDRESS}:{host.port}" for host in made[:3])},
+            cluster_key=made[0].directory / "cluster.key" if made else None,
+            trust=trust,
+        )
+        made.append(Host(name, rack, directory, port, settings(sources, encryption=encryption)))
+    return made
+
+
+def settings(sources: Sequence[str], *, encryption: str) -> dict[str, str]:
+    """What differs from the defaults, as environment overrides."""
+    listed = ", ".join(f'"{source}"' for source in sources)
+    return {
+        "GOSSIPD_SOURCES__ALLOW": f"[{listed}]",
+        "GOSSIPD_BULK__ENCRYPTION": encryption,
+        "GOSSIPD_STORE__RESERVE_BYTES": "0",  # the space that is needed is checked by the demo itself
+        "GOSSIPD_LOG__FORMAT": "json",
+    }
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free for TCP and UDP, with the one above free for TCP; all held until all are found."""
+    found: list[int] = []
+    with ExitStack() as held:
+        while len(found) < count:
+            tcp = held.enter_context(socket.socket())
+            tcp.bind((ADDRESS, 0))
+            port = int(tcp.getsockname()[1])
+            if port >= 65_535:
+                continue
+            udp = held.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+            above = held.enter_context(socket.socket())
+            try:
+                udp.bind((ADDRESS, port))
+                above.bind((ADDRESS, port + 1))
+            except OSError:
+                continue
+            found.append(port)
+    return found
