@@ -83,6 +83,8 @@ class Replay:
     header: Header | None = None
     held: set[int] = field(default_factory=set)
     suspects: set[int] = field(default_factory=set)
+    has_window: bool = False
+    """False of a journal that was cut before its first window: it says less than it did when it was made."""
     window_open: bool = False
     published_s: int | None = None
     dropped_bytes: int = 0
@@ -188,6 +190,7 @@ def _apply(found: Replay, kind: int, payload: bytes, deployment: DeploymentId) -
         )
     if kind in (RecordType.WINDOW, RecordType.WRITING, RecordType.CLOSED):
         found.window_open = kind != RecordType.CLOSED
+        found.has_window = True
 
 
 def _unpack_header(payload: bytes, deployment: DeploymentId) -> Header:

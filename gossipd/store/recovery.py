@@ -7,9 +7,9 @@ Three cases, told apart by what is on the disk:
 
 * no tree: space is checked and the tree is made, every file at its size, blocks reserved without writing zeros;
 * a tree and a journal: chunks it claims are believed, without a look at their bytes, in the time it takes to read
-  the journal; suspects (written, not claimed) are hashed. After a power cut the names of the open window may be
-  missing from the journal: then unclaimed chunks that lie in written parts of their files (SEEK_DATA) are
-  hashed too, which finds what had reached the disk;
+  the journal; suspects (written, not claimed) are hashed. After a power cut, or when the journal's tail is torn, names
+  of the open window may be missing: then unclaimed chunks that lie in written parts of their files (SEEK_DATA)
+  are hashed too, which finds what had reached the disk;
 * a tree and no journal: everything that is not a hole is hashed. Nothing is fetched that is there.
 
 Before a suspect is hashed its file is synced and its pages are dropped, so that the hash is of what the device
@@ -204,9 +204,9 @@ def beyond_the_end(manifest: Manifest, sizes: dict[int, int]) -> set[int]:
 def _hash_suspects(context: Context, replica: Replica, said: Replay, boot: str) -> set[int]:
     """The chunks that are there although no record claims them."""
     suspects: Iterable[int] = said.suspects
-    is_lost = said.header is None
+    is_damaged = said.header is None or said.dropped_bytes > 0 or not said.has_window
     is_power_cut = said.window_open and said.header is not None and said.header.boot != boot
-    if is_lost or is_power_cut:
+    if is_damaged or is_power_cut:
         suspects = range(replica.manifest.chunk_count)
     wanted = [chunk for chunk in suspects if chunk < replica.manifest.chunk_count and chunk not in replica.held]
     if not wanted:
