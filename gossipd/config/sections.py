@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.config import kinds
+from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.names import check_label
 from gossipd.core.source_policy import SourcePolicy, SourceRuleError
 
@@ -23,7 +24,6 @@ GIB = 1024**3
 MIB = 1024**2
 _RATE = kinds.Size(0, 1024**4)
 _PATH = kinds.Text("a path")
-_NAME = kinds.Text("a name of letters, digits, '.', '_' and '-'", lambda text: check_label(text, "name"))
 
 
 def setting(kind: kinds.Kind, comment: str, default: Any = MISSING, *, reload: bool = False) -> Any:
@@ -32,6 +32,29 @@ def setting(kind: kinds.Kind, comment: str, default: Any = MISSING, *, reload: b
     if default is MISSING:
         return field(metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+def _check_name(text: str) -> None:
+    _check_label(text, 64)  # what a member record has room for
+
+
+def _check_place(text: str) -> None:
+    _check_label(text, 32)
+
+
+def _check_label(text: str, chars_max: int) -> None:
+    try:
+        check_label(text, "name")
+        if len(text) <= chars_max:
+            return
+    except ManifestError:
+        pass
+    raise ValueError(f"{text[:80]!r} must be 1 to {chars_max} of {_LABEL_RULE}")
+
+
+_LABEL_RULE = "letters, digits, '.', '_' and '-', beginning with a letter, a digit or '_'"
+_NAME = kinds.Text("a name of letters, digits, '.', '_' and '-', at most 64", _check_name)
+_PLACE = kinds.Text("a name of letters, digits, '.', '_' and '-', at most 32", _check_place)
 
 
 def _check_rule(text: str) -> None:
@@ -47,10 +70,10 @@ class NodeSection:
 
     name: str = setting(_NAME, "This host's name, unique in the cluster. What status and targets call it.")
     rack: str = setting(
-        _NAME, "Hosts with the same rack share a switch: they fetch from each other first, and elect one seed."
+        _PLACE, "Hosts with the same rack share a switch: they fetch from each other first, and elect one seed."
     )
     zone: str = setting(
-        kinds.Text("a name of letters, digits, '.', '_' and '-', or empty", _NAME.check, may_be_empty=True),
+        kinds.Text("a name as a rack's, or empty", _check_place, may_be_empty=True),
         "A group of racks, or empty. Between racks, those of the same zone are preferred.",
         "",
     )

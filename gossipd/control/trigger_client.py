@@ -35,6 +35,7 @@ from gossipd.wire.control_frame import FRAME_BYTES_MAX, FrameError, decode, enco
 
 _HANDSHAKE_S = 0.7  # longer than the node keeps an unknown key waiting (0.5 s), so that its answer is heard
 _RECONNECT_MS = 100
+_AT_ONCE_S = 0.25  # a wrong key is noticed by libzmq within a round trip; a refusal "for now" takes a handshake's time
 _RESTARTS_MAX = 3  # of an upload that the node has forgotten
 _Wanted = TypeVar("_Wanted", bound=control.Message)
 _NOT_FOUND = ("E_NOT_FOUND", "E_UNKNOWN_MANIFEST")
@@ -97,6 +98,7 @@ class Conversation:
         self._deadline = time.monotonic() + timeout_s
         self._number = 0
         self._connected = self._accepted = False
+        self._connected_s = 0.0
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
         secure(self._socket, handshake_s=_HANDSHAKE_S, message_bytes_max=FRAME_BYTES_MAX)
@@ -165,13 +167,15 @@ class Conversation:
 
     def _hear_event(self, event: zmq.Event, value: int) -> None:
         if event == zmq.Event.CONNECTED:
-            self._connected = True
+            self._connected, self._connected_s = True, time.monotonic()
         elif event == zmq.Event.HANDSHAKE_SUCCEEDED:
             self._accepted = True
         elif event == zmq.Event.HANDSHAKE_FAILED_AUTH:
             raise KeyRefusedError(f"{self._shown} does not know your key: {_LIST_IT}")
         elif event == zmq.Event.HANDSHAKE_FAILED_PROTOCOL or (
-            event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL and value in (errno.EPIPE, errno.ECONNRESET)
+            event == zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+            and value in (errno.EPIPE, errno.ECONNRESET)
+            and time.monotonic() - self._connected_s < _AT_ONCE_S
         ):
             raise KeyRefusedError(
                 f"{self._shown} broke off the handshake: its key is not the one you expect of it (--server-key), or "

@@ -110,34 +110,37 @@ def _read(path: Path, *, secret: bool) -> str:
         raise KeyFileError(f"{path} does not exist", code="E_KEY_MISSING") from None
     except OSError as error:
         raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise KeyFileError(f"{path} is not a file")
-        exposed = status.st_mode & (0o077 if secret else 0o022)
-        if secret and exposed:
-            raise KeyFileError(
-                f"{path} has mode {stat.S_IMODE(status.st_mode):04o}: others than its owner can get at this secret; "
-                f"chmod 600 {path}",
-                code="E_KEY_EXPOSED",
-            )
-        if not secret and exposed:
-            raise KeyFileError(
-                f"{path} has mode {stat.S_IMODE(status.st_mode):04o}: others than its owner can change who is "
-                f"trusted; chmod go-w {path}",
-                code="E_KEY_EXPOSED",
-            )
-        if status.st_uid not in (0, os.geteuid()):
-            raise KeyFileError(
-                f"{path} belongs to user {status.st_uid}, neither to us nor to root", code="E_KEY_EXPOSED"
-            )
-        raw = file.read(_FILE_BYTES_MAX + 1)
+    try:
+        _check(path, os.fstat(descriptor), secret=secret)
+        raw = os.read(descriptor, _FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
     if len(raw) > _FILE_BYTES_MAX:
         raise KeyFileError(f"{path} is too long for a key", code="E_KEY_FORMAT")
     try:
         return raw.decode("ascii")
     except UnicodeDecodeError:
         raise KeyFileError(f"{path} is not a key file", code="E_KEY_FORMAT") from None
+
+
+def _check(path: Path, status: os.stat_result, *, secret: bool) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyFileError(f"{path} is not a file")
+    mode = stat.S_IMODE(status.st_mode)
+    if secret and mode & 0o077:
+        raise KeyFileError(
+            f"{path} has mode {mode:04o}: others than its owner can get at this secret; chmod 600 {path}",
+            code="E_KEY_EXPOSED",
+        )
+    if mode & 0o022:
+        raise KeyFileError(
+            f"{path} has mode {mode:04o}: others than its owner can change who is trusted; chmod go-w {path}",
+            code="E_KEY_EXPOSED",
+        )
+    if status.st_uid not in (0, os.geteuid()):
+        raise KeyFileError(f"{path} belongs to user {status.st_uid}, neither to us nor to root", code="E_KEY_EXPOSED")
 
 
 def _parsed(path: Path, text: str, parse: Callable[[str], _Key]) -> _Key:

@@ -1,0 +1,165 @@
+"""``gossipd trigger``: have a model deployed or cancelled by a message to any node.
+
+What lives here: which keys are used, and how the outcome is told. What does not: the conversation
+(``control.trigger_client``).
+
+With ``--config`` the node's own key speaks, and the key that must answer is found by the address: our own, or that of
+the member whose signed record in the daemon's roster names it. With ``--key`` both keys are given.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gossipd.cli.options import Duration, examples
+
+if TYPE_CHECKING:
+    from gossipd.config.sections import Config
+    from gossipd.core.keys import SecretKey
+    from membership.seal import KeyRing
+
+_EXIT_CODES = """
+
+\b
+Exit codes:
+  0 accepted           3 no such model or file   5 no answer in time
+  1 refused            4 no node there           7 a key or signature is refused
+  2 wrong usage"""
+
+
+@click.command(
+    epilog=examples(
+        "gossipd trigger 10.0.0.1:7946 qwen-3.manifest --key client.key --server-key node-a.pub",
+        "gossipd trigger 10.0.0.1:7946 qwen@3 --config /srv/gossipd/gossipd.toml",
+        "gossipd trigger 10.0.0.1:7946 qwen@3 --config /srv/gossipd/gossipd.toml --cancel",
+    )
+    + _EXIT_CODES
+)
+@click.argument("address", metavar="ADDRESS:PORT")
+@click.argument("model", metavar="FILE_OR_NAME@VERSION")
+@click.option("--config", "config_path", metavar="FILE", help="Speak as the node with this gossipd.toml.")
+@click.option("--key", metavar="CLIENT_KEY", help="Speak as this client; the nodes' configuration must list its .pub.")
+@click.option("--server-key", metavar="FILE.pub", help="The public key of the node at ADDRESS (its node.key.pub).")
+@click.option("--cancel", is_flag=True, help="Stop the deployment everywhere instead.")
+@click.option(
+    "--timeout", "timeout_s", type=Duration(), default="10s", show_default=True, help="For the whole exchange."
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
+def trigger(
+    *,
+    address: str,
+    model: str,
+    config_path: str | None,
+    key: str | None,
+    server_key: str | None,
+    cancel: bool,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Deploy a signed manifest, or a model that the cluster knows, from any node on. Repeating it is harmless."""
+    import time
+
+    from gossipd.config.kinds import split_contact
+    from gossipd.control.trigger_client import Conversation
+    from gossipd.control.trigger_client import trigger as order_of
+    from gossipd.core.statement import Verb
+
+    try:
+        host, port = split_contact(address)
+    except ValueError as error:
+        raise click.UsageError(f"{address!r} {error}") from None
+    order = _order(model)
+    secret, server_curve = _keys(host, port, config_path, key, server_key)
+    verb = Verb.CANCEL if cancel else Verb.DEPLOY
+    with Conversation(host, port, secret=secret, server_key=server_curve, timeout_s=timeout_s) as conversation:
+        told = order_of(conversation, secret=secret, order=order, verb=verb, now_s=time.time())
+    if as_json:
+        answer = {
+            "schema_version": 1,
+            "accepted": True,
+            "verb": verb.name.lower(),
+            "id": told.deployment.hex(),
+            "epoch": told.epoch,
+            "already": told.already,
+            "sentence": told.sentence,
+        }
+        click.echo(json.dumps(answer, indent=2))
+    else:
+        click.echo(f"{told.sentence} (deployment {told.deployment.hex()[:12]}, epoch {told.epoch})")
+
+
+def _order(model: str) -> bytes | str:
+    """The manifest's bytes, or ``NAME@VERSION``."""
+    from gossipd.core.envelope import ENVELOPE_BYTES_MAX
+    from gossipd.core.errors import NotFoundError
+    from gossipd.core.manifest_errors import ManifestError
+    from gossipd.core.names import split_model
+
+    path = Path(model)
+    if path.is_file():
+        with path.open("rb") as file:
+            envelope = file.read(ENVELOPE_BYTES_MAX + 1)
+        if len(envelope) > ENVELOPE_BYTES_MAX:
+            raise ManifestError(f"{model} has more than {ENVELOPE_BYTES_MAX} bytes", code="E_LIMIT")
+        return envelope
+    try:
+        version = split_model(model)[1]
+    except ManifestError:
+        version = None
+    if version is None:
+        raise NotFoundError(f"{model} is neither a file nor NAME@VERSION")
+    return model
+
+
+def _keys(
+    host: str, port: int, config_path: str | None, key: str | None, server_key: str | None
+) -> tuple[SecretKey, bytes]:
+    """The key that speaks, and the CURVE key that must answer."""
+    from gossipd.ops.keyfiles import read_public_key, read_secret_key
+
+    if (config_path is None) == (key is None):
+        raise click.UsageError("give either --config, or --key and --server-key")
+    if key is not None:
+        if server_key is None:
+            raise click.UsageError("--key needs --server-key: without it, anybody could answer in the node's place")
+        return read_secret_key(Path(key)), read_public_key(Path(server_key)).curve25519
+    from gossipd.config.load import load_config
+    from gossipd.ops.keyfiles import read_key_ring
+
+    config = load_config(Path(str(config_path)))
+    secret = read_secret_key(config.security.node_key)
+    if server_key is not None:
+        return secret, read_public_key(Path(server_key)).curve25519
+    if port == config.net.port and host in (config.advertised, config.net.bind, "127.0.0.1", "::1", "localhost"):
+        return secret, secret.public.curve25519
+    return secret, _member_key(config, read_key_ring(config.security.cluster_key), host, port)
+
+
+def _member_key(config: Config, ring: KeyRing, host: str, port: int) -> bytes:
+    """The CURVE key of the member at this address, from the roster that the daemon here keeps."""
+    from gossipd.core.errors import NotFoundError
+    from gossipd.core.keys import verify
+    from gossipd.daemon.state import ROSTER, State
+    from membership.errors import WireError
+    from membership.record import decode_record, encode_signed
+
+    directory = config.file.parent / "state"
+    if (directory / ROSTER).is_file():
+        state = State(directory)
+        try:
+            records = state.roster()
+        finally:
+            state.close()
+        for record in records:
+            if (record.host, record.port) != (host, port):
+                continue
+            try:
+                decode_record(encode_signed(record), ring.cluster_id, verify)
+            except WireError:
+                continue
+            return record.transport_key
+    raise NotFoundError(f"no member at {host} port {port} is known here; give its node.key.pub with --server-key")

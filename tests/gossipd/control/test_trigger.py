@@ -1,0 +1,285 @@
+"""Both ends of ``gossipd trigger`` on real sockets: orders, uploads, and every way in which it is turned down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pytest
+import trio
+import trio.testing
+
+from gossipd.control.host import Reply
+from gossipd.control.trigger_client import (
+    Acknowledgement,
+    Conversation,
+    KeyRefusedError,
+    NodeSilentError,
+    NodeUnreachableError,
+    TriggerRefusedError,
+    trigger,
+)
+from gossipd.control.trigger_desk import UPLOADS_MAX, TriggerDesk
+from gossipd.control.zap import Visitor
+from gossipd.core.envelope import seal
+from gossipd.core.errors import ExitCode
+from gossipd.core.ids import DeploymentId
+from gossipd.core.keys import SecretKey
+from gossipd.core.manifest import deployment_id
+from gossipd.core.manifest_errors import ManifestError
+from gossipd.core.statement import Statement, Verb, sign_statement
+from gossipd.wire import control
+from membership.member import node_id
+from tests.gossipd.control.nodes import Node, secret_of, start
+
+CLIENT = secret_of(77)
+PUBLISHER = secret_of(88)
+SMALL = seal("gossipd-manifest", b"a manifest's payload", [PUBLISHER])
+LARGE = seal("gossipd-manifest", bytes(range(256)) * 3000, [PUBLISHER])
+_Result = TypeVar("_Result")
+
+
+@dataclass
+class FakeTriggerHost:
+    """A daemon that knows some deployments and remembers orders."""
+
+    states: dict[bytes | str, control.TriggerState] = field(default_factory=dict)
+    orders: list[tuple[Visitor, Statement, bytes | None]] = field(default_factory=list)
+    failure: ManifestError | None = None
+    already: bool = False
+
+    def trigger_state(self, deployment: DeploymentId | None, model: str) -> control.TriggerState:
+        if deployment is not None:
+            return self.states.get(deployment, control.TriggerState(deployment, 0, "", 0))
+        return self.states.get(model, control.TriggerState(b"", 0, "", 0, "E_NOT_FOUND", f"nobody knows {model}"))
+
+    async def trigger_order(self, visitor: Visitor, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+        await trio.lowlevel.checkpoint()
+        self.orders.append((visitor, statement, envelope))
+        if self.failure is not None:
+            raise self.failure
+        return "qwen@3 is being deployed", self.already
+
+
+@dataclass
+class Desk:
+    node: Node
+    host: FakeTriggerHost
+    desk: TriggerDesk
+
+    async def talk(
+        self,
+        what: Callable[[Conversation], _Result],
+        *,
+        secret: SecretKey = CLIENT,
+        server_key: bytes | None = None,
+        timeout_s: float = 5,
+    ) -> _Result:
+        """Hold a conversation in a thread, as the command does."""
+        key = server_key or self.node.host.secret.public.curve25519
+
+        def conversation() -> _Result:
+            with Conversation("127.0.0.1", self.node.port, secret=secret, server_key=key, timeout_s=timeout_s) as held:
+                return what(held)
+
+        return await trio.to_thread.run_sync(conversation)
+
+    async def order(
+        self, order: bytes | str, verb: Verb = Verb.DEPLOY, *, secret: SecretKey = CLIENT
+    ) -> Acknowledgement:
+        return await self.talk(
+            lambda held: trigger(held, secret=secret, order=order, verb=verb, now_s=1e9), secret=secret
+        )
+
+
+@asynccontextmanager
+async def desk() -> AsyncIterator[Desk]:
+    async with trio.open_nursery() as nursery:
+        node = await start(nursery, 1)
+        host = FakeTriggerHost()
+        found = TriggerDesk(host, nursery)
+
+        def hear(visitor: Visitor, message: control.Message, reply: Reply) -> None:
+            assert found.hear(visitor, message, reply)
+
+        node.host.on_request = hear  # type: ignore[method-assign]
+        node.host.clients[CLIENT.public.curve25519] = CLIENT.public.ed25519
+        yield Desk(node, host, found)
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("envelope", [SMALL, LARGE], ids=["small", "large"])
+async def test_a_manifest_is_sent_and_ordered_with_a_statement_by_the_clients_key(envelope: bytes) -> None:
+    async with desk() as d:
+        told = await d.order(envelope)
+        assert told == Acknowledgement(deployment_id(envelope), 1, False, "qwen@3 is being deployed")
+        [(visitor, statement, received)] = d.host.orders
+        assert visitor == Visitor(client=CLIENT.public.ed25519)
+        assert received == envelope
+        assert (statement.verb, statement.epoch, statement.manifest_bytes) == (Verb.DEPLOY, 1, len(envelope))
+        assert statement.signer == CLIENT.public.ed25519
+
+
+async def test_an_order_is_one_epoch_higher_than_the_last_word() -> None:
+    async with desk() as d:
+        known = deployment_id(SMALL)
+        d.host.states[known] = control.TriggerState(known, 41, "cancel", 0)
+        assert (await d.order(SMALL)).epoch == 42
+
+
+async def test_a_manifest_that_is_there_already_is_not_sent_again() -> None:
+    async with desk() as d:
+        known = deployment_id(LARGE)
+        d.host.states[known] = control.TriggerState(known, 1, "deploy", len(LARGE))
+        d.host.already = True
+        assert (await d.order(LARGE)).already
+        assert d.host.orders[0][2] is None
+
+
+async def test_a_known_model_is_ordered_and_cancelled_by_name() -> None:
+    async with desk() as d:
+        known = deployment_id(SMALL)
+        d.host.states["qwen@3"] = control.TriggerState(known, 5, "deploy", len(SMALL))
+        assert (await d.order("qwen@3")).epoch == 6
+        assert (await d.order("qwen@3", Verb.CANCEL)).deployment == known
+        assert [statement.verb for _, statement, _ in d.host.orders] == [Verb.DEPLOY, Verb.CANCEL]
+
+
+async def test_a_node_orders_with_its_own_key() -> None:
+    async with desk() as d:
+        member = secret_of(2)
+        d.node.host.known[member.public.curve25519] = node_id(member.public.ed25519)
+        d.node.host.directory[node_id(member.public.ed25519)] = d.node.host.directory[d.node.host.node]
+        await d.order(SMALL, secret=member)
+        assert d.host.orders[0][0] == Visitor(node=node_id(member.public.ed25519))
+
+
+async def test_an_unknown_name_is_not_found() -> None:
+    async with desk() as d:
+        with pytest.raises(TriggerRefusedError, match="nobody knows") as caught:
+            await d.order("qwen@4")
+        assert (caught.value.code, caught.value.code_of_exit) == ("E_NOT_FOUND", ExitCode.NOT_FOUND)
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [("E_SIG_INVALID", ExitCode.TRUST), ("E_ROLLBACK", ExitCode.TRUST), ("E_SOURCE_FORBIDDEN", ExitCode.OTHER)],
+)
+async def test_the_hosts_refusal_is_told_with_its_code_and_an_exit_code(code: str, exit_code: ExitCode) -> None:
+    async with desk() as d:
+        d.host.failure = ManifestError("because", code=code)
+        with pytest.raises(TriggerRefusedError, match="because") as caught:
+            await d.order(SMALL)
+        assert (caught.value.code, caught.value.code_of_exit) == (code, exit_code)
+
+
+async def test_a_key_that_is_not_listed_is_told_so() -> None:
+    async with desk() as d:
+        with pytest.raises(KeyRefusedError, match=r"security\.clients"):
+            await d.order(SMALL, secret=secret_of(123))
+        assert d.host.orders == []
+
+
+async def test_a_wrong_server_key_is_told_apart() -> None:
+    async with desk() as d:
+        with pytest.raises(KeyRefusedError, match="--server-key"):
+            await d.talk(
+                lambda held: held.ask(control.TriggerQuery(b"", "x@1"), control.TriggerState),
+                server_key=CLIENT.public.curve25519,
+            )
+
+
+async def test_a_closed_port_is_told_at_once() -> None:
+    async with desk() as d:
+        d.node.scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(NodeUnreachableError, match="nothing listens"):
+            await d.order(SMALL)
+
+
+async def test_a_node_that_does_not_answer_costs_the_timeout_and_no_more() -> None:
+    async with desk() as d:
+        d.node.host.on_request = lambda *_: None  # type: ignore[method-assign]
+        with pytest.raises(NodeSilentError, match=r"0\.2 s"):
+            await d.talk(lambda held: held.ask(control.TriggerQuery(b"", "x@1"), control.TriggerState), timeout_s=0.2)
+
+
+async def ask(d: Desk, message: control.Message) -> control.Message:
+    """One reply of whatever kind."""
+    replies: list[control.Message] = []
+    d.desk.hear(Visitor(client=CLIENT.public.ed25519), message, replies.append)
+    with trio.fail_after(5):
+        while not replies:
+            await trio.lowlevel.checkpoint()
+    return replies[0]
+
+
+def signed(secret: SecretKey = CLIENT, *, size: int = len(SMALL)) -> bytes:
+    deployment = deployment_id(SMALL)
+    return sign_statement(secret, deployment, epoch=1, verb=Verb.DEPLOY, manifest_bytes=size, now_s=1e9).encode()
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (control.TriggerQuery(b"", ""), "E_TRIGGER_FIELD"),
+        (control.TriggerQuery(b"x" * 32, "qwen@3"), "E_TRIGGER_FIELD"),
+        (control.TriggerQuery(b"x" * 31, ""), "E_TRIGGER_FIELD"),
+        (control.TriggerOrder(b"\x07" + bytes(100)), "E_SCHEMA_VERSION"),
+        (control.TriggerOrder(signed()[:-1]), "E_DECODE"),
+        (control.TriggerOrder(signed()[:-1] + b"\x00"), "E_SIG_INVALID"),
+        (control.TriggerOrder(signed(PUBLISHER)), "E_TRIGGER_FIELD"),
+    ],
+)
+async def test_a_malformed_request_gets_a_reply_that_names_the_field(message: control.Message, code: str) -> None:
+    async with desk() as d:
+        reply = await ask(d, message)
+        assert isinstance(reply, control.TriggerState | control.TriggerReply)
+        assert reply.code == code
+        assert d.host.orders == []
+
+
+async def test_a_statement_about_another_manifest_than_the_one_sent_is_refused() -> None:
+    async with desk() as d:
+        other = LARGE[:500]
+        deployment = deployment_id(SMALL)
+        assert await ask(d, control.ManifestPart(deployment, 500, 0, other)) == control.PartKept(500)
+        reply = await ask(d, control.TriggerOrder(signed(size=500)))
+        assert isinstance(reply, control.TriggerReply)
+        assert reply.code == "E_TRIGGER_FIELD"
+
+
+async def test_parts_out_of_order_are_asked_for_again_and_parts_outside_refused() -> None:
+    async with desk() as d:
+        deployment = deployment_id(SMALL)
+        assert await ask(d, control.ManifestPart(deployment, 300, 100, b"x")) == control.PartKept(0)
+        assert await ask(d, control.ManifestPart(deployment, 300, 0, b"a" * 100)) == control.PartKept(100)
+        assert await ask(d, control.ManifestPart(deployment, 300, 200, b"c" * 100)) == control.PartKept(100)
+        assert await ask(d, control.ManifestPart(deployment, 300, 0, b"a" * 100)) == control.PartKept(100)
+        assert isinstance(await ask(d, control.ManifestPart(deployment, 300, 299, b"xx")), control.Refused)
+        assert isinstance(await ask(d, control.ManifestPart(deployment, 299, 100, b"x")), control.Refused)
+
+
+async def test_uploads_are_bounded_and_forgotten_after_a_while() -> None:
+    async with desk() as d:
+        for number in range(UPLOADS_MAX):
+            part = control.ManifestPart(DeploymentId(bytes([number]) * 32), 1000, 0, b"x")
+            assert await ask(d, part) == control.PartKept(1)
+        one_more = control.ManifestPart(DeploymentId(b"z" * 32), 1000, 0, b"x")
+        reply = await ask(d, one_more)
+        assert isinstance(reply, control.Refused)
+        assert reply.code == "E_BUSY"
+        for upload in d.desk._uploads.values():
+            upload.until_s = trio.current_time()
+        assert await ask(d, one_more) == control.PartKept(1)
+
+
+async def test_what_uploads_claim_together_is_bounded_before_it_arrives() -> None:
+    async with desk() as d:
+        whole = control.MANIFEST_BYTES_MAX
+        for number in range(2):
+            part = control.ManifestPart(DeploymentId(bytes([number]) * 32), whole, 0, b"x")
+            assert await ask(d, part) == control.PartKept(1)
+        assert isinstance(await ask(d, control.ManifestPart(DeploymentId(b"z" * 32), 1, 0, b"x")), control.Refused)
