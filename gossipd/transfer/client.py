@@ -1,7 +1,7 @@
 """Fetches one chunk or one manifest from one peer, into memory of the pool.
 
 What lives here: a fetch from call to lease or typed error. What does not: which peer to ask (the planner), hashing
-and writing (the store; ``fetches`` hands over).
+and writing (the store; whoever called hands over).
 
 A fetch takes a buffer first and a connection second, so that no peer's slot is held while we wait for memory. What
 the manifest says about the length is final: a reply with another is the peer's fault and ends the connection. When a

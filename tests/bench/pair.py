@@ -4,8 +4,10 @@
 source is in the page cache. Each repetition runs every system once, in turn, so that what else the machine does
 falls on all of them alike; figures are medians. The files to be written have their page cache filled beforehand, by
 reading their unwritten blocks: in a virtual machine the first touch of a page that the host has not backed costs more
-than everything that is measured here (1.0 against 2.4 GB/s), for whoever happens to meet it. ``ratio_reference`` is the rate over the bare reference's,
-``ratio_cpu_reference`` the CPU seconds per GB of both ends over the reference's.
+than everything that is measured here (1.0 against 2.4 GB/s), for whoever happens to meet it.
+
+``ratio_reference`` is the rate over the bare reference's, ``ratio_cpu_reference`` the CPU seconds per GB of both
+ends over the reference's.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.bench.pair_systems.endpoint import Plan, digests
 
@@ -121,11 +124,12 @@ def told(process: subprocess.Popen[str], word: str) -> None:
     process.stdin.flush()
 
 
-def heard(process: subprocess.Popen[str]) -> dict[str, float]:
+def heard(process: subprocess.Popen[str]) -> dict[str, Any]:
     assert process.stdout is not None
     line = process.stdout.readline()
     assert line, f"{process.args!r} ended with {process.wait()}"
-    return json.loads(line)
+    words: dict[str, Any] = json.loads(line)
+    return words
 
 
 def summary(plan: Plan, runs: Sequence[dict[str, dict[str, float]]]) -> dict[str, object]:

@@ -77,13 +77,16 @@ class FakeChunkStore:
 
     def put(
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
-    ) -> None:
+    ) -> bool:
         model = self._model(deployment)
         if blake3(body).digest() != model.digests[chunk]:
             raise DigestMismatchError(f"chunk {chunk} from {supplier!r} does not hash to its digest")
         with self._lock:
+            if (deployment, chunk) in self.chunks:
+                return False
             self.chunks[deployment, chunk] = bytes(body)
             self.stored.append((deployment, chunk, supplier))
+        return True
 
     def _model(self, deployment: DeploymentId) -> FakeModel:
         model = self.models.get(deployment)
