@@ -13,7 +13,7 @@ had (the file belongs to somebody else, is open for writing, or lies on a networ
 buffer instead.
 
 A file that changed is refused, never published half old and half new: size, time of change and inode are compared
-when a run begins and when it ends, and for the whole tree once more at the end (``publisher``).
+when a run ends, and for the whole tree once more at the end (``publisher``).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class LocalFiles:
             return self._hash_read(descriptor, segment, chunk_bytes)
 
     def _hash_mapped(self, descriptor: int, segment: Segment, chunk_bytes: int) -> bytes:
-        if not self._files[segment.file_index].is_still(os.fstat(descriptor)):  # before the lease, perhaps
+        if not self._files[segment.file_index].is_still(os.fstat(descriptor)):  # it may be shorter than the map
             raise self._changed(segment)
         with mmap.mmap(
             descriptor, segment.length, mmap.MAP_SHARED, mmap.PROT_READ, offset=segment.offset
@@ -114,8 +114,6 @@ class LocalFiles:
         try:
             descriptor = os.open(file.location, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
-                if not file.is_still(os.fstat(descriptor)):
-                    raise self._changed(segment)
                 yield descriptor
                 if not file.is_still(os.fstat(descriptor)):
                     raise self._changed(segment)

@@ -72,6 +72,7 @@ PATHS = [
     ("B5", "E_PATH_COLLISION", ["same", "same"]),
     ("B5", "E_PATH_COLLISION", ["strasse", "straße"]),
     ("B5", "E_PATH_COLLISION", ["fish", "ﬁsh"]),
+    ("B5", "E_PATH_COLLISION", ["part-１", "part-1"]),
     ("B5", "E_PATH_COLLISION", ["a/one", "A/two"]),
     ("B5", "E_PATH_COLLISION", ["x/a/b/one", "x/A/b/two"]),
     ("B6", "E_PATH_RESERVED", ["con"]),

@@ -72,6 +72,7 @@ def test_no_address_leads_to_this_host_or_to_credentials(url: str, addresses: li
         ("http://100.64.0.1/", []),
         ("http://[2001:db8::1]:8080/m/", []),
         ("http://[fd12:3456::1]/", []),
+        ("http://[64:ff9b::5db8:d822]/", []),
         ("s3://bucket/prefix/", []),
     ],
 )

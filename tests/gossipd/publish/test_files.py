@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -125,6 +126,61 @@ def test_a_file_cut_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "preadv", cutting)
     with pytest.raises(SourceChangedError):
         LocalFiles(found, mapped=False).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+
+
+def test_a_file_written_to_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_tree(tmp_path, {"model.bin": 20 * CHUNK}) / "model.bin"
+    found = find_files(tmp_path, Selection())
+    real = os.preadv
+
+    def writing(descriptor: int, buffers: list[memoryview], offset: int) -> int:
+        with path.open("r+b") as file:
+            file.write(b"new")
+        return real(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", writing)
+    with pytest.raises(SourceChangedError):
+        LocalFiles(found, mapped=False).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+
+
+def test_a_file_cut_just_before_the_lease_is_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = make_tree(tmp_path, {"model.bin": 20 * CHUNK}) / "model.bin"
+    found = find_files(tmp_path, Selection())
+    real = files_module._lease
+
+    def late(descriptor: int) -> bool:
+        os.truncate(path, CHUNK)
+        return real(descriptor)
+
+    monkeypatch.setattr(files_module, "_lease", late)
+    with pytest.raises(SourceChangedError):
+        LocalFiles(found).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+
+
+class _FailsSecond:
+    """The second run fails while the first is under way; the others cost nothing."""
+
+    threads = 2
+
+    def __init__(self) -> None:
+        self.done = 0
+        self._failing = Event()
+
+    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+        if run.first_chunk == 1:
+            self._failing.set()
+            raise PublishError("broken")
+        self._failing.wait()
+        self.done += 1
+        return bytes(32 * run.count)
+
+
+def test_the_first_error_stops_every_thread() -> None:
+    reader = _FailsSecond()
+    layout = Layout([2**44], 64 * MIB)  # enough runs that a thread which goes on is seen
+    with pytest.raises(PublishError, match="broken"):
+        hash_chunks(layout, reader, ignore)
+    assert reader.done < layout.chunk_count - 1
 
 
 def test_short_reads_are_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
