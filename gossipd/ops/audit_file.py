@@ -162,7 +162,7 @@ def _opened(line: bytes) -> dict[str, Any]:
         raise ValueError("the line is not whole")
     try:
         record = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError("not a JSON object") from None
     kinds = (("seq", int), ("hash", str), ("prev", str), ("at", str))
     if not (isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in kinds)):

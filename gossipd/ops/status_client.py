@@ -159,7 +159,7 @@ class _UnixConnection(http.client.HTTPConnection):
 def _object(text: bytes) -> dict[str, Any]:
     try:
         value = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
         raise DaemonUnreachableError(f"the answer is not from gossipd: {text[:60].decode('latin-1')!a}")

@@ -235,9 +235,7 @@ async def test_a_file_of_another_user_is_refused(mock_clock: MockClock, world: W
     assert world.reason("thing").startswith("E_WATCH_OWNER: ")
 
 
-async def test_thousands_of_files_are_single_jobs_and_memory_stays_bounded(
-    folder: Path, mock_clock: MockClock
-) -> None:
+async def test_thousands_of_files_are_single_jobs_and_memory_stays_bounded(folder: Path, mock_clock: MockClock) -> None:
     count = 1000
     for number in range(count):
         (folder / f"m{number:04}").write_bytes(GOOD)
