@@ -16,7 +16,7 @@ HOLDINGS = b"holdings"
 
 
 def link(**changed: int) -> Link:
-    return Link(PEER, ControlSettings(**changed))  # type: ignore[arg-type]
+    return Link(PEER, ControlSettings(**changed))
 
 
 def news(*added: int, dropped: tuple[int, ...] = (), reading: tuple[int, ...] = (), slots: int = 1) -> News:
