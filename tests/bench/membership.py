@@ -1,8 +1,8 @@
 """``python -m tests.bench.membership --members 100,1000 [--scenario NAME] --json``: one JSON object per line.
 
 The brains are the daemon's own, with its defaults and its message sizes, in ``membership.testing``'s simulator: no
-cipher (its bytes are counted), stand-in signatures checked once for all nodes. ``--plain`` runs SWIM without Lifeguard and
-without our rules beside it, for comparison.
+cipher (its bytes are counted), stand-in signatures checked once for all nodes. ``--plain`` runs SWIM without Lifeguard
+and without our rules beside it, for comparison.
 """
 
 from __future__ import annotations
