@@ -1,0 +1,39 @@
+"""A status socket in a thread of its own, so that commands can be run against it as a user runs them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import trio
+
+from gossipd.ops.guard import Guard
+from gossipd.ops.local_socket import bind_unix
+from gossipd.ops.status import status_app
+from tests.gossipd.ops.fake_daemon import FakeDaemon
+
+
+@contextmanager
+def running(path: Path, daemon: FakeDaemon) -> Iterator[FakeDaemon]:
+    """Serve ``daemon`` at ``path`` until the block ends."""
+    ready = threading.Event()
+    stop: list[tuple[trio.lowlevel.TrioToken, trio.CancelScope]] = []
+
+    async def serve() -> None:
+        with trio.CancelScope() as scope:
+            listener = bind_unix(path)
+            stop.append((trio.lowlevel.current_trio_token(), scope))
+            ready.set()
+            await Guard(status_app(daemon, daemon)).serve(listener)
+
+    thread = threading.Thread(target=trio.run, args=(serve,))
+    thread.start()
+    assert ready.wait(10)
+    try:
+        yield daemon
+    finally:
+        token, scope = stop[0]
+        token.run_sync_soon(scope.cancel)
+        thread.join(10)

@@ -1,0 +1,385 @@
+"""The commands as a person or a script runs them: what they print, and how they exit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import pytest
+
+from gossipd import __version__
+from gossipd.cli import main as door
+from gossipd.cli.main import VERBS, main
+from gossipd.core.errors import ExitCode
+from gossipd.ops.snapshot import AlarmRow
+from tests.gossipd.cli.daemons import running
+from tests.gossipd.ops.fake_daemon import FakeDaemon, toy_row
+
+CLIENT_COMMANDS = ("status", "wait", "members", "ls", "path", "verify", "rm", "cancel", "rollback", "forget")
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def object(self) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(self.out)
+        assert answer["schema_version"] == 1
+        return answer
+
+
+class Shell:
+    """Runs commands in this process against one fake daemon."""
+
+    def __init__(self, path: Path, daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path, self.daemon, self._capsys = path, daemon, capsys
+
+    def __call__(self, *arguments: str, socket: bool = True) -> Ended:
+        code = main([*arguments, *(["--socket", str(self.path)] if socket else [])])
+        out, err = self._capsys.readouterr()
+        return Ended(code, out, err)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    path = tmp_path / "gossipd.sock"
+    with running(path, FakeDaemon()) as daemon:
+        yield Shell(path, daemon, capsys)
+
+
+def test_status_is_a_page_for_people(shell: Shell) -> None:
+    ended = shell("status")
+    assert ended.code == 0
+    assert ended.out == (
+        "node-1  rack r1  127.0.0.1:7946  gossipd 0.1.0  up 3m 20s\n"
+        "members   3 alive, 1 dead  in 2 racks\n"
+        "seeds     r1: node-1, r0: node-2\n"
+        "security  ok, bulk tls\n"
+        "store     ok, 10.0 TiB free\n"
+        "\n"
+        "org/toy@3  distributing  62.5 %  2/4 hosts  256 MiB in 1024 chunks  64.0 MiB/s  6 s to go\n"
+        "  source 256 MiB (1.00x)  same rack 384 MiB  cross rack 0 B  duplicate 0 B  corrupt 2\n"
+        "  HOST    RACK  STATE        DONE    AGE  REASON\n"
+        "  node-1  r1    complete     100 %   2 s\n"
+        "  node-2  r0    complete     100 %   2 s\n"
+        "  node-3  r1    downloading  50.0 %  2 s  all_busy\n"
+        "  node-4  r0    init         0 %     -    dead\n"
+    )
+
+
+def test_status_shows_what_an_operator_must_act_upon(shell: Shell) -> None:
+    shell.daemon.rows = [toy_row(stall="disk")]
+    shell.daemon.alarms = [AlarmRow(code="E_EQUIVOCATION", sentence="toy@3 has two hashes", since="now")]
+    out = shell("status").out
+    assert "ALARM     E_EQUIVOCATION: toy@3 has two hashes" in out
+    assert "stalled here: disk" in out
+
+
+def test_status_with_nothing_deployed_says_what_to_do(shell: Shell) -> None:
+    shell.daemon.rows = []
+    assert "drop a manifest into the inbox" in shell("status").out
+
+
+def test_status_json_is_the_daemons_own_answer(shell: Shell) -> None:
+    answer = shell("status", "--json").object
+    assert answer["deployments"][0]["state"] == "distributing"
+    assert shell("status", "org/toy@3", "--json").object["deployments"][0]["version"] == 3
+    ended = shell("status", "org/toy@4")
+    assert (ended.code, ended.err) == (3, "E_NOT_FOUND: no deployment org/toy@4 is known here\n")
+
+
+def test_watch_draws_a_bar_for_each_host_and_the_totals(shell: Shell) -> None:
+    from rich.console import Console
+
+    from gossipd.cli.watch import view
+    from gossipd.ops.status_client import StatusClient
+
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(view(StatusClient(shell.path).status(), "gone for a moment", rows_max=10))
+    text = console.export_text()
+    console.file.close()
+    rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
+    assert "━" * 40 in rows["node-1"]
+    assert "100 %" in rows["node-1"]
+    assert "50.0 %" in rows["node-3"]
+    assert "downloading (all_busy)" in rows["node-3"]
+    assert "62.5 %" in rows["all"]
+    assert "2/4 hosts complete" in rows["all"]
+    assert "not answering: gone for a moment" in text
+
+
+def test_watch_shows_those_furthest_behind_when_not_all_fit(shell: Shell) -> None:
+    from rich.console import Console
+
+    from gossipd.cli.watch import view
+    from gossipd.ops.status_client import StatusClient
+
+    shell.daemon.rows = [toy_row(8, hosts=10)]
+    console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(view(StatusClient(shell.path).status(), None, rows_max=4))
+    text = console.export_text()
+    console.file.close()
+    assert "node-9 " in text
+    assert "node-10" in text
+    assert "and 6 hosts that are further" in text
+
+
+def test_watch_draws_again_and_again_without_a_terminal(shell: Shell) -> None:
+    from gossipd.cli.watch import watch_status
+    from gossipd.ops.status_client import StatusClient
+
+    assert watch_status(StatusClient(shell.path).status, as_json=False, interval_s=0.0, rounds=3) == 0
+
+
+@pytest.mark.parametrize(
+    ("complete", "hosts", "code"),
+    [(4, "100%", 5), (2, "2", 0), (2, "50%", 0), (2, "3", 5), (2, "100%", 5), (2, "51%", 5)],
+)
+def test_wait_ends_when_enough_hosts_are_complete_or_the_time_is_up(
+    shell: Shell, complete: int, hosts: str, code: int
+) -> None:
+    shell.daemon.rows = [toy_row(complete)]
+    ended = shell("wait", "org/toy@3", "--hosts", hosts, "--timeout", "0s")
+    assert ended.code == code
+    if code:
+        assert ended.err.startswith("E_TIMEOUT: after 0 s org/toy@3 is complete on ")
+
+
+def test_wait_json_gives_the_deployment(shell: Shell) -> None:
+    assert shell("wait", "org/toy@3", "--hosts", "1", "--json").object["deployment"]["hosts_complete"] == 2
+
+
+def test_wait_waits_for_what_nobody_has_heard_of_yet(shell: Shell) -> None:
+    ended = shell("wait", "other@1", "--timeout", "0s", "--json")
+    assert ended.code == 5
+    assert ended.object["error"]["message"] == "no deployment other@1 was heard of within 0 s"
+
+
+def test_wait_tells_a_cancelled_and_a_failed_deployment_from_a_late_one(shell: Shell) -> None:
+    from msgspec.structs import replace
+
+    row = toy_row()
+    shell.daemon.rows = [replace(row, state="cancelled")]
+    assert shell("wait", "org/toy@3").err == "E_CANCELLED: org/toy@3 was cancelled\n"
+    failed = [replace(host, state="failed", reason="no_space") for host in row.hosts[2:]]
+    shell.daemon.rows = [replace(row, state="failed", hosts=[*row.hosts[:2], *failed])]
+    ended = shell("wait", "org/toy@3")
+    assert ended.code == ExitCode.PARTIAL
+    assert ended.err == (
+        "E_PARTIAL: org/toy@3 is complete on 2 of 4 hosts and has ended: "
+        "node-3 failed no_space, node-4 failed no_space\n"
+    )
+
+
+def test_members_ls_and_path(shell: Shell) -> None:
+    members = shell("members").out.splitlines()
+    assert members[0].split() == ["NAME", "RACK", "STATE", "SEED", "ADDRESS", "VERSION", "SINCE"]
+    assert members[4].split()[:4] == ["node-4", "r0", "dead", "-"]
+    assert len(shell("members", "--json").object["members"]) == 4
+    assert "* org/toy@2  complete" in shell("ls").out
+    assert len(shell("ls", "--json").object["models"]) == 2
+    assert shell("path", "org/toy").out == "/m/org/toy/2\n"
+    assert shell("path", "org/toy@2", "--json").object["path"] == "/m/org/toy/2"
+    ended = shell("path", "org/toy@3")
+    assert (ended.code, ended.out) == (3, "")
+    assert ended.err == ("E_NOT_FOUND: org/toy@3 is not complete on this host, it is downloading; see: gossipd wait\n")
+    assert shell("path", "other").err == "E_NOT_FOUND: other is not on this host\n"
+
+
+def test_verify_exits_with_6_and_names_the_first_ten(shell: Shell) -> None:
+    assert shell("verify", "org/toy@3").out == "org/toy@3: all 1024 chunks are good\n"
+    shell.daemon.bad_chunks = 13
+    ended = shell("verify", "org/toy@3")
+    assert ended.code == ExitCode.VERIFICATION
+    assert ended.err.count("bad: ") == 10
+    assert "bad: weights.safetensors bytes 9-18 (chunk 9)" in ended.err
+    assert "E_VERIFICATION: 13 of 1024 chunks of org/toy@3 are bad" in ended.err
+    answer = shell("verify", "org/toy@3", "--json")
+    assert (answer.code, answer.object["bad_count"], answer.object["verified"]) == (6, 13, False)
+    assert shell("verify", "nothing@1").code == ExitCode.NOT_FOUND
+
+
+def test_orders_are_passed_on(shell: Shell) -> None:
+    assert shell("rm", "org/toy@2", "--dry-run").out == "rm org/toy done\n"
+    assert shell("cancel", "org/toy@3", "--json").object["changed"] is True
+    assert shell("rollback", "org/toy").code == 0
+    assert shell("forget", "node-4").code == 0
+    assert shell.daemon.orders == [
+        ("rm", "org/toy", 2, True),
+        ("cancel", "org/toy", 3),
+        ("rollback", "org/toy"),
+        ("forget", "node-4"),
+    ]
+    ended = shell("forget", "node-1")
+    assert (ended.code, ended.err) == (1, "E_ALIVE: node-1 is alive; stop it first\n")
+
+
+def test_a_refusal_with_json_is_an_object_and_still_a_sentence(shell: Shell) -> None:
+    ended = shell("cancel", "nothing@1", "--json")
+    assert ended.code == 3
+    assert ended.object["error"] == {"code": "E_NOT_FOUND", "message": "nothing is not deployed here", "exit_code": 3}
+    assert ended.err == "E_NOT_FOUND: nothing is not deployed here\n"
+
+
+def test_no_daemon_is_exit_code_4(shell: Shell, tmp_path: Path) -> None:
+    for command in (["status"], ["members"], ["ls"], ["path", "a"], ["wait", "a@1"], ["verify", "a@1"], ["rm", "a@1"]):
+        ended = shell(*command, "--socket", str(tmp_path / "none"), socket=False)
+        assert (ended.code, ended.err.split(":")[0]) == (4, "E_DAEMON_UNREACHABLE")
+
+
+def test_the_socket_is_found_by_option_config_variable_or_here(
+    shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shell("ls", "--socket", str(shell.path), socket=False).code == 0
+    config = tmp_path / "gossipd.toml"
+    config.write_text("[node]\nname = 'x'\n")
+    assert shell("ls", "--config", str(config), socket=False).code == 0
+    assert shell("ls", "--config", str(tmp_path), socket=False).code == 0
+    config.write_text("[status]\nsocket = 'elsewhere.sock'\n")
+    ended = shell("ls", "--config", str(config), socket=False)
+    assert (ended.code, "elsewhere.sock" in ended.err) == (4, True)
+    monkeypatch.setenv("GOSSIPD_STATUS__SOCKET", str(shell.path))
+    assert shell("ls", "--config", str(config), socket=False).code == 0
+    config.write_text("[status\n")
+    assert shell("ls", "--config", str(config), socket=False).code == 2
+    assert shell("ls", "--config", str(tmp_path / "none.toml"), socket=False).code == 2
+    monkeypatch.chdir(tmp_path)
+    assert shell("ls", socket=False).code == 0
+    monkeypatch.chdir("/")
+    assert shell("ls", socket=False).code == 4
+    monkeypatch.setenv("GOSSIPD_SOCKET", str(shell.path))
+    assert shell("ls", socket=False).code == 0
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["status", "a@b"],
+        ["status", "a@-1"],
+        ["status", "@1"],
+        ["wait", "toy"],
+        ["wait", "toy@1", "--timeout", "soon"],
+        ["wait", "toy@1", "--hosts", "0%"],
+        ["wait", "toy@1", "--hosts", "101%"],
+        ["wait", "toy@1", "--hosts", "0"],
+        ["wait", "toy@1", "--hosts", "some"],
+        ["rm"],
+        ["rm", "toy@1", "extra"],
+        ["status", "--loud"],
+        ["run"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_one_sentence(shell: Shell, arguments: list[str]) -> None:
+    ended = shell(*arguments, socket=False)
+    assert ended.code == ExitCode.USAGE
+    assert ended.err.startswith("E_USAGE: ")
+    assert ended.err.count("\n") == 1
+    assert shell(*arguments, "--json", socket=False).code == ExitCode.USAGE
+
+
+@pytest.mark.parametrize("name", CLIENT_COMMANDS)
+def test_every_client_command_has_json_and_help_with_examples(shell: Shell, name: str) -> None:
+    ended = shell(name, "--help", socket=False)
+    assert ended.code == 0
+    assert "--json" in ended.out
+    assert "Examples:" in ended.out
+    assert f"  gossipd {name}" in ended.out or f"$(gossipd {name}" in ended.out
+
+
+def test_help_lists_every_command_and_every_exit_code(shell: Shell) -> None:
+    out = shell("--help", socket=False).out
+    for name in VERBS:
+        assert f"\n  {name} " in out
+    for code in ExitCode:
+        assert f" {int(code)} " in out
+    assert "status " in shell(socket=False).err  # no arguments: the same, and exit code 2
+    assert shell("--version", socket=False).out == f"gossipd, version {__version__}\n"
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_command_in_the_table_exists_and_explains_itself(name: str) -> None:
+    command = door.cli.get_command(click.Context(door.cli), name)
+    assert command is not None
+    assert command.help
+
+
+def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gossipd.ops.status_client import StatusClient
+
+    def interrupt(self: StatusClient) -> None:
+        raise KeyboardInterrupt
+
+    def missing(self: StatusClient) -> None:
+        raise FileNotFoundError(2, "No such file or directory", "/x")
+
+    monkeypatch.setattr(StatusClient, "members", interrupt)
+    assert shell("members").code == ExitCode.INTERRUPTED
+    monkeypatch.setattr(StatusClient, "members", missing)
+    ended = shell("members")
+    assert (ended.code, ended.err) == (1, "E_OS: /x: No such file or directory\n")
+
+
+HEAVY = ("trio", "zmq", "rich", "anyio", "starlette", "anycorn", "structlog", "prometheus_client", "msgspec", "blake3")
+
+
+@pytest.mark.parametrize("command", [["status"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]])
+def test_client_commands_start_quickly_because_they_import_little(shell: Shell, command: list[str]) -> None:
+    script = (
+        "import sys; from gossipd.cli.main import main; code = main(sys.argv[1:]);"
+        f"print([name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, *command, "--socket", str(shell.path)], capture_output=True, text=True
+    )
+    assert (ended.returncode, ended.stderr) == (0, "[]\n")
+
+
+def test_a_pipe_that_closes_early_is_no_traceback(shell: Shell) -> None:
+    shell.daemon.rows = [toy_row(8, hosts=60)] * 50
+    ended = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m gossipd status --socket {shell.path} | head -1; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+    )
+    assert ended.stdout.splitlines()[0].startswith("node-1")
+    assert ended.stderr == ""
+
+
+def test_colour_only_on_a_terminal_and_never_with_no_color(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    from gossipd.cli import status
+
+    assert "\x1b[" not in shell("status").out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert "\x1b[32mcomplete" in shell("status").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not status._colour()
+    assert "\x1b[" not in shell("status").out
+
+
+def test_audit_verify_says_whether_the_chain_holds(shell: Shell, tmp_path: Path) -> None:
+    from gossipd.ops.audit_file import AuditFile
+
+    path = tmp_path / "audit.jsonl"
+    file = AuditFile(path)
+    for event in ("started", "published", "stopped"):
+        file.append([{"event": event}], "2027-01-15T08:00:00Z")
+    ended = shell("audit", "verify", str(path), socket=False)
+    assert ended.code == 0
+    assert "3 records from 2027-01-15T08:00:00Z" in ended.out
+    answer = shell("audit", "verify", str(path), "--head", file.head, "--json", socket=False)
+    assert (answer.object["verified"], answer.object["head"]) == (True, file.head)
+    path.write_bytes(path.read_bytes().replace(b"published", b"pubLished"))
+    ended = shell("audit", "verify", str(path), socket=False)
+    assert ended.code == ExitCode.VERIFICATION
+    assert ended.err.startswith(f"E_AUDIT_BROKEN: {path}: line 2: the record does not match its hash")
+    assert shell("audit", "verify", str(tmp_path / "none"), socket=False).code == 1
