@@ -100,6 +100,7 @@ class Link:
         self.name = b""
         self.used_s = 0.0
         self.dial_at_s = 0.0
+        self.failed_at_s = 0.0
         self.dial_until_s = 0.0
         self.streams: dict[int, int] = {}
         """Stream -> number of its last Holdings or Delta; the peer follows these."""
@@ -192,6 +193,7 @@ class Link:
         """Nothing is queued or followed any more; returns how many messages were dropped by that."""
         dropped = len(self._messages) + len(self._news)
         self.state = LinkState.WAITING
+        self.failed_at_s = now
         self.dial_at_s = now + self._pause_s * jitter
         self._pause_s = min(self._pause_s * 2, self._settings.redial_max_s)
         self._messages.clear()

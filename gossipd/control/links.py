@@ -111,6 +111,13 @@ class Links:
             self._ready[link.node] = link
         self._bell.ring()
 
+    def hurry(self, node: NodeId) -> None:
+        """Somebody waits for an answer: do not sit out a long pause before dialing again, only the shortest."""
+        link = self._links.get(node)
+        if link is not None and link.state is LinkState.WAITING:
+            link.dial_at_s = min(link.dial_at_s, link.failed_at_s + self._settings.redial_min_s)
+            self._bell.ring()
+
     def moved(self, node: NodeId) -> None:
         """The member's record has changed: dial it at its new address if that differs."""
         link = self._links.get(node)

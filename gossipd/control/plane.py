@@ -229,6 +229,7 @@ class ControlPlane:
         with self._requests.opened(node) as pending:
             if not self._send(node, encode(message, number=pending.number), type(message).__name__):
                 pending.fail("it is unknown or does not read")
+            self.links.hurry(node)
             return await pending.wait(timeout_s)
 
     def request_from_thread(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:

@@ -89,6 +89,18 @@ async def test_a_request_to_a_stranger_or_to_a_closed_port_fails_at_once() -> No
             await a.plane.request(b.host.node, control.Ping(), 30)
 
 
+async def test_a_request_does_not_sit_out_a_long_pause_before_dialing_again() -> None:
+    slow = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.01, redial_max_s=3600)
+    async with nodes(2, settings=slow) as (a, b):
+        await a.plane.request(b.host.node, control.Ping(), 5)
+        link = a.plane.links.peek(b.host.node)
+        assert link is not None
+        a.plane.subscribe(b.host.node, DEPLOYMENT)  # a reason to keep the link
+        link._pause_s = 3600
+        a.plane.links._fail(link, "lost")
+        assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
+
+
 async def test_a_worker_thread_can_ask() -> None:
     async with nodes(2) as (a, b):
         reply = await trio.to_thread.run_sync(a.plane.request_from_thread, b.host.node, control.Ping(), 5.0)
