@@ -67,23 +67,19 @@ def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> Ope
         raise ManifestError(f"envelope has {len(envelope)} bytes, at most {ENVELOPE_BYTES_MAX}", code="E_LIMIT")
     payload, signatures = _split(kind, envelope)
     keys = keys_by_id(trusted)
-    signer = None
-    message = _pae(kind.encode("ascii"), payload)  # the only copy of the payload, gone when this returns
-    for signed_by, signature in signatures:
-        key = keys.get(signed_by)
-        if key is None:
-            continue
-        if not verify(key, signature, message):
-            raise ManifestError(
-                f"the signature by key={signed_by.hex()[:12]} does not match the content", code="E_SIG_INVALID"
-            )
-        signer = signer or key
-    if signer is None:
+    known = [(keys[signed_by], signature) for signed_by, signature in signatures if signed_by in keys]
+    if not known:
         named = ", ".join(signed_by.hex()[:12] for signed_by, _ in signatures)
         raise ManifestError(
             f"signed by key={named}, which is not among the {len(keys)} trusted keys", code="E_KEY_UNKNOWN"
         )
-    return Opened(payload, signer)
+    message = _pae(kind.encode("ascii"), payload)  # the only copy of the payload, gone when this returns
+    for key, signature in known:
+        if not verify(key, signature, message):
+            raise ManifestError(
+                f"the signature by key={key_id(key).hex()[:12]} does not match the content", code="E_SIG_INVALID"
+            )
+    return Opened(payload, known[0][0])
 
 
 def payload_of(kind: str, envelope: bytes) -> memoryview:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,3 +122,14 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("keygen", "publish"):
         assert main([command, "--help"]) == 0
         assert "Examples:" in capsys.readouterr().out
+
+
+def test_on_a_terminal_progress_goes_to_stderr_and_the_result_to_stdout(tmp_path: Path, key: Path) -> None:
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "gossipd", *arguments(tmp_path, key, "--json")]
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=theirs, stdin=subprocess.DEVNULL, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 65536).decode()
+    os.close(ours)
+    assert f"hashing {len(TREE)} files" in shown
+    assert json.loads(done.stdout)["name"] == "org/m"
