@@ -148,6 +148,21 @@ def test_a_disk_that_fails_at_any_step_leaves_nothing_half_and_a_retry_completes
     assert (file.records, verify_audit(path, head=file.head).problem) == (3, None)
 
 
+def test_nothing_of_a_failed_attempt_is_left_behind_a_shorter_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(path, 2)
+    real = os.fsync
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        file.append([{"event": "long", "words": "x" * 400}] * 3, AT)
+    monkeypatch.setattr(os, "fsync", real)
+    file.append([{"event": "short"}], AT)
+    assert (file.records, verify_audit(path, head=file.head).problem) == (3, None)
+
+
 def test_a_missing_log_is_an_error_and_not_a_whole_chain(path: Path) -> None:
     with pytest.raises(AuditError, match="no such file"):
         verify_audit(path)

@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from gossipd.core.errors import LocalError, RemoteError
-from gossipd.ops.drop_folder import DropError, DropFolder
+from gossipd.ops.drop_folder import DropError, DropFolder, UnfinishedError
 from gossipd.ops.inbox import Inbox, InboxSettings, QueueFullError
 
 GOOD = b"manifest: good"
@@ -429,3 +429,42 @@ async def test_events_alone_bring_a_file_in_and_stopping_is_quick(folder: Path) 
         (folder / "one").write_bytes(GOOD)
         await wait_for(lambda: bool(judge.offers))
         nursery.cancel_scope.cancel()
+
+
+async def test_a_link_put_in_place_of_a_listed_file_is_not_followed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drops = DropFolder(folder, bytes_max=1000)
+    (folder / "x").write_bytes(GOOD)
+    [drop] = drops.scan(1)[0]
+    real = os.open
+
+    def swap(path: object, *args: object, **kwargs: object) -> int:
+        monkeypatch.setattr(os, "open", real)
+        (folder / "x").rename(folder.parent / "elsewhere")
+        (folder / "x").symlink_to(folder.parent / "elsewhere")  # even the same inode: a link is a link
+        return real(path, *args, **kwargs)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", swap)
+    with pytest.raises(UnfinishedError):
+        drops.read(drop)
+
+
+@pytest.mark.parametrize("change", [b"", b"short", b"X" * len(GOOD), b"longer" * 100])
+async def test_a_file_changed_in_place_while_it_is_read_is_read_later(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, change: bytes
+) -> None:
+    drops = DropFolder(folder, bytes_max=1000)
+    (folder / "x").write_bytes(GOOD)
+    os.utime(folder / "x", (1000.0, 1000.0))
+    [drop] = drops.scan(1)[0]
+    real = os.read
+
+    def change_first(descriptor: int, size: int) -> bytes:
+        monkeypatch.setattr(os, "read", real)
+        (folder / "x").write_bytes(change)
+        return real(descriptor, size)
+
+    monkeypatch.setattr(os, "read", change_first)
+    with pytest.raises(UnfinishedError):
+        drops.read(drop)
