@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gossipd.core.manifest_errors import ManifestError, shown
+from gossipd.core.manifest_paths import DEPTH_MAX
 from gossipd.core.manifest_payload import FILES_MAX
 from gossipd.publish.errors import PublishError
 from gossipd.publish.selection import Selection
@@ -77,6 +78,8 @@ def _walk(directory: Path, prefix: str, selection: Selection) -> Iterator[FoundF
             path = f"{prefix}{entry.name}"
             status = entry.stat(follow_symlinks=False)
             if stat.S_ISDIR(status.st_mode):
+                if path.count("/") >= DEPTH_MAX:  # no file below can be published, and recursion needs an end
+                    raise ManifestError(f"{shown(path)} is deeper than {DEPTH_MAX} components", code="E_PATH_LENGTH")
                 yield from _walk(Path(entry.path), f"{path}/", selection)
             elif selection.admits(path):
                 yield _found(path, entry.path, status)

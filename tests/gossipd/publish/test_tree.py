@@ -117,3 +117,8 @@ def test_too_many_files_are_refused_while_walking(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(tree_module, "FILES_MAX", 5)
     make_tree(tmp_path)
     assert code_of(tmp_path) == "E_LIMIT"
+
+
+def test_a_tree_without_end_is_refused(tmp_path: Path) -> None:
+    make_tree(tmp_path, {"/".join("d" * 60) + "/file": 1})
+    assert code_of(tmp_path) == "E_PATH_LENGTH"
