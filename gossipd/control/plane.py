@@ -219,14 +219,14 @@ class ControlPlane:
                 link.drop_stream(stream)
 
     async def request(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
-        """Ask a member and wait for its reply.
+        """Ask a member and wait for its reply, which is of the kind that ``REPLY_TO`` names for the request.
 
         Raises:
             PeerUnreachableError: nobody knows where it is, its link failed, or its queue is full.
             PeerSilentError: no reply within ``timeout_s``.
             RequestRefusedError: it answered that it will not.
         """
-        with self._requests.opened(node) as pending:
+        with self._requests.opened(node, control.REPLY_TO[type(message)]) as pending:
             if not self._send(node, encode(message, number=pending.number), type(message).__name__):
                 pending.fail("it is unknown or does not read")
             self.links.hurry(node)

@@ -40,8 +40,8 @@ class RequestRefusedError(RemoteError):
 class Pending:
     """One request; made by ``Requests.opened``."""
 
-    def __init__(self, number: int, node: NodeId) -> None:
-        self.number, self.node = number, node
+    def __init__(self, number: int, node: NodeId, wanted: type[Message]) -> None:
+        self.number, self.node, self.wanted = number, node, wanted
         self._done = trio.Event()
         self._reply: Message | None = None
         self._failure = ""
@@ -82,8 +82,8 @@ class Requests:
         self._last = 0
 
     @contextmanager
-    def opened(self, node: NodeId) -> Iterator[Pending]:
-        """A new request to ``node``, forgotten when the block is left.
+    def opened(self, node: NodeId, wanted: type[Message]) -> Iterator[Pending]:
+        """A new request to ``node`` that a ``wanted`` answers, forgotten when the block is left.
 
         Raises:
             PeerUnreachableError: too many wait already.
@@ -93,7 +93,7 @@ class Requests:
         self._last = self._last % _NUMBERS + 1
         while self._last in self._pending:
             self._last = self._last % _NUMBERS + 1
-        pending = self._pending[self._last] = Pending(self._last, node)
+        pending = self._pending[self._last] = Pending(self._last, node, wanted)
         try:
             yield pending
         finally:
@@ -102,7 +102,7 @@ class Requests:
     def heard(self, node: NodeId, number: int, message: Message) -> bool:
         """A reply came from ``node``; False when it answers nothing we asked it."""
         pending = self._pending.get(number)
-        if pending is None or pending.node != node:
+        if pending is None or pending.node != node or not isinstance(message, (pending.wanted, Refused)):
             return False
         pending.answer(message)
         return True

@@ -230,5 +230,14 @@ NUMBERS: dict[type[Message], int] = {
     TriggerReply: 18,
     Refused: 19,
 }
-REPLIES = (Statements, Token, Pong, TriggerState, PartKept, TriggerReply, Refused)
-REQUESTS = (StatementsWanted, TokenWanted, Ping, TriggerQuery, ManifestPart, TriggerOrder)
+# What answers what; besides, anything may be answered with Refused.
+REPLY_TO: dict[type[Message], type[Message]] = {
+    StatementsWanted: Statements,
+    TokenWanted: Token,
+    Ping: Pong,
+    TriggerQuery: TriggerState,
+    ManifestPart: PartKept,
+    TriggerOrder: TriggerReply,
+}
+REQUESTS = tuple(REPLY_TO)
+REPLIES = (*REPLY_TO.values(), Refused)

@@ -47,6 +47,13 @@ def test_the_example_is_a_valid_configuration() -> None:
     assert config.security.trust == (ROOT / "config" / "trust" / "publisher.key.pub",)
 
 
+def test_the_systemd_unit_does_not_restart_what_an_operator_must_correct() -> None:
+    lines = (ROOT / "config" / "gossipd.service").read_text().splitlines()
+    assert f"RestartPreventExitStatus={ExitCode.USAGE.value} {ExitCode.TRUST.value}" in lines
+    for needed in ("Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "NoNewPrivileges=yes", "LimitNOFILE=1048576"):
+        assert needed in lines
+
+
 def test_every_setting_is_in_the_example_with_a_comment_and_its_default() -> None:
     text = example_text()
     for name, section in SECTIONS.items():

@@ -64,6 +64,14 @@ async def test_many_requests_at_once_get_their_own_replies() -> None:
         assert sorted(replies) == [(number, control.Statements((), number)) for number in range(100)]
 
 
+async def test_a_reply_of_the_wrong_kind_is_no_reply() -> None:
+    async with nodes(2) as (a, b):
+        b.host.answer = lambda _: control.PartKept(7)
+        with pytest.raises(PeerSilentError):
+            await a.plane.request(b.host.node, control.TokenWanted(), 0.1)
+        assert a.plane.statistics()["control_unasked_reply"] == 1
+
+
 async def test_a_request_ends_at_its_deadline() -> None:
     async with nodes(2) as (a, b):
         with pytest.raises(PeerSilentError, match=b.host.node.hex()[:12]):
