@@ -1,7 +1,7 @@
 """Getting in, and letting others in.
 
 A joiner sends its record to one contact after another, with a growing, jittered pause, for ever, until a member
-welcomes it; later too, whenever it is alone. The welcome carries the contact's record and those of a few members at
+welcomes it; later too, whenever it is alone, and slowly those at whose address it knows no living member. The welcome carries the contact's record and those of a few members at
 random, so that a thousand joiners find each other and synchronise among themselves instead of with the contacts.
 
 A name that a living member bears is refused to a new key; both are told. A new key may take the name of a member
@@ -56,15 +56,24 @@ class Joiner:
         settings = node.settings
         if not self._contacts:
             return
-        if self.welcomed and node.roster.live > 1 and not node.isolated:
-            self._pause_s = settings.join_retry_max_s  # only look again
-        else:
-            contact = self._contacts[self._turn % len(self._contacts)]
+        settled = self.welcomed and node.roster.live > 1 and not node.isolated
+        contacts = self._unmet() if settled else self._contacts
+        if settled:
+            self._pause_s = settings.join_retry_max_s
+        if contacts:
+            contact = contacts[self._turn % len(contacts)]
             self._turn += 1
             node.send_to_address(contact, bytes((wire.JOIN, 0)) + node.own.item + node.own.proof, None)
             node.counts["joins_sent"] += 1
         node.at(now + self._pause_s * (0.75 + 0.5 * node.rng.random()), lambda later: self._ask(number, later))
         self._pause_s = min(settings.join_retry_max_s, self._pause_s * 1.5)
+
+    def _unmet(self) -> list[Address]:
+        """Contacts at whose address no living member is: they may be the way to the rest of a cluster that started
+        in two halves, each of which found company and would never look for the other."""
+        roster = self._node.roster
+        met = {claim.address for handle, claim in roster.claims.items() if handle not in roster.gone}
+        return [contact for contact in self._contacts if contact not in met]
 
     def on_join(self, body: bytes, source: NodeId, address: Address, now: float) -> None:
         """Somebody wants in."""

@@ -187,9 +187,7 @@ class Node:
                     for task in (self.brain.run, self.teller.run, self.lag.run, self._keep_roster):
                         inner.start_soon(task)
                     inner.start_soon(self.spread.adopt_orphans)
-                    inner.start_soon(
-                        keep_joining, self.swim, lambda: self.config.net.join, self._wake, lambda: not self.cluster.live()
-                    )
+                    inner.start_soon(keep_joining, self.swim, lambda: self.config.net.join, self._wake)
                     await self._open_local_doors(inner)
                     self.spread.begin()
                     yield
