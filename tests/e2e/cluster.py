@@ -1,0 +1,231 @@
+"""Real daemons as processes on loopback, for tests: made with ``gossipd init``, asked over their status sockets.
+
+What lives here: starting, stopping, killing, waiting with a deadline. Waiting looks every 50 ms, because another
+process has no event to wait for; no test asserts on how long it took.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gossipd.cli.main import main
+from gossipd.ops.status_client import StatusClient
+from tests.servers import free_port
+
+LOOK_S = 0.05
+PATIENCE_S = 90.0  # two cores that run eight daemons and the test; a good run needs seconds
+
+
+def until(what: str, condition: Callable[[], Any], *, patience_s: float = PATIENCE_S) -> Any:
+    """The first true value of ``condition``."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {patience_s:g} s: {what}"
+        time.sleep(LOOK_S)
+
+
+def gossipd(*words: str | Path, check: bool = True, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """One command, as a user runs it."""
+    command = [sys.executable, "-m", "gossipd", *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **(env or {})})
+    assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def set_up(*words: str | Path) -> None:
+    """One command in this process: the same code, without a second of imports for each host."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = main([str(word) for word in words])
+    assert code == 0, f"{words}: {code}\n{out.getvalue()}"
+
+
+class Daemon:
+    """One host's directory, and its process while it runs."""
+
+    def __init__(self, home: Path, name: str, rack: str, port: int, environment: dict[str, str]) -> None:
+        self.home, self.name, self.rack, self.port = home, name, rack, port
+        self.environment = environment
+        self.process: subprocess.Popen[bytes] | None = None
+        self.client = StatusClient(home / "gossipd.sock")
+
+    @property
+    def config(self) -> Path:
+        return self.home / "gossipd.toml"
+
+    def start(self) -> None:
+        assert self.process is None
+        log = (self.home / "log").open("ab")
+        environment = {**os.environ, **self.environment}
+        command = [sys.executable, "-m", "gossipd", "run", "--config", str(self.config)]
+        self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
+        log.close()
+
+    def wait_ready(self) -> None:
+        until(f"{self.name} is ready", lambda: self.try_status() is not None)
+
+    def try_status(self) -> dict[str, Any] | None:
+        """None while nobody answers."""
+        assert self.process is None or self.process.poll() is None, f"{self.name} ended:\n{self.log()[-4000:]}"
+        with contextlib.suppress(Exception):
+            return self.client.status()
+        return None
+
+    def deployment(self, name: str, version: int) -> dict[str, Any] | None:
+        """The row of status, None while it is unknown here."""
+        status = self.try_status() or {"deployments": []}
+        rows = [row for row in status["deployments"] if (row["name"], row["version"]) == (name, version)]
+        return rows[0] if rows else None
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye, nothing flushed."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(10)
+        self.process = None
+
+    def stop(self) -> int:
+        """SIGTERM; the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(15)
+        self.process = None
+        return code
+
+    def tree(self, name: str, version: int) -> Path:
+        return self.home / "models" / name / str(version)
+
+    def log(self) -> str:
+        path = self.home / "log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+
+class Cluster:
+    """Daemons that share a cluster key and trust one publisher."""
+
+    def __init__(self, base: Path, *, environment: dict[str, str] | None = None) -> None:
+        self.base = base
+        self.environment = environment or {}
+        self.daemons: dict[str, Daemon] = {}
+        self.key = base / "publisher.key"
+        set_up("keygen", self.key)
+
+    def add(self, name: str, rack: str, **environment: str) -> Daemon:
+        """A new host, not started; it joins through the first two."""
+        home = self.base / name
+        words: list[str | Path] = ["init", home, "--name", name, "--rack", rack, "--bind", "127.0.0.1"]
+        port = free_port_pair()
+        words += ["--port", str(port), "--trust", f"{self.key}.pub"]
+        known = list(self.daemons.values())[:2]
+        for other in known:
+            words += ["--join", f"127.0.0.1:{other.port}"]
+        if known:
+            words += ["--cluster-key", known[0].home / "cluster.key"]
+        set_up(*words)
+        daemon = Daemon(home, name, rack, port, {**self.environment, **environment})
+        self.daemons[name] = daemon
+        return daemon
+
+    def start(self, hosts: int, racks: int) -> None:
+        """``node-1`` to ``node-N``, racks filled in turn, all seeing each other."""
+        for number in range(1, hosts + 1):
+            self.add(f"node-{number}", f"rack-{(number - 1) % racks + 1}").start()
+        self.wait_together()
+
+    def wait_together(self) -> None:
+        running = [daemon for daemon in self.daemons.values() if daemon.process is not None]
+        for daemon in running:
+            daemon.wait_ready()
+            until(f"{daemon.name} sees {len(running)}", lambda one=daemon: alive_count(one) >= len(running))  # type: ignore[misc]
+
+    def __getitem__(self, number: int) -> Daemon:
+        return self.daemons[f"node-{number}"]
+
+    def publish(self, source: Path | str, name: str, version: int, *more: str, env: dict[str, str] | None = None) -> Path:
+        """A signed manifest in a file."""
+        out = self.base / f"{name.replace('/', '-')}-{version}.gmf"
+        gossipd(
+            "publish", source, "--name", name, "--version", str(version), "--key", self.key, "--out", out, *more, env=env
+        )
+        return out
+
+    def drop(self, manifest: Path, into: Daemon) -> None:
+        """Copy it as a user would, not atomically."""
+        shutil.copy(manifest, into.home / "inbox" / manifest.name)
+
+    def wait_complete(self, name: str, version: int, *, at: Daemon, hosts: int) -> dict[str, Any]:
+        """The row of status once that many hosts have it."""
+
+        def complete() -> dict[str, Any] | None:
+            row = at.deployment(name, version)
+            return row if row is not None and row["hosts_complete"] >= hosts else None
+
+        found: dict[str, Any] = until(f"{name}@{version} on {hosts} hosts, as {at.name} sees it", complete)
+        return found
+
+    def close(self) -> None:
+        for daemon in self.daemons.values():
+            if daemon.process is not None:
+                daemon.kill()
+
+
+def alive_count(daemon: Daemon) -> int:
+    status = daemon.try_status() or {"members": []}
+    return sum(member["state"] == "alive" for member in status["members"])
+
+
+@contextmanager
+def cluster(base: Path, *, environment: dict[str, str] | None = None) -> Iterator[Cluster]:
+    """Empty; whatever was started is killed at the end."""
+    base.mkdir(parents=True, exist_ok=True)
+    made = Cluster(base, environment=environment)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+_given: set[int] = set()
+
+
+def free_port_pair() -> int:
+    """A port that is free together with the next one, and was not given out before."""
+    while True:
+        port = free_port()
+        if port + 1 <= 65_535 and not {port, port + 1} & _given and _is_free(port + 1):
+            _given.update((port, port + 1))
+            return port
+
+
+def _is_free(port: int) -> bool:
+    import socket
+
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def same_tree(original: Path, copy: Path) -> bool:
+    """Every file of ``original`` is in ``copy`` with the same bytes, and nothing else is."""
+
+    def files(root: Path) -> dict[str, Path]:
+        return {str(path.relative_to(root)): path for path in root.rglob("*") if path.is_file()}
+
+    ours, theirs = files(original), files(copy)
+    return ours.keys() == theirs.keys() and all(ours[name].read_bytes() == theirs[name].read_bytes() for name in ours)

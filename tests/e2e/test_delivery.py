@@ -1,0 +1,199 @@
+"""Eight real daemons, real servers, real files: what a user does, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+from tests import servers
+from tests.e2e.cluster import Cluster, alive_count, cluster, gossipd, same_tree, until
+from tests.e2e.toy import make_model
+
+HOSTS = 8
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[servers.Nginx]:
+    base = tmp_path_factory.mktemp("site")
+    (base / "root").mkdir()
+    with servers.nginx(base / "root", base / "nginx") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def eight(
+    tmp_path_factory: pytest.TempPathFactory, site: servers.Nginx, s3_server: servers.S3Server
+) -> Iterator[Cluster]:
+    """Eight daemons in three racks, allowed to read the test's servers."""
+    allow = json.dumps([site.url.rstrip("/"), "s3"])
+    environment = {"GOSSIPD_SOURCES__ALLOW": allow, **s3_server.environment}
+    with cluster(tmp_path_factory.mktemp("eight"), environment=environment) as made:
+        made.start(HOSTS, 3)
+        yield made
+
+
+@pytest.mark.needs("nginx")
+def test_a_directory_of_safetensors_arrives_from_http_byte_identical_on_eight_hosts(
+    eight: Cluster, site: servers.Nginx, tmp_path: Path
+) -> None:
+    model = make_model(site.root / "llama")
+    manifest = eight.publish(model, "org/llama", 1, "--source", f"{site.url.rstrip('/')}/llama/")
+    eight.drop(manifest, eight[3])
+    row = eight.wait_complete("org/llama", 1, at=eight[7], hosts=HOSTS)
+    for daemon in eight.daemons.values():
+        assert same_tree(model, daemon.tree("org/llama", 1))
+    assert row["source_bytes"] <= 1.02 * row["bytes_total"]
+    assert row["bytes_verified"] == row["bytes_total"]
+    assert (row["hosts_total"], row["hosts_complete"], row["corrupt_chunks"]) == (HOSTS, HOSTS, 0)
+    shard = eight[8].home / "models" / "org" / "llama" / "current" / "model-00001-of-00003.safetensors"
+    with safe_open(shard, framework="numpy") as opened:
+        assert opened.get_tensor("layer.0.weight").shape[1] == 4096
+    assert (eight[3].home / "inbox" / "accepted" / manifest.name).exists()
+
+
+@pytest.mark.needs("nginx")
+def test_a_prefix_of_an_s3_bucket_arrives_byte_identical_on_eight_hosts(
+    eight: Cluster, s3_server: servers.S3Server, tmp_path: Path
+) -> None:
+    model = make_model(tmp_path / "qwen", seed=2)
+    s3_server.make_bucket("models")
+    s3_server.upload("models", model, prefix="qwen")
+    manifest = eight.publish("s3://models/qwen/", "qwen", 7, env=s3_server.environment)
+    eight.drop(manifest, eight[1])
+    row = eight.wait_complete("qwen", 7, at=eight[2], hosts=HOSTS)
+    for daemon in eight.daemons.values():
+        assert same_tree(model, daemon.tree("qwen", 7))
+        with safe_open(daemon.tree("qwen", 7) / "model-00003-of-00003.safetensors", framework="numpy") as opened:
+            assert list(opened.keys()) == ["layer.2.weight"]
+    assert row["source_bytes"] <= 1.02 * row["bytes_total"]
+
+
+@pytest.mark.needs("nginx")
+def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(
+    eight: Cluster, site: servers.Nginx
+) -> None:
+    model = make_model(site.root / "late", shards=1)
+    manifest = eight.publish(model, "late", 1, "--source", f"{site.url.rstrip('/')}/late/")
+    eight.drop(manifest, eight[2])
+    eight.wait_complete("late", 1, at=eight[5], hosts=HOSTS)
+    before = len(site.accesses())
+    newcomer = eight.add("newcomer", "rack-1")
+    newcomer.start()
+    until("the newcomer has the model", lambda: newcomer.tree("late", 1).exists())
+    assert same_tree(model, newcomer.tree("late", 1))
+    assert len(site.accesses()) - before <= 2, "a model that the cluster has is not read from storage again"
+    assert newcomer.stop() == 0
+    until("the newcomer has left", lambda: alive_count(eight[1]) == HOSTS)
+    gossipd("forget", "newcomer", "--config", eight[1].config)
+    del eight.daemons["newcomer"]
+
+
+@pytest.mark.needs("nginx")
+def test_a_trigger_with_a_nodes_own_keys_deploys_and_cancels(
+    eight: Cluster, site: servers.Nginx, tmp_path: Path
+) -> None:
+    model = make_model(site.root / "trig", shards=1)
+    manifest = eight.publish(model, "trig", 1, "--source", f"{site.url.rstrip('/')}/trig/")
+    address = f"127.0.0.1:{eight[4].port}"
+    done = gossipd("trigger", address, manifest, "--config", eight[5].config)
+    assert "trig@1" in done.stdout
+    eight.wait_complete("trig", 1, at=eight[6], hosts=HOSTS)
+    again = gossipd("trigger", address, manifest, "--config", eight[5].config)
+    assert again.returncode == 0, "repeating is harmless"
+    gossipd("trigger", address, "trig@1", "--config", eight[5].config, "--cancel")
+    stranger = tmp_path / "stranger.key"
+    gossipd("keygen", stranger)
+    refused = gossipd(
+        "trigger", address, manifest, "--key", stranger, "--server-key", eight[4].home / "node.key.pub",
+        "--timeout", "5", check=False,
+    )  # fmt: skip
+    assert refused.returncode not in (0, 1, 2), refused.stdout + refused.stderr
+
+
+@pytest.mark.needs("nginx")
+def test_versions_share_chunks_roll_back_and_are_removed(eight: Cluster, site: servers.Nginx) -> None:
+    model = make_model(site.root / "multi", shards=2)
+    url = f"{site.url.rstrip('/')}/multi/"
+    eight.drop(eight.publish(model, "multi", 1, "--source", url), eight[1])
+    eight.wait_complete("multi", 1, at=eight[1], hosts=HOSTS)
+    (model / "config.json").write_text('{"model_type": "toy", "changed": true}')
+    before = site.body_bytes()
+    eight.drop(eight.publish(model, "multi", 2, "--source", url), eight[2])
+    eight.wait_complete("multi", 2, at=eight[1], hosts=HOSTS)
+    assert site.body_bytes() - before < 1_000_000, "only the chunk with the small files has changed"
+    one = eight[1]
+    path = gossipd("path", "multi", "--config", one.config).stdout.strip()
+    assert Path(path).resolve() == one.tree("multi", 2).resolve()
+    gossipd("rollback", "multi", "--config", one.config)
+    assert (one.home / "models" / "multi" / "current").readlink() == Path("1")
+    assert gossipd("verify", "multi@2", "--config", one.config).returncode == 0
+    gossipd("rm", "multi@1", "--config", eight[2].config)
+    assert not eight[2].tree("multi", 1).exists()
+    assert eight[3].tree("multi", 1).exists(), "rm is for this host only"
+    listed = json.loads(gossipd("ls", "--json", "--config", one.config).stdout)
+    assert {(row["name"], row["version"]) for row in listed["models"]} >= {("multi", 1), ("multi", 2)}
+    missing = gossipd("path", "nothing", "--config", one.config, check=False)
+    assert missing.returncode == 3
+
+
+@pytest.mark.needs("nginx")
+def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: servers.Nginx, tmp_path: Path) -> None:
+    model = make_model(site.root / "refused", shards=1)
+    url = f"{site.url.rstrip('/')}/refused/"
+    good = eight.publish(model, "refused", 5, "--source", url)
+    eight.drop(good, eight[1])
+    eight.wait_complete("refused", 5, at=eight[1], hosts=HOSTS)
+    reads = len(site.accesses())
+    host = eight[6]
+    until("node-6 trusts it too", lambda: host.deployment("refused", 5))
+    stranger = tmp_path / "stranger.key"
+    gossipd("keygen", stranger)
+    (model / "config.json").write_text("{}")
+    altered = bytearray(good.read_bytes())
+    altered[len(altered) // 2] ^= 1
+    cases = {
+        "altered": (bytes(altered), "E_SIG_INVALID"),
+        "stranger": (_published(model, "x", 1, stranger, tmp_path, url), "E_KEY_UNKNOWN"),
+        "older": (_published(model, "refused", 4, eight.key, tmp_path, url), "E_ROLLBACK"),
+        "equal": (_published(model, "refused", 5, eight.key, tmp_path, url), "E_EQUIVOCATION"),
+        "garbage": (b"not a manifest at all", "E_"),
+    }
+    for name, (content, _) in cases.items():
+        (host.home / "inbox" / f"{name}.gmf").write_bytes(content)
+    rejected = host.home / "inbox" / "rejected"
+    for name, (_, code) in cases.items():
+        reason = rejected / f"{name}.gmf.reason"
+        until(f"{name} is refused", reason.exists)
+        assert code in reason.read_text()
+    assert len(site.accesses()) == reads
+    assert alive_count(host) == HOSTS
+
+
+@pytest.mark.needs("nginx")
+def test_a_source_that_is_not_allowed_is_never_read(eight: Cluster, site: servers.Nginx) -> None:
+    model = make_model(site.root / "forbidden", shards=1)
+    with servers.nginx(site.root, eight.base / "other-nginx") as other:
+        manifest = eight.publish(model, "forbidden", 1, "--source", f"{other.url.rstrip('/')}/forbidden/")
+        eight.drop(manifest, eight[1])
+        until("it is known", lambda: eight[2].deployment("forbidden", 1))
+        until(
+            "status says what holds it up",
+            lambda: any(
+                host["reason"] not in ("", "not_heard") for host in eight[1].deployment("forbidden", 1)["hosts"]  # type: ignore[index]
+            ),
+        )
+        assert [access for access in other.accesses() if access.path != "/"] == [], "the server's own start asks for /"
+    assert gossipd("cancel", "forbidden@1", "--config", eight[1].config).returncode == 0
+    until("it is cancelled everywhere", lambda: (eight[8].deployment("forbidden", 1) or {}).get("state") == "cancelled")
+
+
+def _published(model: Path, name: str, version: int, key: Path, base: Path, url: str) -> bytes:
+    out = base / f"{name}-{version}.gmf"
+    gossipd(
+        "publish", model, "--name", name, "--version", str(version), "--key", key, "--out", out, "--source", url
+    )  # fmt: skip
+    return out.read_bytes()
