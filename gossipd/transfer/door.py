@@ -9,6 +9,7 @@ as it costs us. When the process is out of file handles, accepting pauses instea
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import resource
 import socket
@@ -65,14 +66,13 @@ class Door:
 
     def close(self, timeout_s: float) -> None:
         """Stop accepting; connections that were handed over are not touched."""
+        if self._closing.is_set():
+            return
         self._closing.set()
-        if self._listener is not None:
-            try:
+        if self._listener is not None and self._accepting is not None:
+            with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept; closing alone would not
-            except OSError:
-                self._traffic.error("E_CLOSE")
-            if self._accepting is not None:
-                self._accepting.join(timeout_s)
+            self._accepting.join(timeout_s)
             self._listener.close()
 
     def known(self, address: str, node: NodeId) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ SERVER_KEY = SecretKey(b"\x01" * 32)
 CLIENT_KEY = SecretKey(b"\x02" * 32)
 MODEL = DeploymentId(b"\x0a" * 32)
 CHUNK_BYTES = 256 * 1024
+WAIT_S = 20.0  # for things that take milliseconds; only a failing test waits so long
 
 
 def node_of(secret: SecretKey) -> NodeId:
@@ -54,9 +56,15 @@ class Pair:
     bodies: list[bytes]
     upload: Throttle
     download: Throttle
+    slots_changed: threading.Condition
     slots_seen: list[int] = field(default_factory=list)
     complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = field(default_factory=list)
     bad_reads: list[tuple[DeploymentId, ChunkIndex]] = field(default_factory=list)
+
+    def await_free_slots(self, count: int) -> None:
+        """Until the server has this many free upload slots."""
+        with self.slots_changed:
+            assert self.slots_changed.wait_for(lambda: self.server.statistics().free_slots == count, WAIT_S)
 
     def fetch(self, chunk: int, *, length: int | None = None, timeout_s: float = 5.0) -> bytes:
         length = len(self.bodies[chunk]) if length is None else length
@@ -70,15 +78,23 @@ def pair(
     *,
     settings: Callable[[Encryption], BulkSettings] = lambda encryption: BulkSettings(encryption=encryption),
     store: FakeChunkStore | None = None,
+    members: set[NodeId] | None = None,
 ) -> Iterator[Pair]:
     chosen = settings(encryption)
     store = FakeChunkStore() if store is None else store
     store.add_model(MODEL, bodies(), held=True)
     tokens, pool, upload, download = TokenBook(), BufferPool(8 * 1024 * 1024), Throttle(), Throttle()
-    members = {CLIENT}
+    members = {CLIENT} if members is None else members
     slots_seen: list[int] = []
     complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = []
     bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
+    slots_changed = threading.Condition()
+
+    def on_slots(free: int) -> None:
+        with slots_changed:
+            slots_seen.append(free)
+            slots_changed.notify_all()
+
     is_tls = encryption is Encryption.TLS
     server = BulkServer(
         reader=store,
@@ -87,7 +103,7 @@ def pair(
         throttle=upload,
         credentials=tls_credentials(SERVER_KEY, [CLUSTER_KEY]) if is_tls else None,
         tokens=tokens,
-        on_slots=slots_seen.append,
+        on_slots=on_slots,
         on_complaint=lambda node, deployment, chunk: complaints.append((node, deployment, chunk)),
         on_bad_read=lambda deployment, chunk: bad_reads.append((deployment, chunk)),
     )
@@ -102,7 +118,7 @@ def pair(
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
-            slots_seen, complaints, bad_reads,
+            slots_changed, slots_seen, complaints, bad_reads,
         )  # fmt: skip
     finally:
         client.close()

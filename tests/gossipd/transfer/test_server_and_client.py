@@ -104,15 +104,16 @@ def test_a_full_server_says_busy_at_once_and_frees_its_slots(encryption: Encrypt
 
     with pair(encryption, settings=one_slot) as running, ThreadPoolExecutor(1) as threads:
         running.fetch(3)
+        running.await_free_slots(1)
         running.upload.set_rate(64 * 1024)
         first = threads.submit(running.fetch, 0, timeout_s=30)
-        while running.server.statistics().free_slots:
-            pass
+        running.await_free_slots(0)
         with pytest.raises(PeerBusyError) as caught:
             running.fetch(1)
         assert caught.value.reason is FailReason.BUSY
         running.upload.set_rate(None)
         assert first.result() == running.bodies[0]
+        running.await_free_slots(1)
         assert running.fetch(1) == running.bodies[1]
         assert running.slots_seen[:2] == [0, 1]
         assert running.server.statistics().peers[CLIENT].busy == 1
@@ -134,8 +135,7 @@ def test_a_running_fetch_can_be_cancelled(encryption: Encryption) -> None:
         running.fetch(3)
         running.upload.set_rate(8 * 1024)
         fetch = threads.submit(running.fetch, 0, timeout_s=30)
-        while running.server.statistics().free_slots == BulkSettings().slots:
-            pass
+        running.await_free_slots(BulkSettings().slots - 1)
         running.client.cancel(SERVER, MODEL, 0)
         with pytest.raises(TransferError) as caught:
             fetch.result(timeout=5)

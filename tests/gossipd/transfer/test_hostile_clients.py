@@ -1,0 +1,249 @@
+"""Strangers and members that break the rules get at most one byte of an answer, and cost the server a bounded time."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from gossipd.core.ids import DeploymentId
+from gossipd.core.keys import SecretKey
+from gossipd.transfer.errors import SecurityCheckError
+from gossipd.transfer.self_check import self_check
+from gossipd.transfer.settings import BulkSettings, Encryption
+from gossipd.transfer.tokens import TokenBook
+from gossipd.wire.transfer import REPLY_BYTES, Reply, Request, Status, Verb, hello
+from tests.contracts.chunk_store_fakes import FakeChunkStore
+from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, Pair, pair
+from tests.gossipd.transfer.scripted import QUICK, STRANGER_KEY, client_credentials, hangs_up
+
+REQUEST = Request(Verb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire()
+
+
+def quick(encryption: Encryption) -> BulkSettings:
+    return replace(QUICK, encryption=encryption)
+
+
+@contextmanager
+def knock(running: Pair) -> Iterator[socket.socket]:
+    with socket.create_connection(running.endpoint) as sock:
+        yield sock
+
+
+@contextmanager
+def enter(running: Pair) -> Iterator[socket.socket]:
+    """As the member CLIENT, in clear, with a valid token."""
+    with knock(running) as sock:
+        sock.sendall(hello(running.tokens.issue(CLIENT)))
+        yield sock
+
+
+def errors_of(running: Pair) -> dict[str, int]:
+    """What the server has counted once all its connections have ended."""
+    running.server.close()
+    return running.server.statistics().errors
+
+
+@pytest.mark.parametrize("encryption", list(Encryption), ids=lambda mode: mode.value)
+@pytest.mark.parametrize(
+    "words",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" + b"x" * 100,
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 100,
+        hello(b"\x00" * 32) + REQUEST,
+        b"\x02" + hello(b"\x00" * 32)[1:] + REQUEST,
+        REQUEST,
+        b"\xff" * 100_000,
+    ],
+    ids=["http", "tls hello", "forged token", "newer hello", "no hello", "noise"],
+)
+def test_strangers_get_no_protocol_answer(encryption: Encryption, words: bytes) -> None:
+    with pair(encryption, settings=quick) as running, knock(running) as sock:
+        sock.sendall(words)
+        answer = hangs_up(sock)
+        # OpenSSL may say in an alert that this was no TLS; nothing of ours is in it.
+        assert answer == b"" or (encryption is Encryption.TLS and len(answer) < REPLY_BYTES)
+
+
+@pytest.mark.parametrize("encryption", list(Encryption), ids=lambda mode: mode.value)
+def test_a_connection_that_says_nothing_is_cut(encryption: Encryption) -> None:
+    with pair(encryption, settings=quick) as running, knock(running) as sock:
+        assert hangs_up(sock) == b""
+        assert errors_of(running) == {"E_TIMEOUT": 1}
+
+
+def test_a_member_that_never_asks_is_cut() -> None:
+    with pair(Encryption.NONE, settings=quick) as running, enter(running) as sock:
+        assert hangs_up(sock) == b""
+
+
+def test_a_token_opens_one_connection_only() -> None:
+    with pair(Encryption.NONE) as running:
+        token = running.tokens.issue(CLIENT)
+        with knock(running) as first:
+            first.sendall(hello(token) + Request(Verb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire())
+            assert Reply.from_wire(first.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.OK
+            with knock(running) as second:
+                second.sendall(hello(token) + REQUEST)
+                assert hangs_up(second) == b""
+
+
+def test_a_token_of_a_node_that_is_no_member_is_answered_refused() -> None:
+    with pair(Encryption.NONE) as running, enter(running) as sock:
+        running.members.clear()
+        sock.sendall(REQUEST)
+        answer = hangs_up(sock)
+        assert Reply.from_wire(answer).status is Status.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("wire", "status"),
+    [
+        (b"\x01\x09" + REQUEST[2:], Status.BAD_REQUEST),
+        (b"\x01\x01\x00\x01" + REQUEST[4:], Status.BAD_REQUEST),
+        (b"\x02" + REQUEST[1:], Status.VERSION),
+    ],
+    ids=["unknown verb", "reserved field", "newer version"],
+)
+def test_a_malformed_request_is_answered_with_a_code_and_cut(wire: bytes, status: Status) -> None:
+    with pair(Encryption.NONE) as running, enter(running) as sock:
+        sock.sendall(wire)
+        answer = hangs_up(sock)
+        assert len(answer) == REPLY_BYTES
+        assert Reply.from_wire(answer).status is status
+
+
+def test_path_like_requests_name_nothing() -> None:
+    deployment = DeploymentId(b"../../etc/passwd".ljust(32, b"\x00"))
+    with pair(Encryption.NONE) as running, enter(running) as sock:
+        sock.sendall(Request(Verb.CHUNK, deployment, 0, 100).to_wire())
+        assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.UNKNOWN
+
+
+def test_requests_may_be_sent_ahead_and_are_answered_in_order() -> None:
+    with pair(Encryption.NONE) as running, enter(running) as sock:
+        sock.sendall(b"".join(Request(Verb.CHUNK, MODEL, chunk, CHUNK_BYTES).to_wire() for chunk in (2, 0)))
+        for chunk in (2, 0):
+            assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).chunk == chunk
+            assert sock.recv(CHUNK_BYTES, socket.MSG_WAITALL) == running.bodies[chunk]
+
+
+def test_a_member_that_does_not_read_is_cut_and_its_slot_is_free_again() -> None:
+    body = bytes(4 * 1024 * 1024)
+    store = FakeChunkStore()
+    other = DeploymentId(b"\x0b" * 32)
+    store.add_model(other, [body], held=True)
+    narrow = replace(quick(Encryption.NONE), send_buffer_bytes=64 * 1024)
+    with pair(Encryption.NONE, settings=lambda _mode: narrow, store=store) as running, knock(running) as sock:
+        sock.sendall(hello(running.tokens.issue(CLIENT)))
+        sock.sendall(Request(Verb.CHUNK, other, 0, len(body)).to_wire())
+        running.await_free_slots(narrow.slots - 1)
+        running.await_free_slots(narrow.slots)
+        assert errors_of(running).keys() <= {"E_STALLED", "E_SLOW"}
+
+
+def test_a_file_that_ends_early_is_reported_and_the_connection_cut() -> None:
+    class Truncated(FakeChunkStore):
+        def open_chunk(self, deployment: DeploymentId, chunk: int):  # type: ignore[no-untyped-def]
+            opened = super().open_chunk(deployment, chunk)
+            import os
+
+            os.ftruncate(opened.spans[0].descriptor, 1000)
+            return opened
+
+    with pair(Encryption.NONE, store=Truncated()) as running, enter(running) as sock:
+        sock.sendall(REQUEST)
+        assert len(hangs_up(sock)) == REPLY_BYTES + 1000
+        assert running.bad_reads == [(MODEL, 0)]
+
+
+def test_one_peer_cannot_take_all_slots_nor_all_connections() -> None:
+    settings = replace(BulkSettings(), encryption=Encryption.NONE, connections_in_per_peer_max=2)
+    with (
+        pair(Encryption.NONE, settings=lambda _mode: settings) as running,
+        enter(running) as first,
+        enter(running) as second,
+    ):
+        for sock in (first, second):
+            sock.sendall(REQUEST)
+            assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.OK
+        with enter(running) as third:
+            assert hangs_up(third) == b""
+        assert errors_of(running) == {"E_CONNECTIONS": 1}
+
+
+def test_connections_that_have_not_said_who_they_are_are_bounded() -> None:
+    settings = replace(BulkSettings(), encryption=Encryption.NONE, pending_per_address_max=2)
+    with pair(Encryption.NONE, settings=lambda _mode: settings) as running:
+        with knock(running), knock(running), knock(running) as third:
+            assert hangs_up(third) == b""
+        assert running.fetch(0) == running.bodies[0]
+
+
+def encrypted(running: Pair, key: SecretKey, cluster_key: bytes) -> bytes:
+    """What a TLS client with this certificate is told; it trusts any server."""
+    context = client_credentials(key, cluster_key).client
+    context.verify_mode = ssl.CERT_NONE
+    with knock(running) as sock, context.wrap_socket(sock) as secure:
+        try:
+            secure.sendall(REQUEST)
+            return hangs_up(secure)
+        except OSError:
+            return b""
+
+
+def test_a_certificate_of_another_cluster_gets_no_answer() -> None:
+    with pair(Encryption.TLS) as running:
+        assert encrypted(running, SecretKey(b"\x02" * 32), b"\x66" * 32) == b""
+        assert errors_of(running) == {"E_HANDSHAKE": 1}
+
+
+def test_a_certificate_of_the_cluster_for_a_node_that_is_no_member_is_answered_refused() -> None:
+    with pair(Encryption.TLS) as running:
+        assert Reply.from_wire(encrypted(running, STRANGER_KEY, CLUSTER_KEY)).status is Status.REFUSED
+
+
+def test_a_client_without_a_certificate_gets_no_answer() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with pair(Encryption.TLS) as running, knock(running) as sock, context.wrap_socket(sock) as secure:
+        try:
+            secure.sendall(REQUEST)
+            answer = hangs_up(secure)
+        except OSError:
+            answer = b""
+        assert answer == b""
+
+
+def test_the_self_check_fails_when_strangers_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pair(Encryption.NONE) as running:
+        monkeypatch.setattr(TokenBook, "redeem", lambda _book, _token: CLIENT)
+        with pytest.raises(SecurityCheckError):
+            self_check(running.endpoint, Encryption.NONE, [CLUSTER_KEY])
+
+
+def test_the_self_check_fails_when_everybody_is_a_member() -> None:
+    class Everybody(set):  # type: ignore[type-arg]
+        def __contains__(self, _node: object) -> bool:
+            return True
+
+    with pair(Encryption.TLS, members=Everybody()) as running, pytest.raises(SecurityCheckError):
+        self_check(running.endpoint, Encryption.TLS, [CLUSTER_KEY])
+
+
+def test_the_server_closes_while_uploads_hang() -> None:
+    before = set(threading.enumerate())
+    with pair(Encryption.NONE) as running:
+        socks = [socket.create_connection(running.endpoint) for _ in range(3)]
+        for sock in socks:
+            sock.sendall(hello(running.tokens.issue(CLIENT)) + REQUEST)
+            sock.recv(1)
+    for sock in socks:
+        sock.close()
+    assert set(threading.enumerate()) <= before
