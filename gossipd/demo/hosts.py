@@ -131,7 +131,7 @@ def make_hosts(
         make_directory(
             directory,
             node={"name": name, "rack": rack},
-            net={"bind": ADDRESS, "port": port, "join": tuple(f"{ADDRESS}:{host.port}" for host in made[:3])},
+            net={"bind": ADDRESS, "port": port, "join": tuple(f"{ADDRESS}:{host.port}" for host in made[:1])},
             cluster_key=made[0].directory / "cluster.key" if made else None,
             trust=trust,
         )

@@ -37,6 +37,7 @@ SETTLE_SECONDS_MAX = 20.0  # totals travel by gossip, once a second
 STALL_SECONDS_MAX = 120.0  # without one more chunk anywhere
 POLL_S = 0.1
 DAMAGED_CHUNKS = 12
+HALF_WAY = 0.4  # what a host says of itself is up to a second old; by then it is about a half
 SPREAD_SECONDS = 5.0  # storage is slowed so that delivery takes at least this long: half-way can then be seen
 SIZE_MIN = 4 * 1024 * 1024
 
@@ -162,6 +163,7 @@ def play(order: DemoOrder, audience: Audience) -> DemoResult:
 def _stage(order: DemoOrder, audience: Audience) -> Iterator[_Stage]:
     base = Path(tempfile.mkdtemp(prefix="gossipd-demo-")) if order.base is None else order.base
     storage: StorageServer | None = None
+    stage: _Stage | None = None
     hosts: list[Host] = []
     try:
         _check_space(base, order)
@@ -177,8 +179,11 @@ def _stage(order: DemoOrder, audience: Audience) -> Iterator[_Stage]:
         audience.step(f"starting {len(hosts)} daemons")
         for host in hosts:
             host.start()
-        yield _Stage(order, base, original, storage, manifest, hosts, audience)
+        stage = _Stage(order, base, original, storage, manifest, hosts, audience)
+        yield stage
     finally:
+        if stage is not None and stage.rot is not None:
+            stage.rot.close()
         for host in hosts:
             host.ask_to_stop()
         for host in hosts:
@@ -257,7 +262,7 @@ def _deliver(stage: _Stage) -> None:
                 f"nothing moved for {STALL_SECONDS_MAX:.0f} s; {behind.name} has {stage.chunks.get(behind.name, 0)} of "
                 f"{total} chunks; the end of its log:\n{behind.log_tail()}"
             )
-        time.sleep(POLL_S / 5 if stage.rot is not None and not stage.rot.is_done else POLL_S)
+        time.sleep(POLL_S)
     stage.audience.progress(dict.fromkeys(stage.chunks, total), total)
 
 
@@ -284,7 +289,7 @@ def _own_row(page: dict[str, Any], name: str) -> dict[str, Any] | None:
 
 def _make_trouble(stage: _Stage, total: int) -> None:
     order = stage.order
-    if order.kill is not None and stage.killed_at is None and stage.chunks.get(order.kill, 0) * 2 >= total:
+    if order.kill is not None and stage.killed_at is None and stage.chunks.get(order.kill, 0) >= total * HALF_WAY:
         host = stage.host(order.kill)
         stage.killed_at = stage.chunks[order.kill]
         stage.audience.step(f"SIGKILL to {host.name} at {stage.killed_at} of {total} chunks, and start it again")
@@ -292,13 +297,11 @@ def _make_trouble(stage: _Stage, total: int) -> None:
         host.start()
     if order.corrupt is None:
         return
-    if stage.rot is None and stage.chunks.get(order.corrupt, 0) * 2 >= total:
+    if stage.rot is None and stage.chunks.get(order.corrupt, 0) >= total * HALF_WAY:
         stage.audience.step(f"flipping bytes in what {order.corrupt} has stored")
         models = stage.host(order.corrupt).models
         stage.rot = Rot(stage.manifest, models, stage.original, chunks_max=DAMAGED_CHUNKS, rng=Random())
-        stage.rot.skip_stored()
-    elif stage.rot is not None and not stage.rot.is_done:
-        stage.rot.step()
+        stage.rot.start()
 
 
 def _repair(stage: _Stage, rot: Rot) -> None:

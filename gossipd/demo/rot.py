@@ -8,6 +8,7 @@ are still asked for by other hosts. Each flip damages several bytes in the middl
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from random import Random
 
@@ -15,6 +16,7 @@ from gossipd.core.manifest import Manifest
 
 EDGE_BYTES = 64
 FLIPPED_BYTES = 8
+LOOK_S = 0.002  # a chunk spreads within some tens of milliseconds; one look at a thousand chunks takes about 3
 
 
 class Rot:
@@ -33,12 +35,28 @@ class Rot:
         self._chunks_max = chunks_max
         self._rng = rng
         self._seen: set[int] = set()
+        self._open: dict[tuple[Path, str], int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._flip, name="rot", daemon=True)
         self.damaged: list[int] = []
 
-    @property
-    def is_done(self) -> bool:
-        """As many are damaged as should be."""
-        return len(self.damaged) >= self._chunks_max
+    def start(self) -> None:
+        """Damage chunks as they are stored from now on, until there are enough or ``close``."""
+        self.skip_stored()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Flip no more. What is damaged stays so."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        for descriptor in self._open.values():
+            os.close(descriptor)
+        self._open.clear()
+
+    def _flip(self) -> None:
+        while len(self.damaged) < self._chunks_max and not self._stop.wait(LOOK_S):
+            self.step()
 
     def skip_stored(self) -> None:
         """What is there already is not touched: other hosts have most of it."""
@@ -50,22 +68,18 @@ class Rot:
             chunk for chunk in range(self._manifest.chunk_count) if chunk not in self._seen and self._is_stored(chunk)
         ]
         self._seen.update(fresh)
-        if fresh and not self.is_done:
+        if fresh:
             self.damage(self._rng.choice(fresh))
 
     def damage(self, chunk: int) -> None:
         """Flip bytes in the middle of the chunk, wherever its file is now."""
         segment = self._manifest.segments(chunk)[0]
-        path = self._path(segment.file_index)
-        if path is None:
+        descriptor = self._copy(segment.file_index)
+        if descriptor is None:
             return
         at = segment.offset + segment.length // 2
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            good = os.pread(descriptor, min(FLIPPED_BYTES, segment.length), at)
-            os.pwrite(descriptor, bytes(byte ^ 0xFF for byte in good), at)
-        finally:
-            os.close(descriptor)
+        good = os.pread(descriptor, min(FLIPPED_BYTES, segment.length), at)
+        os.pwrite(descriptor, bytes(byte ^ 0xFF for byte in good), at)
         self.damaged.append(chunk)
 
     def is_repaired(self, chunk: int) -> bool:
@@ -84,24 +98,28 @@ class Rot:
         stop = start + segments[0].length - edge
         return all(self._read(index, at, edge) == self._wanted(index, at, edge) for at in (stop, start))
 
-    def _path(self, file_index: int) -> Path | None:
-        relative = self._manifest.files[file_index].path
-        return next((tree / relative for tree in self._trees if (tree / relative).exists()), None)
+    def _copy(self, file_index: int) -> int | None:
+        """A descriptor of the host's file; it stays right when the file is renamed to its final place."""
+        path = self._manifest.files[file_index].path
+        for tree in self._trees:
+            if (descriptor := self._descriptor(tree, path, os.O_RDWR)) is not None:
+                return descriptor
+        return None
+
+    def _descriptor(self, tree: Path, path: str, flags: int) -> int | None:
+        if (known := self._open.get((tree, path))) is not None:
+            return known
+        try:
+            self._open[tree, path] = os.open(tree / path, flags | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        return self._open[tree, path]
 
     def _read(self, file_index: int, at: int, length: int) -> bytes:
-        path = self._path(file_index)
-        return _pread(path, at, length) if path is not None else b""
+        descriptor = self._copy(file_index)
+        return b"" if descriptor is None else os.pread(descriptor, length, at)
 
     def _wanted(self, file_index: int, at: int, length: int) -> bytes:
-        return _pread(self._original / self._manifest.files[file_index].path, at, length)
-
-
-def _pread(path: Path, at: int, length: int) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return b""  # renamed to its final place a moment ago
-    try:
+        descriptor = self._descriptor(self._original, self._manifest.files[file_index].path, os.O_RDONLY)
+        assert descriptor is not None, "the original is there as long as the demo runs"
         return os.pread(descriptor, length, at)
-    finally:
-        os.close(descriptor)
