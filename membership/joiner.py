@@ -1,8 +1,9 @@
 """Getting in, and letting others in.
 
 A joiner sends its record to one contact after another, with a growing, jittered pause, for ever, until a member
-welcomes it; later too, whenever it is alone, and slowly those at whose address it knows no living member. The welcome carries the contact's record and those of a few members at
-random, so that a thousand joiners find each other and synchronise among themselves instead of with the contacts.
+welcomes it; later too, whenever it is alone, and slowly those at whose address it knows no living member. The welcome
+carries the contact's record and those of a few members at random, so that a thousand joiners find each other and
+synchronise among themselves instead of with the contacts.
 
 A name that a living member bears is refused to a new key; both are told. A new key may take the name of a member
 that is not alive, which then leaves the roster.

@@ -34,10 +34,11 @@ from membership.roster import Gone
 from membership.suspicion import Credit, Suspicion
 from membership.tombstones import Tombstones
 
-# A rumour reaches everybody within a second (simulated, 10,000 members: 1.2 s); from then on, whoever does not worry
-# about somebody that we suspect has missed it. Later the verdict is near, and sums differ for that reason.
-_WORRY_FROM_S, _WORRY_TO_S = 0.8, 2.4
-_WORRY_ITEMS_MAX = 9
+# A rumour reaches everybody within a second (simulated, 10,000 members); who has not heard by then has missed it.
+_WORRY_FROM_S = 0.8
+_WORRY_DEAD_S = 6.0
+_WORRIES_MAX = 100  # named in one datagram
+_WORRY_WANTS_MAX = 4  # whose accusations (three of 94 B each) fit into one answer
 _REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whoever provokes them
 
 
@@ -51,6 +52,7 @@ class Judge:
         self.tombstones = Tombstones(node.settings.tombstone_count_max, node.settings.tombstone_keep_s)
         self._credit = Credit()
         self._refuted_s = float("-inf")
+        self._died: dict[Handle, float] = {}
         self.is_trusted: Callable[[float], bool] = lambda since: True
         """Set by the prober: whether our own probes since then give us the right to judge."""
 
@@ -253,21 +255,49 @@ class Judge:
             node.at(suspicion.deadline, lambda now: self._on_deadline(handle, suspicion, now))
 
     def worry(self) -> int:
-        """A sum over all whom we suspect; rides on probes, so that a missed accusation shows within a second."""
-        return sum(int.from_bytes(handle[:4]) for handle in self._suspicions) & 0xFFFFFFFF
+        """A sum over all whom we suspect on enough accusations; on every probe, so that a missed one shows at once."""
+        firm = (int.from_bytes(handle[:4]) for handle, known in self._suspicions.items() if known.is_firm)
+        return sum(firm) & 0xFFFFFFFF
 
-    def compare_worry(self, peer: Claim, theirs: int, now: float) -> None:
-        """Tell a peer that suspects others than we do what it may have missed; ours must be neither fresh nor old."""
-        if not self._suspicions or theirs == self.worry():
+    def compare_worry(self, peer: Claim, *, same: bool, now: float) -> None:
+        """A probe showed that a peer worries about others than we do, or holds another view: name our worries."""
+        if same or not (self._suspicions or self._died):
             return
-        items: list[bytes] = []
-        for handle, suspicion in self._suspicions.items():
-            if _WORRY_FROM_S <= now - suspicion.since_s <= _WORRY_TO_S and handle != peer.handle:
-                items += list(suspicion.accusers.values())[:3]
-                if len(items) >= _WORRY_ITEMS_MAX:
-                    break
-        if items:
+        recent = [handle for handle, since in self._died.items() if now - since <= _WORRY_DEAD_S]
+        if len(recent) < len(self._died):
+            self._died = {handle: self._died[handle] for handle in recent}
+        old = [
+            handle
+            for handle, suspicion in self._suspicions.items()
+            if suspicion.is_firm and now - suspicion.since_s >= _WORRY_FROM_S
+        ]
+        worries = [handle for handle in (*old, *recent) if handle != peer.handle][-_WORRIES_MAX:]
+        if worries:
             self._node.counts["worries_told"] += 1
+            self._node.send_bare(peer, bytes((wire.WORRIES,)) + b"".join(worries))
+
+    def on_worries(self, body: bytes, peer: Claim, now: float) -> None:
+        """A peer names whom it suspects: ask for the accusations that we have missed."""
+        missed = [
+            handle
+            for handle in wire.parse_handles(body)
+            if self._roster.is_live(handle) and handle != self._node.own.handle and not self._is_firm(handle)
+        ]
+        if missed and not self._node.isolated:
+            self._node.send_bare(peer, bytes((wire.WORRY_WANT,)) + b"".join(missed))
+
+    def _is_firm(self, handle: Handle) -> bool:
+        suspicion = self._suspicions.get(handle)
+        return suspicion is not None and suspicion.is_firm
+
+    def on_worry_want(self, body: bytes, peer: Claim, now: float) -> None:
+        """A peer has missed accusations."""
+        items: list[bytes] = []
+        for handle in wire.parse_handles(body)[:_WORRY_WANTS_MAX]:
+            gone, suspicion = self._roster.gone.get(handle), self._suspicions.get(handle)
+            known = gone.evidence if gone is not None else tuple(suspicion.accusers.values()) if suspicion else ()
+            items += known[:3]
+        if items:
             self._node.send_bare(peer, bytes((wire.ITEMS,)) + b"".join(items))
 
     def restart_suspicions(self, now: float) -> None:
@@ -298,6 +328,7 @@ class Judge:
         self._roster.bury(handle, Gone(MemberState.DEAD, now, tuple(suspicion.accusers.values())))
         node.changed_s = now
         node.counts["deaths"] += 1
+        self._died[handle] = now
         reason = DownReason.CORROBORATED if corroborated else DownReason.LONE
         node.tell(MemberDown(node.member(claim), reason))
 

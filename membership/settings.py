@@ -37,9 +37,9 @@ class SwimSettings:
     gossip_fanout: int = 3
     # A rumour is sent 1 + mult * log10(members + 1) times; memberlist's 4 costs a third more and reaches no more
     # (what is missed here is found by the digest within seconds).
-    transmit_mult: float = 3.0
+    transmit_mult: float = 2.0
     # Bytes per second for rumours, by class; the first is memory of SWIM itself, and doubles when its backlog is long.
-    rumour_bytes_per_s: int = 5000
+    rumour_bytes_per_s: int = 4000
     statement_bytes_per_s: int = 3000
     progress_bytes_per_s: int = 6000
     # Bounds of what an application may put in.

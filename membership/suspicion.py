@@ -24,12 +24,13 @@ _CONFIRMED = 4
 class Suspicion:
     """Mutable: gains accusers, and its deadline may come nearer."""
 
-    __slots__ = ("accusers", "deadline", "incarnation", "racks", "since_s")
+    __slots__ = ("accusers", "deadline", "incarnation", "is_firm", "racks", "since_s")
 
     def __init__(self, incarnation: int, now: float) -> None:
         self.incarnation = incarnation
         self.since_s = now
         self.deadline = float("inf")
+        self.is_firm = False  # corroborated when last looked at
         self.accusers: dict[Handle, bytes] = {}
         self.racks: dict[Handle, str] = {}
 
@@ -63,9 +64,10 @@ class Suspicion:
     def wait_s(self, settings: SwimSettings, members: int, subject_rack: str, live_racks: Mapping[str, int]) -> float:
         """From its beginning to the verdict."""
         base = settings.suspicion_s(members)
+        self.is_firm = self.is_corroborated(subject_rack, live_racks)
         if not settings.corroborate:
             return base
-        if not self.is_corroborated(subject_rack, live_racks):
+        if not self.is_firm:
             return base * settings.suspicion_lone_factor
         missing = max(0, _CONFIRMED - len(self.accusers)) / (_CONFIRMED - 2)
         return base * (1 + (settings.suspicion_pair_factor - 1) * missing)

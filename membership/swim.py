@@ -86,6 +86,8 @@ class Swim:
             wire.SYNC_LIST: self._synchroniser.on_list,
             wire.SYNC_WANT: self._synchroniser.on_want,
             wire.BUSY: self._synchroniser.on_busy,
+            wire.WORRIES: self._judge.on_worries,
+            wire.WORRY_WANT: self._judge.on_worry_want,
         }
 
     # ---- what a host calls
@@ -287,7 +289,8 @@ class Swim:
 
     def _see_digest(self, body: bytes, sender: Claim, now: float) -> None:
         _, _, digest, worry, flags = wire.PROBE_HEAD.unpack_from(body)
-        self._judge.compare_worry(sender, worry, now)
+        same = worry == self._judge.worry() and digest == self._node.roster.digest.total
+        self._judge.compare_worry(sender, same=same, now=now)
         if sender.handle not in self._node.roster.gone or self._node.catching_up:
             self._synchroniser.on_digest(sender, digest, flags, now)
 

@@ -20,6 +20,8 @@ SYNC_LIST  10    sequence 4 B; then per bucket: bucket 1 B, flags 1 B, count 1 B
 SYNC_WANT  11    sequence 4 B; then rows of (id 8 B, what 1 B)
 BUSY       12    sequence 4 B
 ITEMS      13    -; like GOSSIP, but asked for, and so not to be passed on
+WORRIES    14    handles (8 B each) of members that the sender suspects or has just declared dead
+WORRY_WANT 15    handles whose accusations the receiver of WORRIES has missed
 =========  ====  =====================================================================================
 
 =========  ====  =====================================================================================
@@ -44,11 +46,27 @@ from __future__ import annotations
 import struct
 
 from membership.errors import WireError
-from membership.member import Handle, NodeId
+from membership.member import HANDLE_BYTES, Handle, NodeId
 from membership.record import SIGNATURE_BYTES
 from membership.seal import BODY_BYTES_MAX
 
-PING, ACK, PING_REQ, NACK, GOSSIP, JOIN, WELCOME, REFUSAL, SYNC_ASK, SYNC_LIST, SYNC_WANT, BUSY, ITEMS = range(1, 14)
+(
+    PING,
+    ACK,
+    PING_REQ,
+    NACK,
+    GOSSIP,
+    JOIN,
+    WELCOME,
+    REFUSAL,
+    SYNC_ASK,
+    SYNC_LIST,
+    SYNC_WANT,
+    BUSY,
+    ITEMS,
+    WORRIES,
+    WORRY_WANT,
+) = range(1, 16)
 RECORD, ALIVE, ACCUSE, LEAVE, NOTICE, FORGET, EVENT, ROSTER = range(1, 9)
 
 FLAG_SETTLED = 1  # the sender's view has not changed for a while
@@ -126,6 +144,13 @@ def event(class_number: int, origin: NodeId, version: int, key: bytes, payload: 
 def roster(state: int, incarnation: int, record: bytes) -> bytes:
     """A ROSTER item."""
     return item(ROSTER, _ROSTER.pack(state, incarnation) + record)
+
+
+def parse_handles(body: bytes) -> list[Handle]:
+    """The handles of WORRIES or WORRY_WANT. Raises WireError."""
+    if len(body) % HANDLE_BYTES != 1:
+        raise WireError("handles cut short")
+    return [body[at : at + HANDLE_BYTES] for at in range(1, len(body), HANDLE_BYTES)]
 
 
 def parse_claim(data: bytes) -> tuple[Handle, int, int, bytes, bytes]:
