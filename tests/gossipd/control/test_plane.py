@@ -6,6 +6,7 @@ import pytest
 import trio
 import trio.testing
 
+from gossipd.control import zmq_trio
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
 from gossipd.control.settings import ControlSettings
 from gossipd.core import events
@@ -320,3 +321,19 @@ async def test_a_plane_that_stops_leaves_its_port_free() -> None:
         second = await start(nursery, 1, port=first.port, settings=QUICK)
         assert second.port == first.port
         nursery.cancel_scope.cancel()
+
+
+async def test_no_wake_up_is_lost_when_sending_and_receiving_interleave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zmq_trio, "SAFETY_POLL_S", 3600.0)  # nothing else wakes a task whose edge was eaten
+    async with nodes(2) as (a, b):
+
+        async def ask(asking: Node, asked: Node, number: int) -> None:
+            for _ in range(60):
+                assert await asking.plane.request(asked.host.node, control.Ping(), 20) == control.Pong()
+                asking.plane.send_nowait(asked.host.node, control.Complaint(DEPLOYMENT, number))
+
+        with trio.fail_after(20):
+            async with trio.open_nursery() as nursery:
+                for number in range(8):
+                    nursery.start_soon(ask, a, b, number)
+                    nursery.start_soon(ask, b, a, number)
