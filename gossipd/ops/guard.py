@@ -127,17 +127,24 @@ async def _read_request(stream: trio.SocketStream) -> bytes | None:
             parser.receive_data(part)
             while (event := parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
                 if isinstance(event, h11.Request):
-                    _refuse_other_protocols(event)
+                    _judge(event)
                 if isinstance(event, h11.EndOfMessage):
-                    return bytes(received)
+                    # A second request in the same breath is not read: each connection carries one.
+                    return bytes(received[: len(received) - len(parser.trailing_data[0])])
                 if isinstance(event, h11.ConnectionClosed):
                     raise StatusRequestError("the request ends before it is whole")
         except h11.RemoteProtocolError as error:
             raise StatusRequestError(f"not an HTTP/1.1 request: {error}") from None
 
 
-def _refuse_other_protocols(request: h11.Request) -> None:
-    """The server behind us would switch to HTTP/2 or a websocket and then wait for more, which never comes."""
+def _judge(request: h11.Request) -> None:
+    """Refuse here, with a sentence, what the server behind us would refuse without one.
+
+    It would also switch to HTTP/2 or a websocket, and then wait for more, which never comes.
+    """
+    path = request.target.partition(b"?")[0]
+    if not path.startswith(b"/") or b"%" in path:
+        raise StatusRequestError("the path must begin with / and have no %-escapes")
     if request.http_version not in (b"1.0", b"1.1"):
         raise StatusRequestError(f"HTTP/{request.http_version.decode()} is not spoken here, only HTTP/1.1")
     if any(name == b"upgrade" for name, _ in request.headers):

@@ -68,13 +68,12 @@ def status_app(view: StatusView, operations: Operations) -> Starlette:
         Route("/v1/verify", orders.verify, methods=["POST"]),
         *_health_routes(view),
     ]
-    return Starlette(routes=routes, exception_handlers={GossipdError: _refused, HTTPException: _no_such_page})
+    return Starlette(routes=routes, exception_handlers=_HANDLERS)
 
 
 def health_app(view: StatusView) -> Starlette:
     """Metrics and health only; for a loopback TCP port, where anybody on the host may knock."""
-    handlers = {GossipdError: _refused, HTTPException: _no_such_page}
-    return Starlette(routes=_health_routes(view), exception_handlers=handlers)
+    return Starlette(routes=_health_routes(view), exception_handlers=_HANDLERS)
 
 
 class _Pages:
@@ -175,7 +174,7 @@ async def _fields(request: Request, *names: str, optional: tuple[str, ...] = ())
             given |= {
                 key: _text(key, value) for key, value in msgspec.json.decode(body, type=dict[str, object]).items()
             }
-        except (msgspec.DecodeError, RecursionError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise StatusRequestError("the body is not a JSON object") from None
     for name in given:
         if name not in names + optional:
@@ -226,3 +225,11 @@ async def _no_such_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     body = error_body("E_STATUS_REQUEST", f"{request.method} {request.url.path[:100]}: {error.detail}")
     return Response(body, status_code=error.status_code, media_type="application/json")
+
+
+async def _our_bug(request: Request, error: Exception) -> Response:
+    """The client gets a sentence; starlette passes the error on, and the log gets the traceback."""
+    return Response(error_body("E_INTERNAL", "the daemon failed to answer; its log says why"), status_code=500)
+
+
+_HANDLERS = {GossipdError: _refused, HTTPException: _no_such_page, Exception: _our_bug}

@@ -468,3 +468,40 @@ async def test_a_file_changed_in_place_while_it_is_read_is_read_later(
     monkeypatch.setattr(os, "read", change_first)
     with pytest.raises(UnfinishedError):
         drops.read(drop)
+
+
+async def test_a_file_whose_event_was_lost_is_found_by_the_next_look(
+    folder: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An overflown queue, a network file system, a daemon that was stopped: the kernel says nothing."""
+
+    async def silent(self: Inbox, changed: object) -> None:
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(Inbox, "_watch", silent)
+    judge = Judge()
+    inbox = Inbox(folder, judge, wall=lambda: 0.0)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(inbox.run)
+        (folder / "one").write_bytes(GOOD)
+        began = trio.current_time()
+        while not judge.offers:
+            await trio.sleep(0.5)
+        assert trio.current_time() - began < 10  # the aim is 30 s
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_kernel_that_will_not_watch_leaves_the_rescan(
+    folder: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **kwargs: object) -> object:
+        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    monkeypatch.setattr("watchfiles.awatch", refuse)
+    judge = Judge()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(Inbox(folder, judge, wall=lambda: 0.0).run)
+        (folder / "one").write_bytes(GOOD)
+        while not judge.offers:
+            await trio.sleep(0.5)
+        nursery.cancel_scope.cancel()

@@ -9,6 +9,7 @@ import stat
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -153,6 +154,8 @@ BAD_REQUESTS = {
     "a length that is no number": b"POST /v1/rm HTTP/1.1\r\nHost: d\r\nContent-Length: -1\r\n\r\n",
     "no host": b"GET /v1/status HTTP/1.1\r\n\r\n",
     "a websocket": b"GET /v1/status HTTP/1.1\r\nHost: d\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    "a path without a root": b"GET status HTTP/1.1\r\nHost: d\r\n\r\n",
+    "a path in disguise": b"GET /v1/%73tatus%ff HTTP/1.1\r\nHost: d\r\n\r\n",
     "HTTP/2 by upgrade": b"GET / HTTP/1.1\r\nHost: d\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n",
     "HTTP/2 preface": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
 }
@@ -193,6 +196,7 @@ async def _rest(stream: trio.SocketStream) -> bytes:
         (post("/v1/status", ""), 405),
         (post("/v1/cancel", "{"), 400),
         (post("/v1/cancel", "[1]"), 400),
+        (b'POST /v1/cancel HTTP/1.1\r\nHost: d\r\nContent-Length: 5\r\n\r\n{"\xb1"}', 400),
         (post("/v1/cancel", "[" * 2000), 400),
         (post("/v1/cancel", '{"name":"a"}'), 400),
         (post("/v1/cancel", '{"name":"a","version":1,"force":true}'), 400),
@@ -289,6 +293,51 @@ async def test_health_says_why_not_and_life_goes_on(tmp_path: Path) -> None:
         code, answer = await ask(path, get("/readyz"))
         assert (code, answer["ready"], answer["reasons"]) == (503, False, ["the store is full"])
         assert (await ask(path, get("/livez")))[0] == 200
+
+
+async def test_a_bug_in_an_answer_is_one_sentence_and_a_logged_traceback_and_the_door_stays_open(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, daemon = tmp_path / "s", FakeDaemon(rows=[None])  # type: ignore[list-item]
+    async with serving(path, daemon):
+        code, answer = await ask(path, get("/v1/status?name=toy"))
+        assert (code, answer["error"]["code"]) == (500, "E_INTERNAL")
+        assert (await ask(path, get("/livez")))[0] == 200
+    assert "AttributeError" in caplog.text
+
+
+VALID = get("/v1/status?name=org/toy&version=3") + post("/v1/verify", '{"name":"org/toy","version":3}')
+
+
+async def test_hundreds_of_mutated_requests_get_an_answer_or_a_sentence(tmp_path: Path) -> None:
+    rng = Random(34)
+    path, daemon = tmp_path / "s", FakeDaemon()
+    async with serving(path, daemon, deadline_s=0.05) as guard:
+        for _ in range(500):
+            request = bytearray(rng.choice((VALID, get("/metrics"), post("/v1/rollback", '{"name":"nothing"}'))))
+            for _ in range(rng.randrange(1, 6)):
+                at = rng.randrange(len(request))
+                match rng.randrange(4):
+                    case 0:
+                        request[at] = rng.randrange(256)
+                    case 1:
+                        del request[at : at + rng.randrange(40)]
+                    case 2:
+                        request[at:at] = rng.randbytes(rng.randrange(30))
+                    case _:
+                        request[at:at] = request[: rng.randrange(200)]
+                request = request or bytearray(b"\n")
+            stream = await trio.open_unix_socket(path)
+            async with stream:
+                await stream.send_all(bytes(request))
+                await stream.send_eof()
+                answer = b"".join([part async for part in stream])
+            assert answer, request
+            status = int(answer.split()[1])
+            assert status in (200, 400, 404, 405, 408), request
+            assert status == 200 or b'"code"' in answer, request
+        while guard.clients:
+            await trio.lowlevel.checkpoint()
 
 
 async def test_alarms_are_on_the_page(tmp_path: Path) -> None:
