@@ -41,12 +41,13 @@ def prepare_root(disk: Disk) -> int:
         raise StoreLockedError("another gossipd has this store; stop it first") from None
     try:
         _check_marker(disk)
-        for path in layout.DIRECTORIES:
-            if disk.kind(path) is Kind.LINK:
-                raise StorePathError(f"{path} is a symlink; remove it")
-            if disk.kind(path) is None:
-                disk.make_directory(path)
-        disk.sync_directory("")
+        missing = [path for path in layout.DIRECTORIES if disk.kind(path) is not Kind.DIRECTORY]
+        for path in missing:
+            if disk.kind(path) is not None:
+                raise StorePathError(f"{path} is not a directory of the store; remove it")
+            disk.make_directory(path)
+        if missing:
+            disk.sync_directory("")
     except (OSError, StoreFormatError, StorePathError):
         disk.close(lock)
         raise

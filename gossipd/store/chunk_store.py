@@ -29,6 +29,7 @@ from gossipd.store.catalogue import StoredModel, list_models, prepare_root
 from gossipd.store.condition import Keeper, StoreCondition
 from gossipd.store.disk import Disk, read_file, write_all
 from gossipd.store.durable import PosixDisk
+from gossipd.store.errors import StoreError
 from gossipd.store.handles import Handles
 from gossipd.store.models import Models, is_version
 from gossipd.store.notices import Emit, StoreConditionChanged
@@ -82,9 +83,16 @@ class ChunkStore:
         self._context = Context(used, handles, keeper, settings, on_event, clock, wall, self._wake, background)
         try:
             self._lock_descriptor = prepare_root(used)
-            publishing.empty_trash(used)
-        except OSError as error:
+        except (OSError, StoreError) as error:
+            if self._posix is not None:
+                self._posix.shut()
+            if isinstance(error, StoreError):
+                raise
             raise keeper.refused(error, clock(), need_bytes=0) from error
+        try:
+            publishing.empty_trash(used)
+        except OSError as error:  # it stays until the next start; a disk that takes no writes can be served from
+            keeper.refused(error, clock(), need_bytes=0)
         self._models = Models(self._context, boot=boot if boot is not None else _boot_id(), refused=self._refused)
         self._scrubber = self._models.scrubber
         self.upkeep = Upkeep(self._context, self._models.all)

@@ -60,7 +60,12 @@ class PosixDisk:
         os.close(descriptor)
 
     def lock(self, path: str) -> int:
-        descriptor = self.open(path, write=True, create=True, mode=0o600)
+        try:
+            descriptor = self.open(path, write=True, create=True, mode=0o600)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            descriptor = self.open(path)  # a store that can only be read can be served from, by one daemon
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

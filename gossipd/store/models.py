@@ -124,6 +124,10 @@ class Models:
         if replica is not None and replica.is_published:
             return
         try:
+            if replica is None and any(
+                model.deployment == deployment and model.is_published for model in list_models(self._disk)
+            ):
+                return
             self._remove(StoredModel(deployment))
         except OSError as error:
             raise self._refused(error, 0) from error

@@ -82,7 +82,13 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
         replica.held.update(found)
     replica.durable.update(replica.held.snapshot())
     replica.window = Window(1)
-    replica.ledger.start_anew(held=bytes(replica.durable.raw), window=1, published_s=replica.published_s)
+    try:
+        replica.ledger.start_anew(held=bytes(replica.durable.raw), window=1, published_s=replica.published_s)
+    except OSError as error:
+        if is_new:
+            raise
+        # Full or read-only: what is here is served all the same. The probe starts the journal anew before any write.
+        context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
     return replica
 
 
@@ -142,11 +148,10 @@ def make_tree(context: Context, replica: Replica) -> Tree:
     for file_index, entry in enumerate(replica.manifest.files):
         path = replica.path(file_index)
         _make_parents(context, tree, replica.tree, path)
-        try:
-            descriptor = context.disk.open(path, write=True)
-        except FileNotFoundError:
-            descriptor = context.disk.open(path, write=True, create=True, mode=file_mode(entry.mode))
-            tree.made.add(parent(path))
+        if _size_of(context, path) == entry.size:
+            continue
+        descriptor = context.disk.open(path, write=True, create=True, mode=file_mode(entry.mode))
+        tree.made.add(parent(path))
         try:
             _set_size(context, tree, descriptor, file_index, entry.size)
         finally:
@@ -154,6 +159,18 @@ def make_tree(context: Context, replica: Replica) -> Tree:
     for path in sorted(tree.made, reverse=True):
         context.disk.sync_directory(path)
     return tree
+
+
+def _size_of(context: Context, path: str) -> int | None:
+    """None when there is no such file. Opened for reading: a disk that takes no writes can be served from."""
+    try:
+        descriptor = context.disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return context.disk.size(descriptor)
+    finally:
+        context.disk.close(descriptor)
 
 
 def _make_parents(context: Context, tree: Tree, root: str, path: str) -> None:
@@ -174,8 +191,6 @@ def _make_directory(context: Context, tree: Tree, path: str) -> None:
 
 def _set_size(context: Context, tree: Tree, descriptor: int, file_index: int, size: int) -> None:
     found = context.disk.size(descriptor)
-    if found == size:
-        return
     if found > size:
         context.disk.truncate(descriptor, size)
         return
@@ -254,7 +269,7 @@ def _synced(context: Context, replica: Replica, file_index: int, files: dict[int
     if file_index not in files:
         if len(files) >= _OPEN_MAX:
             context.disk.close(files.pop(next(iter(files))))
-        descriptor = context.disk.open(replica.path(file_index), write=True)
+        descriptor = context.disk.open(replica.path(file_index))
         try:
             context.disk.sync_data(descriptor)
         except OSError:

@@ -128,7 +128,7 @@ class MemoryDisk:
         assert node is not None or not self._open, "closed twice"
 
     def lock(self, path: str) -> int:
-        descriptor = self.open(path, write=True, create=True)
+        descriptor = self.open(path, create=True)
         if self.lock_owner is not None:
             raise BlockingIOError(errno.EAGAIN, "locked")
         self.lock_owner = descriptor
