@@ -134,7 +134,9 @@ class Joiner:
         """A member let us in; its records are in force already."""
         self.welcomed = True
         self._node.catching_up = True
-        self._synchroniser.start(peer, now)
+        # Not with the contact if it named others: a thousand joiners would all ask three contacts.
+        for other in self._node.roster.pick(1) or [peer]:
+            self._synchroniser.start(other, now)
 
     def on_refusal(self, body: bytes, now: float) -> None:
         """A member would not let us in."""

@@ -29,7 +29,7 @@ from membership.replay import ReplayWindows
 from membership.roster import Gone
 from membership.seal import DatagramSeal, KeyRing, Opened, Seal
 from membership.settings import SwimSettings
-from membership.synchroniser import Synchroniser
+from membership.synchroniser import ASK_BYTES, Synchroniser
 
 _HOUSEKEEPING_S = 60.0
 _FAREWELL_FANOUT = 12  # goodbye goes to so many at once, without waiting for rounds
@@ -265,16 +265,12 @@ class Swim:
             self._on_welcome(body, opened.node, now)
         elif kind == wire.REFUSAL:
             self._joiner.on_refusal(body, now)
+        elif sender is None:
+            self._on_stranger(body, opened, now)
+        elif kind in self._handlers:
+            self._handlers[kind](body, sender, now)
         else:
-            handler = self._handlers.get(kind)
-            if handler is None:
-                node.counts["dropped_unknown_types"] += 1
-            elif sender is not None:
-                handler(body, sender, now)
-            elif kind in (wire.GOSSIP, wire.ITEMS):
-                self._take_items(wire.split_items(body, 1), now, relay=kind == wire.GOSSIP)
-            else:
-                node.counts["dropped_strangers"] += 1
+            node.counts["dropped_unknown_types"] += 1
 
     def _on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
         self._take_items(wire.split_items(body, wire.PROBE_HEAD.size), now)
@@ -313,6 +309,20 @@ class Swim:
         self._take_items(items, now, relay=False)
         news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
         self._synchroniser.on_items(len(items), int(news), sender, now)
+
+    def _on_stranger(self, body: bytes, opened: Opened, now: float) -> None:
+        """From somebody with the cluster's key who is not on our roster (yet)."""
+        kind = body[0]
+        if kind in (wire.GOSSIP, wire.ITEMS):
+            self._take_items(wire.split_items(body, 1), now, relay=kind == wire.GOSSIP)
+            return
+        if kind == wire.SYNC_ASK:  # a joiner that heard of us before we heard of it brings its record along
+            self._take_items(wire.split_items(body, ASK_BYTES), now)
+            claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
+            if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
+                self._synchroniser.on_ask(body, claim, now)
+                return
+        self._node.counts["dropped_strangers"] += 1
 
     def _on_welcome(self, body: bytes, source: NodeId, now: float) -> None:
         self._take_items(wire.split_items(body, wire.WELCOME_HEAD.size), now, relay=False)

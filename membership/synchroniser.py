@@ -26,6 +26,7 @@ from membership.node import Node
 from membership.seal import BODY_BYTES_MAX
 
 _HASHES = struct.Struct(f">{BUCKET_COUNT}I")
+ASK_BYTES = wire.SEQUENCE_HEAD.size + _HASHES.size
 _ROW = struct.Struct(">8sQ")
 _WANT_ROW = struct.Struct(">8sB")
 _BUCKET_HEAD = struct.Struct(">BBB")
@@ -35,7 +36,8 @@ _LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
 _WANTS_AT_ONCE = 48
 _WANTED_MAX = 20000
 _PUSHES_MAX = 400
-_QUIET_S = 0.5  # a session without an answer for so long is over
+_QUIET_S = 0.2  # a session without an answer for so long is over
+_EQUALS_ENOUGH = 3
 _UNEQUAL_S = 4.0  # no equal digest for so long: reconcile although views are moving
 
 
@@ -64,6 +66,7 @@ class Synchroniser:
         self._gap_s = node.settings.sync_gap_s
         self._next_s = now
         self._equal_s = now
+        self._equals = 0
         self._tokens = node.settings.sync_datagrams_burst
         self._tokens_at = now
 
@@ -73,9 +76,13 @@ class Synchroniser:
         if digest == node.roster.digest.total:
             self._equal_s = now
             self._gap_s = node.settings.sync_gap_s
-            node.catching_up = False
-            node.returning = False
+            self._equals += 1
+            # One equal digest may be that of somebody who is as far behind as we are.
+            if self._equals >= _EQUALS_ENOUGH:
+                node.catching_up = False
+                node.returning = False
             return
+        self._equals = 0
         if self._session is not None or now < self._next_s or node.has_left:
             return
         still = flags & wire.FLAG_SETTLED and now - node.changed_s >= node.settings.settle_s
@@ -90,29 +97,36 @@ class Synchroniser:
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
         self._session = Session(peer, self._sequence, now)
         node.counts["sync_sessions"] += 1
-        head = wire.SEQUENCE_HEAD.pack(wire.SYNC_ASK, self._sequence)
-        node.send_bare(peer, head + _HASHES.pack(*node.roster.digest.bucket_hashes()))
-        node.at(now + _QUIET_S, self._on_quiet)
+        ask = wire.SEQUENCE_HEAD.pack(wire.SYNC_ASK, self._sequence)
+        ask += _HASHES.pack(*node.roster.digest.bucket_hashes())
+        if node.catching_up and len(ask) + len(node.own.item) <= BODY_BYTES_MAX:
+            ask += node.own.item  # the peer may not know us yet
+        node.send_bare(peer, ask)
+        node.at(now + self._quiet_s(), self._on_quiet)
 
     def _on_quiet(self, now: float) -> None:
         session = self._session
         if session is None:
             return
-        if now - session.heard_s >= _QUIET_S * 0.99:
+        quiet = self._quiet_s()
+        if now - session.heard_s >= quiet * 0.99:
             self._finish(now)
         else:
-            self._node.at(session.heard_s + _QUIET_S, self._on_quiet)
+            self._node.at(session.heard_s + quiet, self._on_quiet)
+
+    def _quiet_s(self) -> float:
+        return _QUIET_S * self._node.health.factor
 
     def _finish(self, now: float, *, busy: bool = False) -> None:
         node, session = self._node, self._session
         assert session is not None
         self._session = None
         settings = node.settings
-        if session.gained or busy:
+        if session.gained or busy or node.catching_up:
             self._gap_s = settings.sync_gap_s
         else:
             self._gap_s = min(settings.sync_gap_max_s, self._gap_s * 2)
-        self._next_s = now + self._gap_s * (0.5 + node.rng.random()) * (0.4 if busy else 1.0)
+        self._next_s = now + self._gap_s * (0.5 + node.rng.random()) * (0.5 if node.catching_up else 1.0)
         if session.gained and not busy:
             node.returning = False
         if node.catching_up:
@@ -131,7 +145,7 @@ class Synchroniser:
         """List what we have in the buckets that differ."""
         node = self._node
         _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
-        if len(body) != wire.SEQUENCE_HEAD.size + _HASHES.size:
+        if len(body) < ASK_BYTES:
             raise WireError("a SYNC_ASK of the wrong size")
         if not self._take_tokens(2, now):
             node.send_bare(peer, wire.SEQUENCE_HEAD.pack(wire.BUSY, sequence))

@@ -15,7 +15,7 @@ GOSSIP     5     -
 JOIN       6     flags 1 B; the first item is the joiner's record
 WELCOME    7     view digest 8 B, flags 1 B
 REFUSAL    8     reason 1 B; the item is the record of the member that bears the name
-SYNC_ASK   9     sequence 4 B, 256 bucket hashes of 4 B each
+SYNC_ASK   9     sequence 4 B, 256 bucket hashes of 4 B each; an item may carry the asker's record
 SYNC_LIST  10    sequence 4 B; then per bucket: bucket 1 B, flags 1 B, count 1 B, count rows of (id 8 B, marks 8 B)
 SYNC_WANT  11    sequence 4 B; then rows of (id 8 B, what 1 B)
 BUSY       12    sequence 4 B
