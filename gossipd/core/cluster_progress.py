@@ -44,6 +44,8 @@ class HostProgress:
     """One host's last word. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is how old it was then."""
 
     progress: Progress
+    record: bytes
+    """``progress`` on the wire: kept so that saving the table encodes nothing."""
     version: int
     chunks_peak: int
     heard_at: float
@@ -95,17 +97,19 @@ class ClusterProgress:
     def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
         """The same from the wire. Raises ProgressFormatError."""
         progress = Progress.from_bytes(record)
-        rows = self._rows.setdefault(key, {})
-        old = rows.get(node)
+        old = self._rows.get(key, {}).get(node)
         if old is not None and version <= old.version:
             return False
         if old is None:
             if self._count >= self._rows_max:
                 return False
             self._count += 1
+        if old is not None and (merged := _never_falling(old.progress, progress)) != progress:
+            progress, record = merged, merged.to_bytes()
         age = wall_s - version / 1000
-        rows[node] = HostProgress(
-            progress if old is None else _never_falling(old.progress, progress),
+        self._rows.setdefault(key, {})[node] = HostProgress(
+            progress,
+            record,
             version,
             max(progress.chunks_verified, 0 if old is None else old.chunks_peak),
             now,
@@ -170,7 +174,7 @@ class ClusterProgress:
     def to_bytes(self) -> bytes:
         """The table for the disk; it holds nothing secret."""
         rows = [
-            _ROW.pack(node, key, row.version, row.chunks_peak | row.forgotten << 24, row.progress.to_bytes())
+            _ROW.pack(node, key, row.version, row.chunks_peak | row.forgotten << 24, row.record)
             for key, hosts in self._rows.items()
             for node, row in hosts.items()
         ]
@@ -236,5 +240,5 @@ def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, 
         yield (
             NodeId(node),
             key,
-            HostProgress(progress, version, peak & 0xFFFFFF, now, age, forgotten=bool(peak & _FORGOTTEN)),
+            HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten=bool(peak & _FORGOTTEN)),
         )

@@ -240,6 +240,9 @@ def test_the_table_is_bounded_and_room_comes_back() -> None:
     table = ClusterProgress(rows_max=2)
     fill(table, halfway(), halfway())
     assert not table.record(node(9), KEY, START_MS, halfway(), now=0.0, wall_s=START_S)
+    for number in range(100):
+        assert not table.record(node(9), number.to_bytes(8, "big"), START_MS, halfway(), now=0.0, wall_s=START_S)
+    assert len(table._rows) == 1
     table.drop(KEY)
     assert table.record(node(9), KEY, START_MS, halfway(), now=0.0, wall_s=START_S)
 
