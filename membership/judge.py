@@ -162,7 +162,9 @@ class Judge:
         roster.put(claim, now)
         node.changed_s = now
         if relay or suspicion is not None:
-            node.rumours.membership.add(("alive", handle), data)
+            node.rumours.membership.add(("alive", handle), data, urgent=True)
+            if suspicion is not None:
+                node.hurry(now)
         if suspicion is not None:
             for accuser in suspicion.accusers:
                 self._credit.contradicted(accuser, now)
@@ -182,7 +184,7 @@ class Judge:
         node = self._node
         if incarnation < node.own.incarnation or incarnation >= wire.INCARNATION_MAX or node.has_left:
             if node.own.proof:  # they have missed it: say it again
-                node.rumours.membership.add(("alive", node.own.handle), node.own.proof)
+                node.rumours.membership.add(("alive", node.own.handle), node.own.proof, urgent=True)
             return
         if now - self._refuted_s < _REFUTE_GAP_S:
             return

@@ -156,7 +156,7 @@ class Node:
         self.changed_s = now
         self.rumours.membership.add(("record", claim.handle), claim.item)
         if proof:
-            self.rumours.membership.add(("alive", claim.handle), proof)
+            self.rumours.membership.add(("alive", claim.handle), proof, urgent=True)
 
     def raise_incarnation(self, incarnation: int, now: float) -> None:
         """Contradict every accusation below ``incarnation``."""
@@ -164,7 +164,7 @@ class Node:
         proof = self.proof_of_life(own.record, incarnation)
         self.roster.put(self.lexicon.raised(own, incarnation, proof), now)
         self.changed_s = now
-        self.rumours.membership.add(("alive", own.handle), proof)
+        self.rumours.membership.add(("alive", own.handle), proof, urgent=True)
         self.hurry(now)
 
     def proof_of_life(self, record: Record, incarnation: int) -> bytes:

@@ -16,6 +16,7 @@ from collections.abc import Hashable
 MEMBERSHIP, STATEMENT, PROGRESS = 0, 1, 2
 _BURST_S = 0.5
 _BACKLOG = 6000
+_URGENT_LEAD = 2.0  # a contradiction that waits behind accusations comes too late: liars could see to that
 _QUEUE_MAX = (8192, 4096, 8192)
 
 
@@ -45,12 +46,14 @@ class RumourClass:
     def __len__(self) -> int:
         return len(self._by_key)
 
-    def add(self, key: Hashable, data: bytes) -> None:
-        """Pass on from now; replaces what has the same key."""
+    def add(self, key: Hashable, data: bytes, *, urgent: bool = False) -> None:
+        """Pass on from now; replaces what has the same key. ``urgent`` goes before all that is not."""
         old = self._by_key.pop(key, None)
         if old is not None:
             self._backlog -= len(old.data)
-        self._by_key[key] = Rumour(key, data)
+        rumour = self._by_key[key] = Rumour(key, data)
+        if urgent:
+            rumour.sent = -_URGENT_LEAD
         self._backlog += len(data)
         if len(self._by_key) > self._length_max:
             most_sent = max(self._by_key.values(), key=lambda rumour: rumour.sent)

@@ -76,12 +76,12 @@ class Suspicion:
 class Credit:
     """How often each accuser was contradicted lately; whoever was too often is not believed for a while.
 
-    A score falls by half in 30 s. Above 6 an accuser counts no more: a healthy member at 5 % loss is contradicted
+    A score falls by half in 30 s. Above 4 an accuser counts no more: a healthy member at 5 % loss is contradicted
     less than once an hour, one behind a half-broken cable or a liar several times a minute. Bounded.
     """
 
     _HALF_LIFE_S = 30.0
-    _LIMIT = 6.0
+    _LIMIT = 4.0
     _ACCUSERS_MAX = 4096
 
     def __init__(self) -> None:
