@@ -21,6 +21,7 @@ import time
 BANKED_S = 0.05
 # A piece takes this long at the set rate: short against every deadline, long against the cost of a wake-up.
 PIECE_S = 0.02
+ROUNDING_BYTES = 1.0  # floats: without it the last fraction of a byte could be waited for again and again
 PIECE_BYTES_MIN = 4096  # a page; smaller pieces only cost system calls
 
 
@@ -70,7 +71,7 @@ class Throttle:
             self._pay(time.monotonic())
             self._issued += nbytes
             mark = self._issued
-            while not self._closed and self._rate is not None and self._paid < mark:
+            while not self._closed and self._rate is not None and self._paid < mark - ROUNDING_BYTES:
                 self._changed.wait((mark - self._paid) / self._rate)
                 self._pay(time.monotonic())
 
