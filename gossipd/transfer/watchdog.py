@@ -10,6 +10,7 @@ peer sent quickly at first does not buy it minutes of dripping.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -26,7 +27,7 @@ TICK_S = 0.2
 class _Watch:
     transfer: int = 0
     moved: int = 0
-    moved_at: float = 0.0
+    moved_at: float = math.inf
     window_moved: int = 0
     window_at: float = 0.0
     is_silent: bool = False
@@ -97,12 +98,17 @@ class Watchdog:
                 self._changed.wait(TICK_S if self._watches else None)
                 if self._closed:
                     return
-                watches = list(self._watches.items())
             now = time.monotonic()
-            for channel, watch in watches:
-                self._look(channel, watch, now)
+            self.look(now)
             if self._on_tick is not None:
                 self._on_tick(now)
+
+    def look(self, now: float) -> None:
+        """Look at every connection once; the thread does, and tests do."""
+        with self._changed:
+            watches = list(self._watches.items())
+        for channel, watch in watches:
+            self._look(channel, watch, now)
 
     def _look(self, channel: Channel, watch: _Watch, now: float) -> None:
         deadline = channel.deadline

@@ -1,0 +1,41 @@
+"""Slots are few, per peer fewer, and every change is told."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossipd.transfer.slots import UploadSlots
+from membership.member import NodeId
+
+A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
+
+
+def test_slots_run_out_and_come_back() -> None:
+    told: list[int] = []
+    slots = UploadSlots(2, 2, on_change=told.append)
+    assert slots.acquire(A)
+    assert slots.acquire(B)
+    assert not slots.acquire(B)
+    slots.release(A, 0.0)
+    assert slots.acquire(B)
+    assert told == [1, 0, 1, 0]
+
+
+def test_one_peer_cannot_take_them_all() -> None:
+    slots = UploadSlots(3, 2)
+    assert slots.acquire(A)
+    assert slots.acquire(A)
+    assert not slots.acquire(A)
+    assert slots.free == 1
+    assert slots.acquire(B)
+
+
+def test_the_hint_follows_how_long_uploads_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1.0
+    monkeypatch.setattr("gossipd.transfer.slots.time.monotonic", lambda: now)
+    slots = UploadSlots(2, 2)
+    assert slots.retry_after_s == 0
+    for _ in range(50):
+        assert slots.acquire(A)
+        slots.release(A, started=now - 0.5)
+    assert slots.retry_after_s == pytest.approx(0.25, rel=0.01)
