@@ -7,6 +7,9 @@ compared with every byte of the files, and the work is brought to its end. ``req
 bytes were all on the disk and which the store did not hold after the start; ``false_claims`` chunks it held whose
 bytes were wrong.
 
+The n-th call is only the same call with one thread; so as many processes again (``--random``) are killed at a random
+moment with three writers and the store's own threads, which is what a daemon has.
+
 The directory is in memory (``/dev/shm``) unless ``--directory`` says otherwise: a kill takes nothing from the page
 cache, so the file system underneath makes no difference, and 1,000 starts take minutes.
 """
@@ -21,8 +24,9 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
-from tests.chaos.store_workload import Verdict, judge, live, make_models
+from tests.chaos.store_workload import Verdict, judge, live, live_in_threads, make_models
 from tests.chaos.traced import CHANGING, Outcome, run_traced
 from tests.gossipd.store.models import Model
 
@@ -32,12 +36,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--stride", type=int, default=1, help="only every n-th point")
     parser.add_argument("--first", type=int, default=1, help="the first point")
     parser.add_argument("--shard-chunks", type=int, default=32, help="size of the model; sets the number of points")
+    parser.add_argument("--random", type=int, default=300, help="kills at a random moment, with threads")
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--directory", default="/dev/shm")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     row = run(Path(options.directory), options.first, options.stride, options.shard_chunks)
+    row |= run_random(Path(options.directory), options.random, options.seed, options.shard_chunks)
     print(json.dumps(row) if options.json else "\n".join(f"{name:20} {value}" for name, value in row.items()))
-    return 1 if row["requested_again"] or row["false_claims"] or row["problems"] else 0
+    return 1 if any(row[name] for name in row if name.endswith(("again", "claims", "partial", "problems"))) else 0
 
 
 def run(directory: Path, first: int, stride: int, shard_chunks: int) -> dict[str, object]:
@@ -59,6 +66,37 @@ def run(directory: Path, first: int, stride: int, shard_chunks: int) -> dict[str
         "visible_partial": totals.visible_partial,
         "problems": totals.problems[:10],
         "seconds": round(time.monotonic() - begun, 1),
+    }
+
+
+def run_random(directory: Path, count: int, seed: int, shard_chunks: int) -> dict[str, object]:
+    """The part of the row about kills at random moments."""
+    models = make_models(shard_chunks=shard_chunks)
+    random = Random(seed)
+    totals = Verdict()
+    killed = 0
+    usual_s = 1.0
+    for number in range(count):
+        root = Path(tempfile.mkdtemp(prefix="gossipd-kill-", dir=directory))
+        try:
+            # The first is left to end and timed: it says where the moments are to be drawn from.
+            after_s = random.uniform(0.0, usual_s) if number else 60.0
+            begun = time.monotonic()
+            outcome = run_traced(lambda root=root: live_in_threads(root, models), None, kill_after_s=after_s)  # type: ignore[misc]
+            if not number:
+                usual_s = time.monotonic() - begun
+            if not outcome.was_killed and outcome.code:
+                totals.problems.append(f"random {number}: {outcome.said}")
+            killed += outcome.was_killed
+            _add(totals, f"random {number}", run_traced(lambda root=root: _judge_and_tell(root, models), None))  # type: ignore[misc]
+        finally:
+            shutil.rmtree(root)
+    return {
+        "random_kills": killed,
+        "random_requested_again": totals.requested_again,
+        "random_false_claims": totals.false_claims,
+        "random_visible_partial": totals.visible_partial,
+        "random_problems": totals.problems[:10],
     }
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from threading import Thread
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import SOURCE
@@ -58,6 +59,29 @@ def live(root: Path, models: tuple[Model, Model], *, commit_every: int = 4) -> N
         store.finish(model.manifest.id)
     store.rollback("m")
     store.remove("m", 2)
+    store.close()
+
+
+def live_in_threads(root: Path, models: tuple[Model, Model]) -> None:
+    """Deliver both versions from three threads that get in each other's way, windows ending behind them."""
+    settings = StoreSettings(reserve_bytes=0, scrub_bytes_per_s=0, window_s=0.02)
+    store = open_store(root, background=True, settings=settings)
+    for model in models:
+        held = store.open(model.manifest)
+        order = [chunk for chunk in range(len(model.chunks)) if chunk not in held]
+
+        def deliver(seed: int, model: Model = model, order: list[int] = order) -> None:
+            mine = list(order)
+            Random(seed).shuffle(mine)
+            for chunk in mine:
+                store.put(model.manifest.id, chunk, model.chunks[chunk], SOURCE, 0.0)
+
+        threads = [Thread(target=deliver, args=(seed,)) for seed in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        store.finish(model.manifest.id)
     store.close()
 
 

@@ -11,6 +11,7 @@ The parent must not have started threads (BLAKE3 on all cores starts some): chec
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -35,11 +36,14 @@ class Outcome:
     said: str
 
 
-def run_traced(body: Callable[[], object], injection: str | None, *, summary: Path | None = None) -> Outcome:
+def run_traced(
+    body: Callable[[], object], injection: str | None, *, summary: Path | None = None, kill_after_s: float | None = None
+) -> Outcome:
     """Run ``body`` in a child under ``strace -e inject=<injection>``; None runs it freely, ``""`` only watched.
 
     Args:
         summary: where strace writes how often each call was made.
+        kill_after_s: send SIGKILL after so long, if it is still there.
     """
     reader, writer = os.pipe()
     pid = os.fork()
@@ -48,6 +52,9 @@ def run_traced(body: Callable[[], object], injection: str | None, *, summary: Pa
         _become_child(body, writer, stop=injection is not None)
     os.close(writer)
     tracer = _attach(pid, injection, summary) if injection is not None else None
+    if kill_after_s is not None:
+        select.select([reader], [], [], kill_after_s)  # readable when the child has ended
+        os.kill(pid, signal.SIGKILL)  # our child until it is waited for, dead or alive
     with os.fdopen(reader, "rb") as pipe:
         said = pipe.read().decode(errors="replace")
     _, status = os.waitpid(pid, 0)
