@@ -108,9 +108,9 @@ class Availability:
         """Holders in our rack, this host not counted."""
         return len(self.near.get(chunk, ())) + len(self.near_full)
 
-    def has_far(self, chunk: int) -> bool:
-        """Held outside our rack."""
-        return bool(self.far_full) or chunk in self.far
+    def far_count(self, chunk: int) -> int:
+        """Holders outside our rack, as far as we have been told."""
+        return len(self.far.get(chunk, ())) + len(self.far_full)
 
     def near_holders(self, chunk: int) -> list[NodeId]:
         """Rack mates that hold the chunk."""

@@ -79,6 +79,7 @@ class Demand:
         self.imports = IndexedSet()
         self.wanted = set[int]()  # neither held nor in flight
         self._places: list[int] = [0] * BUCKETS
+        self._rack_places: list[int] = [0] * BUCKETS
         self._turns: list[tuple[float, int, bool]] = []  # (when, chunk, whether it is for an import)
         self._turn_set: set[tuple[int, bool]] = set()
 
@@ -92,9 +93,14 @@ class Demand:
         self.near.discard(chunk)
         self.imports.discard(chunk)
 
-    def set_places(self, places: list[int], now: float, chunk_time_s: float) -> None:
-        """Our place in the line of each bucket, from 0; duties have moved, so look at every wanted chunk again."""
-        self._places = places
+    def set_places(self, places: list[int], rack_places: list[int], now: float, chunk_time_s: float) -> None:
+        """Duties have moved, so look at every wanted chunk again.
+
+        Args:
+            places: for each bucket our place in our rack's line, from 0.
+            rack_places: for each bucket our rack's place among the racks.
+        """
+        self._places, self._rack_places = places, rack_places
         for chunk in list(self.imports):
             if places[bucket_of(chunk)] > 0:
                 self.imports.discard(chunk)
@@ -113,16 +119,20 @@ class Demand:
         holders = self._availability.near_count(chunk)
         if holders:
             self.imports.discard(chunk)
-            if place < self._settings.spread * holders or self._availability.near_full:
+            if place <= self._settings.spread * holders or self._availability.near_full:
                 self.near.add(chunk)
             elif chunk not in self.near:
                 self._later(now + self._settings.defer_chunk_times * chunk_time_s, chunk, importing=False)
             return
         self.near.discard(chunk)
-        if not self._availability.has_far(chunk):
+        far = self._availability.far_count(chunk)
+        if not far:
             self.imports.discard(chunk)
         elif place == 0:
-            self.imports.add(chunk)
+            if self._rack_places[bucket_of(chunk)] < self._settings.spread_far * far:
+                self.imports.add(chunk)
+            elif chunk not in self.imports:
+                self._later(now + self._settings.defer_chunk_times * chunk_time_s, chunk, importing=True)
         elif chunk not in self.imports:
             self._later(now + self._settings.import_fallback_s * min(place, 8), chunk, importing=True)
 
@@ -141,7 +151,7 @@ class Demand:
                 continue
             if self._availability.near_count(chunk):
                 self.near.add(chunk)
-            elif importing and self._availability.has_far(chunk):
+            elif importing and self._availability.far_count(chunk):
                 self.imports.add(chunk)
 
     def next_turn(self) -> float | None:

@@ -16,7 +16,7 @@ from gossipd.core.events import PeerView
 from gossipd.core.manifest_payload import Targets
 from gossipd.core.peers import Peers
 from gossipd.core.planner_settings import PlannerSettings
-from gossipd.core.rendezvous import BUCKETS, bucket_lines, scores
+from gossipd.core.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
 from membership.member import NodeId
 
 
@@ -31,10 +31,12 @@ class Duties:
         self._known: tuple[object, ...] = ()
         self.racks: dict[str, tuple[NodeId, ...]] = {}
         self.rack_of: dict[NodeId, str] = {}
+        self._lines: dict[str, tuple[tuple[NodeId, ...], ...]] = {}
         self.mates: set[NodeId] = set()
         self.readers: tuple[NodeId, ...] = ()
         self.neighbours: set[NodeId] = set()
         self.places: list[int] = [0] * BUCKETS
+        self.rack_places: list[int] = [0] * BUCKETS
         self.changed_s = 0.0
 
     def refresh(
@@ -63,7 +65,9 @@ class Duties:
         self.racks = {rack: tuple(sorted(members)) for rack, members in sorted(racks.items())}
         self.mates = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
         self.readers = self._elect([view for view in targets if view.node in usable], slow, seeds)
+        self._lines = {rack: self._rack_line(members) for rack, members in self.racks.items()}
         self.places = self._own_places()
+        self.rack_places = self._own_rack_places()
         self.neighbours = self._neighbours(len(targets))
         return True
 
@@ -81,16 +85,28 @@ class Duties:
         able = [view.node for view in views if view.can_read_sources]
         return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
 
+    def _rack_line(self, members: tuple[NodeId, ...]) -> tuple[tuple[NodeId, ...], ...]:
+        """The line of each bucket. A reader has the first copies of what it reads to spread: it imports last."""
+        importers = tuple(node for node in members if node not in self.readers)
+        if len(importers) < 2:
+            return bucket_lines(members, self._salt)
+        readers = tuple(node for node in members if node in self.readers)
+        return tuple((*line, *readers) for line in bucket_lines(importers, self._salt))
+
     def _own_places(self) -> list[int]:
         members = self.racks.get(self._own.rack, ())
         if self._own.node not in members:
             return [len(members)] * BUCKETS
-        return [line.index(self._own.node) for line in bucket_lines(members, self._salt)]
+        return [line.index(self._own.node) for line in self._lines[self._own.rack]]
+
+    def _own_rack_places(self) -> list[int]:
+        lines = rack_lines(tuple(self.racks), self._salt)
+        return [line.index(self._own.rack) for line in lines]
 
     def first_in_line(self, rack: str, bucket: int) -> NodeId | None:
         """Who imports this bucket's chunks into that rack."""
-        members = self.racks.get(rack)
-        return bucket_lines(members, self._salt)[bucket][0] if members else None
+        lines = self._lines.get(rack)
+        return lines[bucket][0] if lines else None
 
     def _neighbours(self, size: int) -> set[NodeId]:
         own = self._own.node
@@ -124,11 +140,11 @@ class Duties:
 
     def _ring_of_racks(self) -> set[NodeId]:
         found: set[NodeId] = set()
-        names = list(self.racks)
+        lines = rack_lines(tuple(self.racks), self._salt)
         for bucket, place in enumerate(self.places):
             if place:
                 continue
-            ring = sorted(names, key=lambda rack: scores(rack.encode(), self._salt, BUCKETS)[bucket])
+            ring = lines[bucket]
             at, size, step = ring.index(self._own.rack), len(ring), 1
             while step < size:
                 for rack in (ring[(at + step) % size], ring[(at - step) % size]):

@@ -11,6 +11,8 @@ never correctness. Source: design notes on exactly-once egress; Redis Sentinel's
 
 from __future__ import annotations
 
+import math
+
 from gossipd.core.events import PeerView
 from gossipd.core.peers import Peers
 from gossipd.core.planner_settings import PlannerSettings
@@ -29,12 +31,12 @@ class Election:
         self.term = 0
         self._term_seen = 0
         self._vacant_s: float | None = None
-        self._held_down_until = 0.0
+        self._held_down_until = -math.inf
         self.isolated = False
         self.seeds: frozenset[NodeId] = frozenset()
-        self.seeds_changed_s = 0.0
+        self.seeds_changed_s = -math.inf
         self._racks_seen: list[tuple[float, int]] = []
-        self._hold_until = 0.0
+        self._hold_until = -math.inf
 
     def give_up(self, now: float) -> None:
         """Drop the claim and make no other for a while; takes effect at the next ``decide``."""

@@ -53,6 +53,7 @@ class Peers:
         self._peers: dict[NodeId, Peer] = {}
         self.version = 0  # changes whenever duties may move
         self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
+        self.slots_most = settings.slots_assumed  # the most free slots that any peer has told
         self.usual_s = 0.0  # what a fetch takes, over all peers, smoothed
 
     def get(self, node: NodeId) -> Peer | None:
@@ -107,6 +108,7 @@ class Peers:
         """The peer said how many uploads it could begin."""
         if (peer := self._peers.get(node)) is not None:
             peer.free, peer.free_at = free, now
+            self.slots_most = max(self.slots_most, free)
 
     def started(self, peer: Peer) -> None:
         """We ask it for a chunk."""

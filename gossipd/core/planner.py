@@ -31,6 +31,7 @@ Priorities: a deployment of higher priority takes the fetches it can use first; 
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from random import Random
 from typing import TypeAlias
@@ -102,13 +103,13 @@ class Planner:
         self._early: dict[DeploymentId, set[NodeId]] = {}
         self._free_slots = settings.slots_assumed
         self._commands: list[Command] = []
-        self._tick_s = 0.0
+        self._tick_s = -math.inf
 
     def set_own(self, *, can_read_sources: bool) -> None:
         """Whether this host may read external storage at all, and so be a candidate for seed."""
         self._own = replace(self._own, can_read_sources=can_read_sources)
         self._election.own = self._own
-        self._tick_s = 0.0
+        self._tick_s = -math.inf
 
     # ---- events --------------------------------------------------------------------------------
 
@@ -168,7 +169,7 @@ class Planner:
     def _open(self, event: DeploymentOpened, now: float) -> None:
         swarm = Swarm(event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now)
         self._swarms[event.deployment] = swarm
-        self._tick_s = 0.0
+        self._tick_s = -math.inf
         for peer in sorted(self._early.pop(event.deployment, set())):
             swarm.subscribe_heard(peer, now, self._free_slots)
 
@@ -181,7 +182,7 @@ class Planner:
                     self._peers.released(flight.supplier)
 
     def _peer_changed(self, event: PeerSeen | PeerLost | PeerReachable | Isolated, now: float) -> None:
-        self._tick_s = 0.0
+        self._tick_s = -math.inf
         if isinstance(event, PeerSeen):
             if event.peer.node != self._own.node:
                 self._peers.seen(event.peer)

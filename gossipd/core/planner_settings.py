@@ -42,14 +42,20 @@ class PlannerSettings:
 
     spread: int = 3
     """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
+    spread_far: int = 2
+    """The same among racks: with h holders in other racks known, the first ``spread_far x h`` racks import."""
+    busy_weight: float = 0.2
+    """What a busy slot of a holder weighs against one fetch of our own in flight from it."""
+    rarity_weight: float = 0.2
+    """What a place in the order of rarity weighs against one busy slot of a holder."""
     defer_chunk_times: float = 6.0
     """After so many chunk times a host asks even when it is late in line."""
     import_fallback_s: float = 1.5
     """How long the next in line waits for the one before it to import a chunk that another rack is known to hold."""
 
-    reads_max: int = 2
-    """Reads of external storage in flight per reader while others read too."""
-    reads_window: int = 8
+    reader_share: float = 0.6
+    """How much of that limit on a reader's own fetches is used; below 1 because not all readers read all the time."""
+    reads_window: int = 12
     """Extents being read in the whole cluster. What is in flight when storage has sent the last byte is still to be
     spread, so each costs one chunk time at the end; fewer would idle the external link between reads."""
     read_stuck_s: float = 1.5
@@ -87,8 +93,8 @@ class PlannerSettings:
         """Raises ValueError, which names the field, for values that cannot work."""
         if not 1 <= self.fetches_min <= self.fetches_max <= 64:
             raise ValueError("fetches_min and fetches_max must satisfy 1 <= fetches_min <= fetches_max <= 64")
-        if not 1 <= self.reads_max <= 64:
-            raise ValueError("reads_max must be 1 to 64")
+        if not 1 <= self.reads_window <= 1024:
+            raise ValueError("reads_window must be 1 to 1024")
         if self.spread < 1:
             raise ValueError("spread must be at least 1")
         for name in ("batch_s_min", "news_lazy_s", "stall_s", "read_takeover_s", "import_fallback_s"):

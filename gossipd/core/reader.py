@@ -51,6 +51,7 @@ class Reader:
         self.present = bytearray(shape.chunk_count)
         self._at_head_s: dict[int, float] = {}
         self._claims: dict[NodeId, frozenset[int]] = {}
+        self._progress_s: dict[NodeId, float] = {}  # when something that a reader owns was last seen to arrive
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self._inherited: dict[int, float] = {}  # bucket -> when we may begin with it
         self.readers: tuple[NodeId, ...] = ()
@@ -84,10 +85,12 @@ class Reader:
         self._claims = {node: chunks for node, chunks in self._claims.items() if node in readers}
         self.readers, self._lines = readers, lines
 
-    def claimed(self, peer: NodeId, chunks: Collection[int]) -> None:
+    def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> None:
         """A peer says what it is reading now."""
         if chunks:
-            self._claims[peer] = frozenset(chunks)
+            if self._claims.get(peer) != (claim := frozenset(chunks)):
+                self._claims[peer] = claim
+                self._progress_s[peer] = now
         else:
             self._claims.pop(peer, None)
 
@@ -113,9 +116,12 @@ class Reader:
     def _chunks_max(self) -> int:
         """Chunks that this reader may have in flight: its part of the window, under its share of the model."""
         readers = max(1, len(self.readers))
-        reads = max(self._settings.reads_max, -(-self.window // readers))
         share = int(self._settings.read_share_max * self._shape.chunk_count / readers)
-        return min(reads * self.unit_chunks, max(self._shape.extent_chunks, share))
+        return min(self.reads_max() * self.unit_chunks, max(self._shape.extent_chunks, share))
+
+    def reads_max(self) -> int:
+        """Reads that each reader may have in flight, so that all together have about the window."""
+        return max(1, round(self.window / max(1, len(self.readers))))
 
     @property
     def unit_chunks(self) -> int:
@@ -129,25 +135,47 @@ class Reader:
         room = self._chunks_max() - replica.reads
         if room <= 0:
             return []
+        head = self._head(now)
         runs: list[tuple[int, ...]] = []
-        for position in self._head(now):
+        for position in head:
             if room <= 0:
                 break
             if self._may_read(position, now):
                 for run in self._runs(position, replica, room):
                     runs.append(run)
                     room -= len(run)
+        if not runs and not replica.reads:
+            runs = self._steal(head, replica, now)
         return runs
+
+    def _steal(self, head: list[int], replica: Replica, now: float) -> list[tuple[int, ...]]:
+        """With nothing of our own to read, help the one before us in line with what it will come to last."""
+        for position in reversed(head):
+            line = self._lines[position % BUCKETS]
+            if len(line) > 1 and line[1] == self._own and not self._is_claimed(position):
+                age = now - self._at_head_s[position]
+                if age >= self._settings.read_stuck_s and (runs := self._runs(position, replica, self.unit_chunks)):
+                    return runs
+        return []
+
+    def _is_claimed(self, position: int) -> bool:
+        chunks = self._chunks(position)
+        return any(chunk in claims for claims in self._claims.values() for chunk in chunks)
 
     def _head(self, now: float) -> list[int]:
         """The first absent positions: a window of those that move, and the stuck ones among them."""
         head: list[int] = []
         moving = 0
         ahead, present = self._ahead, self.present
-        while ahead and moving < self.window and len(head) < 8 * self.window:
+        window = self.window
+        if len(self.readers) * self.reads_max() <= 1.5 * window:
+            window *= 3  # so few readers are bounded by their own reads, and must not wait for the slowest of them
+        while ahead and moving < window and len(head) < 4 * window:
             position = ahead.popleft()
             if all(present[chunk] for chunk in self._chunks(position)):
                 self._at_head_s.pop(position, None)
+                if line := self._lines[position % BUCKETS]:
+                    self._progress_s[line[0]] = now
                 continue
             head.append(position)
             if now - self._at_head_s.setdefault(position, now) < self._settings.read_stuck_s:
@@ -159,16 +187,11 @@ class Reader:
         bucket = position % BUCKETS
         line = self._lines[bucket]
         place = line.index(self._own)
-        age = now - self._at_head_s[position]
         if place == 0:
-            if now < self._inherited.get(bucket, 0.0):
-                return False
-            wait = 0.0
-        else:
-            wait = self._settings.read_takeover_s * (place + self._rng.random())
-        if any(chunk in claims for claims in self._claims.values() for chunk in self._chunks(position)):
-            wait = max(wait, self._settings.read_takeover_s) * _CLAIM_FACTOR
-        return age >= wait
+            return now >= self._inherited.get(bucket, 0.0)
+        waited = now - max(self._progress_s.get(line[0], 0.0), self._at_head_s[position])
+        wait = self._settings.read_takeover_s * (place + self._rng.random())
+        return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
 
     def _runs(self, position: int, replica: Replica, room: int) -> list[tuple[int, ...]]:
         """Absent chunks of the extent, in runs of adjacent ones of at most a unit."""

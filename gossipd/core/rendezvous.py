@@ -57,6 +57,16 @@ def bucket_lines(members: tuple[NodeId, ...], salt: bytes) -> tuple[tuple[NodeId
 
 
 @lru_cache(maxsize=64)
+def rack_lines(racks: tuple[str, ...], salt: bytes) -> tuple[tuple[str, ...], ...]:
+    """For each bucket, the racks in a random order: who imports early and who late, and the ring of relays."""
+    scored = {rack: scores(rack.encode(), salt, BUCKETS) for rack in racks}
+    return tuple(
+        tuple(sorted(racks, key=lambda rack, at=bucket: scored[rack][at]))
+        for bucket in range(BUCKETS)  # type: ignore[misc]
+    )
+
+
+@lru_cache(maxsize=64)
 def reading_order(extents: int, salt: bytes) -> tuple[int, ...]:
     """The order in which extents leave external storage: random, and the same for all readers."""
     score = scores(b"reading order", salt, extents)

@@ -66,20 +66,28 @@ class Scheduler:
         if len(sample) > 1:
             rng = self._rng.random
             sample = [chunk for _, _, chunk in sorted([(len(lists.get(chunk, ())), rng(), chunk) for chunk in sample])]
-        for chunk in sample:
+        best: tuple[float, int, Peer] | None = None
+        for place, chunk in enumerate(sample):
             holders = self._availability.near_holders(chunk) if near else self._availability.far_holders(chunk)
-            peer = self.supplier(holders, now, stale_s)
-            if peer is not None:
-                self._peers.started(peer)
-                return chunk, peer.view.node
-        return None
+            found = self.supplier(holders, now, stale_s)
+            if found is not None:
+                cost = found[0] + place * self._settings.rarity_weight
+                if best is None or cost < best[0]:
+                    best = (cost, chunk, found[1])
+        if best is None:
+            return None
+        self._peers.started(best[2])
+        return best[1], best[2].view.node
 
-    def supplier(self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None) -> Peer | None:
-        """The holder with the shortest expected wait; None when all are busy, shunned or out of reach."""
+    def supplier(
+        self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None
+    ) -> tuple[float, Peer] | None:
+        """The holder with the shortest expected wait, and that; None when all are busy, shunned or out of reach."""
         best: Peer | None = None
         best_cost = 0.0
         rng = self._rng.random
         asked_max = self._settings.fetches_per_peer_max
+        slots = self._peers.slots_most
         get = self._peers.get
         for node in holders:
             peer = get(node)
@@ -88,7 +96,9 @@ class Scheduler:
             free = peer.free
             if free <= 0 and now - peer.free_at < stale_s * (0.5 + rng()):
                 continue
-            cost = (peer.asked + 1 + max(0, 4 - free)) * self._peers.slowness(peer) + rng()
+            cost = (peer.asked + 1 + self._settings.busy_weight * max(0, slots - free)) * self._peers.slowness(
+                peer
+            ) + rng()
             if best is None or cost < best_cost:
                 best, best_cost = peer, cost
-        return best
+        return None if best is None else (best_cost, best)

@@ -198,7 +198,7 @@ class Swarm:
             self.availability.drop(peer, event.dropped)
             for chunk in event.dropped:
                 self.demand.consider(chunk, now, self.chunk_time_s())
-        self.reader.claimed(peer, event.reading)
+        self.reader.claimed(peer, event.reading, now)
         if event.added:
             self._heard(self.availability.add(peer, event.added, near=peer in self.duties.mates), now)
 
@@ -236,7 +236,10 @@ class Swarm:
         per_chunk = self.settings.pipeline_s / self.chunk_time_s() if self.link.rate else 2.0
         window = min(self.settings.fetches_max, max(self.settings.fetches_min, int(per_chunk) + 2))
         if self.replica.reads and self.reader.readers:
-            window = max(1, round(window * (1 - 1 / len(self.reader.readers))))
+            # Fair sharing gives each read its part of the external link only while our own link has no more flows
+            # than all readers have reads.
+            most = self.settings.reader_share * self.reader.reads_max() * (len(self.reader.readers) - 1)
+            window = max(1, min(window, int(most)))
         return window
 
     def plan_fetches(self, room: int, now: float) -> int:
