@@ -18,7 +18,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
@@ -309,19 +309,24 @@ class Access:
 class Nginx:
     """One nginx process that serves ``root``; its access log is the count of what it sent."""
 
-    def __init__(self, root: Path, base: Path, *, address: str = "127.0.0.1", extra: str = "") -> None:
-        self.port = free_port()
+    def __init__(
+        self, root: Path, base: Path, *, address: str = "127.0.0.1", port: int | None = None, extra: str = "",
+        command: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """``command`` goes before nginx's own, as ``ip netns exec NAME``: then the port is another network's."""
+        self.port = port or free_port()
         self.address = address
+        self.root = root
         self._base = base
         base.mkdir(parents=True, exist_ok=True)
         config = base / "nginx.conf"
         config.write_text(_NGINX.format(base=base, root=root, address=address, port=self.port, extra=extra))
         program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "nginx"
         self._process = subprocess.Popen(
-            [program, "-c", str(config), "-p", str(base)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [*command, program, "-c", str(config), "-p", str(base)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            _wait_for_port(self.address, self.port, self._process)
+            _wait_for_file(base / "nginx.pid", self._process)
         except TimeoutError:
             self.stop()
             raise
@@ -358,22 +363,15 @@ def nginx(root: Path, base: Path, *, extra: str = "") -> Iterator[Nginx]:
         server.stop()
 
 
-def _wait_for_port(address: str, port: int, process: subprocess.Popen[bytes] | None) -> None:
+def _wait_for_file(path: Path, process: subprocess.Popen[bytes]) -> None:
+    """nginx writes its pid when it listens."""
     deadline = time.monotonic() + START_SECONDS_MAX
-    while time.monotonic() < deadline:
-        if process is not None and process.poll() is not None:
-            raise TimeoutError(f"the server ended with {process.returncode} before it listened on port {port}")
-        try:
-            connection = http.client.HTTPConnection(address, port, timeout=1)
-            connection.request("HEAD", "/")
-            connection.getresponse().close()
-        except OSError:
-            time.sleep(0.02)
-        else:
-            return
-        finally:
-            connection.close()
-    raise TimeoutError(f"nothing listens on port {port}")
+    while not path.exists() or not path.read_text().strip():
+        if process.poll() is not None:
+            raise TimeoutError(f"nginx ended with {process.returncode} before it listened")
+        if time.monotonic() > deadline:
+            raise TimeoutError("nginx does not start")
+        time.sleep(0.01)
 
 
 # ---- S3 ----------------------------------------------------------------------------------------

@@ -1,0 +1,157 @@
+"""``python -m tests.bench.lab``: real daemons on real shaped links, beside what there is to beat.
+
+One JSON object per system and line with ``--json``, a table without. Needs root, iproute2 and nginx.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from gossipd.demo.model import write_toy_model
+from tests.bench.lab import report
+from tests.bench.lab.fabric import Fabric, LabError, fabric, missing
+from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
+from tests.bench.lab.systems.gossip import run_gossipd
+from tests.bench.lab.systems.plain import run_chain, run_direct, run_single
+from tests.bench.lab.systems.torrent import run_libtorrent
+from tests.servers import Nginx
+
+SYSTEMS: dict[str, Callable[[Bench], Outcome]] = {
+    "gossipd": run_gossipd,
+    "libtorrent": run_libtorrent,
+    "chain": run_chain,
+    "direct": run_direct,
+}
+STORAGE_PORT = 8080
+# A system that needs longer than this many single downloads is given up; direct needs one for each host.
+TIMEOUT_DOWNLOADS = 12.0
+
+
+def arguments() -> argparse.Namespace:
+    """From the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.lab", description=__doc__)
+    parser.add_argument("--racks", default="4,4,4,4", help="hosts in each rack")
+    parser.add_argument("--mb", type=int, default=256, help="size of the model in MiB")
+    parser.add_argument("--mbit", type=float, default=100, help="rate of every host's link and of storage's")
+    parser.add_argument("--external-mbit", type=float, help="rate of storage's link, when not --mbit")
+    parser.add_argument("--uplink-mbit", type=float, help="rate of every rack's uplink; not limited without")
+    parser.add_argument("--slow", action="append", default=[], metavar="HOST:MBIT")
+    parser.add_argument("--kill", action="append", default=[], metavar="HOST|seed|FRACTION@PROGRESS")
+    parser.add_argument("--encryption", choices=("none", "tls"), default="none", help="gossipd's bulk path")
+    parser.add_argument("--systems", default=",".join(SYSTEMS))
+    parser.add_argument("--runs", type=int, default=1, help="repeat everything; the table has each run")
+    parser.add_argument("--rng", type=int, default=1, help="which hosts a fraction kills")
+    parser.add_argument("--keep", action="store_true", help="leave the directories, with logs")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Exit code 0; 2 where the lab cannot run; 1 when a system failed."""
+    given = arguments()
+    lack = missing()
+    if lack is not None:
+        print(f"the lab needs {lack}", file=sys.stderr)
+        return 2
+    wanted = given.systems.split(",")
+    if unknown := [name for name in wanted if name not in SYSTEMS]:
+        print(f"unknown systems {unknown}; there are {', '.join(SYSTEMS)}", file=sys.stderr)
+        return 2
+    failed = False
+    rows: list[dict[str, Any]] = []
+    for number in range(given.runs):
+        for row in one_run(given, wanted, number):
+            failed |= "error" in row
+            if given.json:
+                print(json.dumps(row), flush=True)
+            elif "error" in row:
+                print(f"{row['system']}: {row['error']}", file=sys.stderr)
+            else:
+                rows.append(row)
+    if rows:
+        print(report.table(rows))
+    return 1 if failed else 0
+
+
+def one_run(given: argparse.Namespace, wanted: list[str], number: int) -> Iterator[dict[str, Any]]:
+    """One fabric, one calibration, every system; a system that fails has a row with ``error``."""
+    with stage(given, number) as bench:
+        single_s, single = run_single(bench)
+        print(f"single download: {single_s:.2f} s, {single.external} bytes on the wire", file=sys.stderr, flush=True)
+        for name in wanted:
+            limit_s = single_s * (TIMEOUT_DOWNLOADS + (len(bench.fabric.hosts) if name == "direct" else 0))
+            try:
+                outcome = SYSTEMS[name](_with_timeout(bench, limit_s))
+            except LabError as error:
+                yield {"system": name, "error": str(error)}
+                continue
+            finally:
+                if not given.keep:
+                    shutil.rmtree(bench.base / name, ignore_errors=True)
+            yield report.row(bench, outcome, single_s, single)
+
+
+@contextmanager
+def stage(given: argparse.Namespace, number: int) -> Iterator[Bench]:
+    """The network, the model, and nginx in storage's namespace."""
+    base = Path(tempfile.mkdtemp(prefix="gossipd-lab-"))
+    try:
+        racks = [int(count) for count in given.racks.split(",")]
+        with fabric(racks, mbit=given.mbit, uplink_mbit=given.uplink_mbit) as network:
+            if given.external_mbit:
+                network.shape(network.storage, given.external_mbit)
+            for one in given.slow:
+                name, _, mbit = one.partition(":")
+                network.shape(next(host for host in network.hosts if host.name == name), float(mbit))
+            with _storage(base, network, given.mb * 1024 * 1024) as (model, url):
+                yield Bench(
+                    network, base, model, url, model.stat().st_size, [KillOrder.parse(one) for one in given.kill],
+                    given.encryption, 600.0, Random(given.rng + number),
+                )  # fmt: skip
+    finally:
+        if given.keep:
+            print(f"kept in {base}", file=sys.stderr)
+        else:
+            shutil.rmtree(base, ignore_errors=True)
+
+
+@contextmanager
+def _storage(base: Path, network: Fabric, size: int) -> Iterator[tuple[Path, str]]:
+    write_toy_model(base / "toy", size)
+    served = base / "www" / "m"
+    served.mkdir(parents=True)
+    model = served / "model.safetensors"
+    with model.open("wb") as file:  # one file, so that every system moves the same thing
+        for part in sorted((base / "toy").glob("*.safetensors")):
+            file.write(part.read_bytes())
+    shutil.rmtree(base / "toy")
+    server = Nginx(
+        base / "www",
+        base / "nginx",
+        address=network.storage.address,
+        port=STORAGE_PORT,
+        command=network.storage.command,
+    )
+    try:
+        yield model, f"{server.url}/m/{model.name}"
+    finally:
+        server.stop()
+
+
+def _with_timeout(bench: Bench, timeout_s: float) -> Bench:
+    from dataclasses import replace
+
+    return replace(bench, timeout_s=timeout_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

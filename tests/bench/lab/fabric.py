@@ -1,0 +1,210 @@
+"""The lab's network: a namespace for each host, a bridge for each rack, a core bridge, storage behind its own link.
+
+::
+
+    host ns  eth0 ── h<i>  bridge rack<r>  u<r> ── c<r>  bridge core  s0 ── eth0  storage ns
+             tbf     tbf                   tbf     tbf               tbf     tbf
+
+The bridges are in one namespace ("the switches"), so that nothing of the machine's own network is touched, and
+everything is gone when the namespaces are deleted. Every host's link and the storage link are shaped by tbf both ways;
+rack uplinks only where ``uplink_mbit`` says so. Bytes are read from the switches' ports: what crossed a wire,
+headers and retransmissions included.
+
+tbf, as measured here: it splits super-packets unless its burst holds one (64 KiB; we use 128), a queue of about 50 ms
+keeps bufferbloat small and TCP at the full rate, and it banks one burst of credit while idle, which is why every run
+measures one plain download first and divides by that, not by the nominal rate. There is no netem on the machines
+this was written for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+BURST_BYTES = 128 * 1024
+QUEUE_SECONDS = 0.05
+NEIGHBOURS_MIN = 32  # a flat network with more members outgrows the kernel's default neighbour table
+_SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+
+class LabError(RuntimeError):
+    """The lab cannot be set up, or a system under test did not do its part."""
+
+
+@dataclass(frozen=True)
+class Station:
+    """One host, or storage."""
+
+    name: str
+    namespace: str
+    address: str
+    rack: int
+    """Index of the rack; -1 for storage."""
+    port: str
+    """The switches' end of its link."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Put before a command line to run it there."""
+        return ("ip", "netns", "exec", self.namespace)
+
+
+@dataclass(frozen=True)
+class Counters:
+    """Bytes since the fabric was made: out of storage, into racks from the core, into each host."""
+
+    external: int
+    crossrack: int
+    hosts: dict[str, int]
+
+    def since(self, before: Counters) -> Counters:
+        hosts = {name: count - before.hosts[name] for name, count in self.hosts.items()}
+        return Counters(self.external - before.external, self.crossrack - before.crossrack, hosts)
+
+
+def missing() -> str | None:
+    """What this machine lacks for the lab; None when nothing."""
+    if os.geteuid() != 0:
+        return "root (the lab makes network namespaces)"
+    for program in ("ip", "tc", "nginx"):
+        if not shutil.which(program, path=_SEARCH):
+            return f"the program {program} (Debian: iproute2, nginx-light)"
+    return None
+
+
+class Fabric:
+    """Made by ``fabric``; addresses are 10.77.<rack>.<host>/16, storage is 10.77.255.1."""
+
+    def __init__(self, racks: Sequence[int], *, mbit: float, uplink_mbit: float | None) -> None:
+        self.mbit = mbit
+        self._tag = f"gl{os.getpid() % 100000}"
+        self.switches = f"{self._tag}-sw"
+        self.storage = Station("storage", f"{self._tag}-st", "10.77.255.1", -1, "s0")
+        self.hosts: list[Station] = []
+        self.racks = len(racks)
+        self._uplink_mbit = uplink_mbit
+        for rack, count in enumerate(racks):
+            for position in range(count):
+                number = len(self.hosts) + 1
+                address = f"10.77.{rack + 1}.{position + 1}"
+                self.hosts.append(Station(f"node-{number}", f"{self._tag}-h{number}", address, rack, f"h{number}"))
+
+    def build(self) -> None:
+        """Namespaces, bridges, links, rates."""
+        for namespace in (self.switches, *(one.namespace for one in (self.storage, *self.hosts))):
+            _run("ip", "netns", "add", namespace)
+        _batch(self.switches, ["link set lo up", *self._bridges()])
+        for station in (self.storage, *self.hosts):
+            self._connect(station)
+        for rack in range(self.racks):
+            if self._uplink_mbit is not None:
+                _shape(self.switches, f"u{rack}", self._uplink_mbit)
+                _shape(self.switches, f"c{rack}", self._uplink_mbit)
+        if len(self.hosts) + 1 > NEIGHBOURS_MIN:
+            _raise_neighbour_limit(16 * len(self.hosts))
+
+    def shape(self, station: Station, mbit: float) -> None:
+        """Both directions of one link."""
+        _shape(self.switches, station.port, mbit)
+        _shape(station.namespace, "eth0", mbit)
+
+    def counters(self) -> Counters:
+        """Now."""
+        links = json.loads(_output("ip", "-n", self.switches, "-j", "-s", "link", "show"))
+        ports = {link["ifname"]: link["stats64"] for link in links}
+        return Counters(
+            external=ports["s0"]["rx"]["bytes"],
+            crossrack=sum(ports[f"u{rack}"]["rx"]["bytes"] for rack in range(self.racks)),
+            hosts={host.name: ports[host.port]["tx"]["bytes"] for host in self.hosts},
+        )
+
+    def cut(self, station: Station) -> None:
+        """Take the host's cable out."""
+        _run("ip", "-n", self.switches, "link", "set", station.port, "down")
+
+    def remove(self) -> None:
+        """Delete every namespace; links go with them."""
+        for station in (*self.hosts, self.storage):
+            subprocess.run(["ip", "netns", "del", station.namespace], stderr=subprocess.DEVNULL)
+        subprocess.run(["ip", "netns", "del", self.switches], stderr=subprocess.DEVNULL)
+
+    def _bridges(self) -> list[str]:
+        lines = ["link add core type bridge forward_delay 0 stp_state 0", "link set core up"]
+        for rack in range(self.racks):
+            lines += [
+                f"link add rack{rack} type bridge forward_delay 0 stp_state 0",
+                f"link add u{rack} type veth peer name c{rack}",
+                f"link set u{rack} master rack{rack} up",
+                f"link set c{rack} master core up",
+                f"link set rack{rack} up",
+            ]
+        return lines
+
+    def _connect(self, station: Station) -> None:
+        bridge = "core" if station.rack < 0 else f"rack{station.rack}"
+        _batch(
+            self.switches,
+            [
+                f"link add {station.port} type veth peer name eth0 netns {station.namespace}",
+                f"link set {station.port} master {bridge} up",
+            ],
+        )
+        _batch(
+            station.namespace,
+            ["link set lo up", f"addr add {station.address}/16 dev eth0", "link set eth0 up"],
+        )
+        self.shape(station, self.mbit)
+
+
+@contextmanager
+def fabric(racks: Sequence[int], *, mbit: float, uplink_mbit: float | None = None) -> Iterator[Fabric]:
+    """A network for the length of a ``with``. Raises LabError when the machine cannot have one."""
+    lack = missing()
+    if lack is not None:
+        raise LabError(f"the lab needs {lack}")
+    made = Fabric(racks, mbit=mbit, uplink_mbit=uplink_mbit)
+    try:
+        made.build()
+        yield made
+    finally:
+        made.remove()
+
+
+def _shape(namespace: str, device: str, mbit: float) -> None:
+    bits = int(mbit * 1e6)
+    limit = max(BURST_BYTES, int(bits / 8 * QUEUE_SECONDS))
+    _run(
+        "tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf",
+        "rate", f"{bits}bit", "burst", f"{BURST_BYTES}b", "limit", f"{limit}b",
+    )  # fmt: skip
+
+
+def _raise_neighbour_limit(least: int) -> None:
+    for name in ("gc_thresh1", "gc_thresh2", "gc_thresh3"):
+        path = Path("/proc/sys/net/ipv4/neigh/default") / name
+        if path.exists() and int(path.read_text()) < least:
+            path.write_text(str(least))
+
+
+def _batch(namespace: str, lines: Sequence[str]) -> None:
+    done = subprocess.run(
+        ["ip", "-n", namespace, "-batch", "-"], input="\n".join(lines), text=True, capture_output=True
+    )
+    if done.returncode:
+        raise LabError(f"ip -n {namespace} failed: {done.stderr.strip()}")
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise LabError(f"{' '.join(command)} failed: {done.stderr.strip()}")
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout

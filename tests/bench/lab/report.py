@@ -1,0 +1,62 @@
+"""From an outcome to one row: ratios to the single download of the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.bench.lab.fabric import Counters
+from tests.bench.lab.systems.base import Bench, Outcome
+
+# Above this share of all cores' time the figure may be the machine's and not the system's.
+BUSY_MAX = 0.9
+
+
+def row(bench: Bench, outcome: Outcome, single_s: float, single: Counters) -> dict[str, Any]:
+    """The published fields, in order."""
+    times = [done - outcome.began_s for done in outcome.done_s.values()]
+    last_s, mean_s = max(times), sum(times) / len(times)
+    racks = [sum(host.rack == rack for host in bench.fabric.hosts) for rack in range(bench.fabric.racks)]
+    return {
+        "system": outcome.system,
+        "hosts": len(bench.fabric.hosts),
+        "racks": racks,
+        "bytes": bench.size,
+        "single_s": round(single_s, 3),
+        "last_s": round(last_s, 3),
+        "mean_s": round(mean_s, 3),
+        "ratio_last": round(last_s / single_s, 4),
+        "ratio_mean": round(mean_s / single_s, 4),
+        "external_x": round(outcome.counters.external / bench.size, 4),
+        "external_over_single": round(outcome.counters.external / single.external, 4),
+        "crossrack_x": round(outcome.counters.crossrack / bench.size, 4),
+        "crossrack_over_single_per_rack": round(outcome.counters.crossrack / single.external / len(racks), 4),
+        "duplicate_x": round(outcome.duplicate_bytes / bench.size, 4),
+        "cpu_s": round(sum(one.cpu_s for one in outcome.usage.values()), 2),
+        "rss_max_bytes": max((one.rss_max_bytes for one in outcome.usage.values()), default=0),
+        "verified_hosts": outcome.verified_hosts,
+        "killed": outcome.killed,
+        "cpu_busy": round(outcome.busy, 3),
+        "cpu_limited": outcome.busy > BUSY_MAX,
+        **outcome.figures,
+    }
+
+
+_COLUMNS = (
+    ("system", "system", "s"), ("last s", "last_s", ".2f"), ("last / single", "ratio_last", ".3f"),
+    ("mean / single", "ratio_mean", ".3f"), ("external x", "external_x", ".3f"),
+    ("ext / single", "external_over_single", ".3f"), ("cross-rack x", "crossrack_x", ".2f"),
+    ("duplicate x", "duplicate_x", ".3f"), ("CPU s", "cpu_s", ".1f"), ("verified", "verified_hosts", "d"),
+)  # fmt: skip
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """For people."""
+    cells = [[name for name, _, _ in _COLUMNS]]
+    cells += [[format(one[key], form) for _, key, form in _COLUMNS] for one in rows]
+    widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
+    limited = [one["system"] for one in rows if one["cpu_limited"]]
+    if limited:
+        lines.append(f"the machine's CPU was the limit for: {', '.join(limited)}; these figures do not count")
+    return "\n".join(lines)

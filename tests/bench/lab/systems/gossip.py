@@ -1,0 +1,180 @@
+"""gossipd: real daemons, one in each namespace, set up by the code of ``gossipd init``.
+
+The clock runs from the drop of the manifest into a converged cluster to the last host's finished rename, which is seen
+by looking for the directory it makes visible.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gossipd.config.directory import make_directory
+from gossipd.core.keys import KEY_BYTES, SecretKey
+from gossipd.core.manifest import Manifest, open_manifest
+from gossipd.demo.hosts import Host, settings
+from gossipd.ops.keyfiles import write_key_pair
+from gossipd.publish.publisher import PublishOrder, publish
+from tests.bench.lab.fabric import LabError
+from tests.bench.lab.process import MachineCpu, usage
+from tests.bench.lab.systems.base import POLL_S, START_SECONDS_MAX, Bench, Killer, Outcome, is_right
+
+PORT = 7946
+NAME, VERSION = "model", 1
+SETTLE_SECONDS_MAX = 10.0
+COOL_S = 2.0  # after convergence: the joiners' gossip dies down
+
+
+def run_gossipd(bench: Bench) -> Outcome:
+    """One deployment."""
+    base = bench.base / "gossipd"
+    base.mkdir()
+    manifest = _publish(bench, base)
+    hosts = _make_hosts(bench, base)
+    try:
+        for host in hosts:
+            host.start()
+        _converge(hosts)
+        time.sleep(COOL_S)
+        return _deploy(bench, hosts, manifest)
+    except LabError as error:
+        tails = "\n".join(f"--- {host.name}\n{host.log_tail()[-600:]}" for host in hosts)
+        raise LabError(f"{error}\n{tails}") from None
+    finally:
+        for host in hosts:
+            host.ask_to_stop()
+        for host in hosts:
+            host.stop()
+
+
+class _Quiet:
+    def found(self, file_count: int, bytes_total: int) -> None:
+        """Nobody watches."""
+
+    def hashed(self, count: int) -> None:
+        """Nobody watches."""
+
+
+def _publish(bench: Bench, base: Path) -> Manifest:
+    secret = SecretKey(os.urandom(KEY_BYTES))
+    write_key_pair(base / "publisher.key", secret)
+    out = base / "model.manifest"
+    source = bench.url.rpartition("/")[0] + "/"
+    publish(
+        PublishOrder(
+            source=str(bench.model.parent), name=NAME, version=VERSION, secret=secret, out=out, sources=(source,),
+            created_s=int(time.time()),
+        ),
+        _Quiet(),
+    )  # fmt: skip
+    return open_manifest(out.read_bytes(), [secret.public.ed25519])
+
+
+def _make_hosts(bench: Bench, base: Path) -> list[Host]:
+    hosts: list[Host] = []
+    first = bench.fabric.hosts[0]
+    for station in bench.fabric.hosts:
+        directory = bench.directory("gossipd", station)
+        make_directory(
+            directory,
+            node={"name": station.name, "rack": f"rack-{station.rack + 1}"},
+            net={"bind": station.address, "port": PORT, "join": (f"{first.address}:{PORT}",) if hosts else ()},
+            cluster_key=hosts[0].directory / "cluster.key" if hosts else None,
+            trust=[base / "publisher.key.pub"],
+        )
+        environment = settings(["http"], encryption=bench.encryption) | {"PYTHONDONTWRITEBYTECODE": "1"}
+        hosts.append(
+            Host(station.name, f"rack-{station.rack + 1}", directory, PORT, environment, command=station.command)
+        )
+    return hosts
+
+
+def _converge(hosts: list[Host]) -> None:
+    def is_whole(host: Host) -> bool:
+        page = host.status()
+        return page is not None and sum(one["state"] == "alive" for one in page["members"]) == len(hosts)
+
+    _wait(lambda: all(is_whole(host) for host in hosts), START_SECONDS_MAX, "the cluster has not converged")
+
+
+def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest) -> Outcome:
+    by_name = {host.name: host for host in hosts}
+    visible = {host.name: host.models / NAME / str(VERSION) for host in hosts}
+    before, cpu = bench.fabric.counters(), MachineCpu()
+    cpu_before = {host.name: usage(_pid(host)).cpu_s for host in hosts}
+    killer = Killer(bench, lambda name: by_name[name].kill(), lambda: _seed(hosts))
+    part = hosts[0].inbox / ".model.part"
+    part.write_bytes(manifest.envelope)
+    began_s = time.monotonic()
+    part.rename(hosts[0].inbox / "model-1.manifest")
+    done_s: dict[str, float] = {}
+    while missing := [name for name in visible if name not in done_s and name not in killer.killed]:
+        for name in missing:
+            if visible[name].exists():
+                done_s[name] = time.monotonic()
+            elif by_name[name].has_ended:
+                raise LabError(f"{name} ended by itself")
+        killer.look()
+        if time.monotonic() - began_s > bench.timeout_s:
+            raise LabError(f"gossipd: not done after {bench.timeout_s:.0f} s: {', '.join(missing)}")
+        time.sleep(POLL_S)
+    counters, busy = bench.fabric.counters().since(before), cpu.busy()
+    row = _row(hosts, by_name, killer.killed)
+    used = {name: usage(_pid(by_name[name])) for name in done_s}
+    return Outcome(
+        f"gossipd-{bench.encryption}" if bench.encryption != "none" else "gossipd",
+        began_s, done_s, counters,
+        {name: type(one)(one.cpu_s - cpu_before[name], one.rss_max_bytes) for name, one in used.items()},
+        busy,
+        verified_hosts=sum(is_right(visible[name] / bench.model.name, bench.model) for name in done_s),
+        duplicate_bytes=int(row.get("duplicate_bytes", 0)),
+        killed=killer.killed,
+        figures={name: row.get(name) for name in _FIGURES},
+    )  # fmt: skip
+
+
+_FIGURES = ("source_bytes", "peer_bytes_same_rack", "peer_bytes_cross_rack", "corrupt_chunks")
+
+
+def _row(hosts: list[Host], by_name: dict[str, Host], killed: list[str]) -> dict[str, Any]:
+    """The deployment's totals as one surviving host has heard them, once they have settled."""
+    host = next(host for host in hosts if host.name not in killed)
+    row: dict[str, Any] = {}
+    deadline = time.monotonic() + SETTLE_SECONDS_MAX
+    while time.monotonic() < deadline:
+        page = host.status()
+        if page is not None and page["deployments"]:
+            row = page["deployments"][0]
+            if row["hosts_complete"] >= len(by_name) - len(killed):
+                time.sleep(1.0)  # the last totals travel with the next records
+                page = host.status()
+                return page["deployments"][0] if page is not None else row
+        time.sleep(0.2)
+    return row
+
+
+def _seed(hosts: list[Host]) -> str:
+    for host in hosts:
+        page = None if host.has_ended else host.status()
+        if page is not None:
+            names = [str(one["name"]) for one in page["members"] if one["seed"] and one["state"] == "alive"]
+            others = [name for name in names if name != hosts[0].name]  # the inbox host is watched from
+            if names:
+                return (others or names)[0]
+    raise LabError("no seed to kill")
+
+
+def _pid(host: Host) -> int:
+    assert host.process is not None
+    return host.process.pid
+
+
+def _wait(is_true: Callable[[], bool], seconds_max: float, why: str) -> None:
+    deadline = time.monotonic() + seconds_max
+    while not is_true():
+        if time.monotonic() > deadline:
+            raise LabError(why)
+        time.sleep(0.2)
