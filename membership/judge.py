@@ -36,6 +36,8 @@ from membership.tombstones import Tombstones
 
 # A rumour reaches everybody within a second (simulated, 10,000 members); who has not heard by then has missed it.
 _WORRY_FROM_S = 0.8
+# Before a verdict every node asks the subject itself: time for two round trips of a busy host.
+_LAST_WORD_S = 0.6
 _WORRY_DEAD_S = 6.0
 _WORRIES_MAX = 100  # named in one datagram
 _WORRY_WANTS_MAX = 4  # whose accusations (three of 94 B each) fit into one answer
@@ -55,6 +57,8 @@ class Judge:
         self._died: dict[Handle, float] = {}
         self.is_trusted: Callable[[float], bool] = lambda since: True
         """Set by the prober: whether our own probes since then give us the right to judge."""
+        self.ask: Callable[[Claim, float], None] = lambda claim, now: None
+        """Set by the prober: pings a suspect, which tells it that it is suspected."""
 
     # ---- records
 
@@ -255,6 +259,7 @@ class Judge:
             suspicion.deadline = since + wait
             handle = claim.handle
             node.at(suspicion.deadline, lambda now: self._on_deadline(handle, suspicion, now))
+            node.at(suspicion.deadline - _LAST_WORD_S, lambda now: self._ask_for_last_word(handle, suspicion, now))
 
     def worry(self) -> int:
         """A sum over all whom we suspect on enough accusations; on every probe, so that a missed one shows at once."""
@@ -302,10 +307,18 @@ class Judge:
         if items:
             self._node.send_bare(peer, bytes((wire.ITEMS,)) + b"".join(items))
 
+    def _ask_for_last_word(self, handle: Handle, suspicion: Suspicion, now: float) -> None:
+        """Shortly before the verdict: an accusation that only we believe may never have come to its subject's ears."""
+        due = now >= suspicion.deadline - _LAST_WORD_S - 0.001
+        if due and self._suspicions.get(handle) is suspicion and not suspicion.is_asked:
+            suspicion.is_asked = True
+            self.ask(self._roster.claims[handle], now)
+
     def restart_suspicions(self, now: float) -> None:
         """After a freeze or a gap: everybody gets the full time again."""
         for handle, suspicion in self._suspicions.items():
             suspicion.since_s = now
+            suspicion.is_asked = False
             suspicion.deadline = float("inf")
             self._set_deadline(self._roster.claims[handle], suspicion, now)
 

@@ -69,6 +69,7 @@ class Prober:
         self._dead_at = now
         self._return_number = 0
         judge.is_trusted = self._is_trusted
+        judge.ask = self._ask
         node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
         node.at(now + node.rng.random() * settings.dead_probe_interval_s, self._on_dead_tick)
 
@@ -95,6 +96,10 @@ class Prober:
             del self._pending[next(iter(self._pending))]
         self._ping(subject, self._sequence, now)
         return self._sequence
+
+    def _ask(self, suspect: Claim, now: float) -> None:
+        if not self._node.isolated:
+            self._send_ping(suspect, now)
 
     def _ping(self, subject: Claim, sequence: int, now: float) -> None:
         node = self._node
@@ -154,13 +159,16 @@ class Prober:
 
     # ---- answers
 
-    def on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
-        """Answer; to a stranger with the question who it is."""
+    def on_ping(
+        self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float, *, told: bool
+    ) -> None:
+        """Answer; to a stranger with the question who it is, to one who told us that we are ill with the contrary."""
         _, sequence, *_ = wire.PROBE_HEAD.unpack_from(body)
         if sender is None:
             self._node.send_to_address(address, self._head(wire.ACK, sequence, now, wire.FLAG_WHO), source)
         else:
-            self._node.send(sender, self._head(wire.ACK, sequence, now), now)
+            proof = self._node.own.proof if told else b""
+            self._node.send(sender, self._head(wire.ACK, sequence, now), now, proof)
 
     def on_ack(self, body: bytes, sender: Claim, now: float) -> None:
         """From the subject itself, or from a helper that passes it on."""

@@ -24,12 +24,13 @@ _CONFIRMED = 4
 class Suspicion:
     """Mutable: gains accusers, and its deadline may come nearer."""
 
-    __slots__ = ("accusers", "deadline", "incarnation", "is_firm", "racks", "since_s")
+    __slots__ = ("accusers", "deadline", "incarnation", "is_asked", "is_firm", "racks", "since_s")
 
     def __init__(self, incarnation: int, now: float) -> None:
         self.incarnation = incarnation
         self.since_s = now
         self.deadline = float("inf")
+        self.is_asked = False
         self.is_firm = False  # corroborated when last looked at
         self.accusers: dict[Handle, bytes] = {}
         self.racks: dict[Handle, str] = {}

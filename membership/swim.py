@@ -273,8 +273,10 @@ class Swim:
             node.counts["dropped_unknown_types"] += 1
 
     def _on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
-        self._take_items(wire.split_items(body, wire.PROBE_HEAD.size), now)
-        self._prober.on_ping(body, sender, source, address, now)
+        items = wire.split_items(body, wire.PROBE_HEAD.size)
+        self._take_items(items, now)
+        told = any(data[0] == wire.NOTICE for data in items)
+        self._prober.on_ping(body, sender, source, address, now, told=told)
         if sender is not None:
             self._see_digest(body, sender, now)
 
