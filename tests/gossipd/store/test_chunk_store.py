@@ -308,6 +308,17 @@ def test_a_rollback_holds_until_a_newer_version_is_complete(opened: Opened) -> N
     opened.store = again.store
 
 
+def test_a_rollback_that_has_ended_does_not_come_back_when_the_newer_version_is_removed(tmp_path: Path) -> None:
+    opened = Opened(tmp_path, settings=StoreSettings(keep_versions=3))
+    for version in (1, 3):
+        opened.deliver(small(version=version, seed=version))
+    opened.store.rollback("m")
+    opened.deliver(small(version=4, seed=4))
+    opened.store.remove("m", 4)
+    assert opened.store.current("m") == 3
+    opened.store.close()
+
+
 def test_rolling_back_the_only_version_is_refused(opened: Opened) -> None:
     opened.deliver(ONE)
     with pytest.raises(Exception, match="no complete version before 1") as caught:

@@ -133,6 +133,19 @@ def test_after_a_failed_sync_the_page_cache_is_not_believed_at_the_next_start() 
     assert set(again.open(ONE.manifest)) == {0, 1}
 
 
+def test_an_older_version_that_is_finished_late_is_still_there_after_a_power_cut() -> None:
+    disk = MemoryDisk()
+    store = _store(disk)
+    for version in (2, 1):
+        model = small(version=version, seed=version)
+        store.open(model.manifest)
+        _put(store, *range(6), model=model)
+        store.finish(model.manifest.id)
+    after = disk.cut(lambda: False, Random(1))
+    assert sorted(after.names("m")) == ["1", "2", "current"]
+    assert after.read_link("m/current") == "2"
+
+
 def test_files_that_were_cut_or_removed_lose_what_lay_there_and_nothing_else() -> None:
     disk = MemoryDisk()
     store = _store(disk)

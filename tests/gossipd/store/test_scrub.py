@@ -162,6 +162,19 @@ def test_the_scrub_goes_on_after_a_restart_where_it_was(published: Published) ->
     assert published.lost == [4]
 
 
+def test_without_a_file_of_check_times_the_journal_says_when_the_model_was_published(published: Published) -> None:
+    published.restart()
+    published.store.close()
+    published.wall += 700
+    assert not (published.root / ".manifests" / ID.hex() / "checked").exists()
+    for _ in range(2):
+        published.store = published._open()
+        published.store.open(ONE.manifest)
+        assert published.store.statistics().oldest_unchecked_age_s == 700
+        published.store.close()
+    published.store = published._open()
+
+
 def test_a_damaged_file_of_check_times_costs_only_a_check(published: Published) -> None:
     published.wall += 10
     published.store.scrub_step(1)
