@@ -79,6 +79,8 @@ class Deployment:
     rate_in: Rate = field(default_factory=Rate)
     rate_out: Rate = field(default_factory=Rate)
     stall: StallReason | None = None
+    source_trouble: HostReason = HostReason.NONE
+    """What this host last had against the source; cleared by the next chunk from it."""
     started_s: int = 0
     elapsed_s: int = 0
     changed: bool = True
@@ -113,10 +115,9 @@ class Deployment:
         """The record that gossip carries."""
         if self.state in FINAL and not self.elapsed_s and self.started_s:
             self.elapsed_s = max(1, int(wall_s) - self.started_s)
-        stalled = HostReason(self.stall.value) if self.stall is not None else HostReason.NONE
         return Progress(
             state=self.state,
-            reason=self.reason if self.reason is not HostReason.NONE else stalled,
+            reason=self._why(),
             chunks_verified=self.chunks_verified,
             source_bytes=self.counters.source_bytes,
             peer_bytes_same_rack=self.counters.peer_bytes_same_rack,
@@ -128,6 +129,14 @@ class Deployment:
             started_s=self.started_s,
             elapsed_s=self.elapsed_s,
         )
+
+    def _why(self) -> HostReason:
+        """The state's own reason, else why nothing arrives; trouble with the source explains a lack of holders."""
+        if self.reason is not HostReason.NONE or self.stall is None:
+            return self.reason
+        if self.source_trouble is not HostReason.NONE and self.stall in (StallReason.STORAGE, StallReason.NO_HOLDER):
+            return self.source_trouble
+        return HostReason(self.stall.value)
 
     def restore(self, earlier: Progress) -> None:
         """Go on counting from this host's own last record of an earlier run."""

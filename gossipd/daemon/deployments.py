@@ -27,13 +27,14 @@ import trio
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, DeploymentClosed, DeploymentOpened, Event, ReportStall
-from gossipd.core.ids import LOCAL, DeploymentId, Origin, short
+from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin, short
 from gossipd.core.manifest import Manifest, open_manifest
 from gossipd.core.progress import HostReason, HostState
 from gossipd.core.register import Register
+from gossipd.core.register_file import register_to_bytes
 from gossipd.core.statement import Statement, Verb
 from gossipd.daemon.deployment import Deployment
-from gossipd.daemon.state import State
+from gossipd.daemon.state import State, StateWriteError
 from gossipd.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.errors import NoSpaceError, StoreError
@@ -45,6 +46,13 @@ PULL_RETRY_FIRST_S, PULL_RETRY_MAX_S = 0.05, 5.0  # doubled in between; holders 
 _ENDINGS = {
     "E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK),
     "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER),
+}
+_SOURCE_TROUBLES = {
+    "E_SOURCE_AUTH": HostReason.SOURCE_AUTH,
+    "E_SOURCE_NOT_FOUND": HostReason.SOURCE_NOT_FOUND,
+    "E_SOURCE_CHANGED": HostReason.SOURCE_CHANGED,
+    "E_SOURCE_UNREACHABLE": HostReason.SOURCE_UNREACHABLE,
+    "E_SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
 }
 log = structlog.get_logger("deployments")
 
@@ -172,8 +180,14 @@ class Deployments:
             await trio.sleep(delay_s)
             delay_s = min(delay_s * 2, PULL_RETRY_MAX_S)
         self._register.accept(manifest, time.time())
-        await self.keep(manifest)
-        return manifest
+        while True:
+            try:
+                await self.keep(manifest)
+            except StateWriteError as error:
+                deployment.enter(HostState.INIT, HostReason.DISK, error.sentence)
+                await trio.sleep(SPACE_RETRY_S)
+            else:
+                return manifest
 
     async def _opened(self, envelope: bytes) -> Manifest:
         return await trio.to_thread.run_sync(open_manifest, envelope, self._trusted())
@@ -181,7 +195,7 @@ class Deployments:
     async def keep(self, manifest: Manifest) -> None:
         """Make what was accepted durable, before anything is done with it."""
         await trio.to_thread.run_sync(self._state.keep_envelope, manifest.id, manifest.envelope)
-        await trio.to_thread.run_sync(self._state.keep_register, self._register)
+        await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))
 
     async def _reserve(self, deployment: Deployment, manifest: Manifest) -> ChunkSet:
         while True:
@@ -230,6 +244,8 @@ class Deployments:
                 return  # local copies are counted when the store has opened the model
             deployment.chunks_verified += 1
             deployment.rate_in.add(event.length)
+            if event.supplier is SOURCE:
+                deployment.source_trouble = HostReason.NONE
             rack = self._rack_of(event.supplier) if not isinstance(event.supplier, Origin) else None
             deployment.counters.add(event.supplier, event.length, same_rack=rack == self._host.rack)
         elif isinstance(event, ChunkLost):
@@ -251,6 +267,14 @@ class Deployments:
             known.changed = True
             if report.reason is not None:
                 log.warning("no progress", deployment=known.label, reason=report.reason.value)
+
+    def source_trouble(self, deployment: DeploymentId, error: GossipdError) -> None:
+        """This host could not read the source."""
+        known = self.by_id.get(deployment)
+        if known is not None:
+            known.source_trouble = _SOURCE_TROUBLES.get(error.code, HostReason.STORAGE)
+            known.sentence = error.sentence
+            known.changed = True
 
     # ---- for those who ask -------------------------------------------------------------------------
 

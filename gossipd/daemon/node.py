@@ -10,12 +10,13 @@ committed, state kept. Everything that is verified is kept; what was in flight i
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from random import Random
+from typing import Any
 
 import structlog
 import trio
@@ -32,6 +33,7 @@ from gossipd.core.keys import KEY_BYTES, SecretKey
 from gossipd.core.planner import Planner
 from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.progress import ProgressFormatError
+from gossipd.core.register_file import register_to_bytes
 from gossipd.core.statement import Statement
 from gossipd.daemon import settings as translate
 from gossipd.daemon.brain import Brain
@@ -44,7 +46,7 @@ from gossipd.daemon.joining import keep_joining
 from gossipd.daemon.operations import Orders
 from gossipd.daemon.performer import Performer
 from gossipd.daemon.spread import Spread
-from gossipd.daemon.state import State
+from gossipd.daemon.state import State, StateWriteError
 from gossipd.daemon.teller import Teller
 from gossipd.daemon.triggers import Triggers
 from gossipd.daemon.view import Alarms, Sights, View
@@ -66,7 +68,7 @@ from membership.swim import Swim
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 PINGS_MAX = 16
-ROSTER_KEEP_S = 10.0
+ROSTER_KEEP_S = 5.0
 log = structlog.get_logger("node")
 
 
@@ -137,13 +139,16 @@ class Node:
         self.doorman.desk = TriggerDesk(self.triggers, self._nursery)
         self.teller = Teller(
             own=self.own, table=self.state.progress(now=now, wall_s=wall_s), deployments=self.deployments,
-            store=hands.store, state=self.state, hosts=lambda: len(self.cluster.records),
+            store=hands.store, hosts=lambda: len(self.cluster.records),
             publish=self._publish_progress, uploaded=hands.shelf.take_uploaded,
         )  # fmt: skip
         self.performer = Performer(
             cluster=self.cluster, plane=self.plane, client=hands.client, reader=hands.reader, store=hands.store,
             manifest_of=self.deployments.manifest_of, post=self.brain.post, claim_seed=self._claim_seed,
             finish=self.deployments.finish, stalled=self.deployments.stalled, read_threads=config.sources.connections,
+            trouble=lambda deployment, error: self._token.run_sync_soon(
+                self.deployments.source_trouble, deployment, error
+            ),
         )  # fmt: skip
 
     def _build_doors(self) -> None:
@@ -169,7 +174,7 @@ class Node:
 
     # ---- life --------------------------------------------------------------------------------------
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[None]:
         """Everything listens, strangers were seen to be refused, and the cluster is being looked for."""
         config = self.config
@@ -235,22 +240,32 @@ class Node:
             await trio.to_thread.run_sync(self._keep_state)
 
     def _keep_state(self) -> None:
-        self.state.keep_roster(self.swim.roster_records())
-        self.state.keep_register(self.register)
-        self.state.keep_progress(self.teller.table.to_bytes())
+        """At the end; a disk that refuses costs what gossip brings again."""
+        with contextlib.suppress(StateWriteError):
+            self.state.keep_roster(self.swim.roster_records())
+            self.state.keep_register(register_to_bytes(self.register))
+            self.state.keep_progress(self.teller.table.to_bytes())
         self.state.close()
 
     async def _keep_roster(self) -> None:
-        """Never returns: who belongs, and what was last said, on disk for the next start."""
-        kept_revision, kept_roster = self.register.revision, 0
+        """Never returns: who belongs, what was last said and how far everybody is, on disk for the next start."""
+        kept_revision, kept_s = self.register.revision, trio.current_time()
         while True:
             await trio.sleep(1.0)
+            writes: list[tuple[Callable[[Any], None], Any]] = []
             if self.register.revision != kept_revision:
                 kept_revision = self.register.revision
-                await trio.to_thread.run_sync(self.state.keep_register, self.register)
-            if trio.current_time() - kept_roster > ROSTER_KEEP_S:
-                kept_roster = int(trio.current_time())
-                await trio.to_thread.run_sync(self.state.keep_roster, self.swim.roster_records())
+                writes.append((self.state.keep_register, register_to_bytes(self.register)))
+            if trio.current_time() - kept_s > ROSTER_KEEP_S:
+                kept_s = trio.current_time()
+                writes.append((self.state.keep_roster, self.swim.roster_records()))
+                writes.append((self.state.keep_progress, self.teller.table.to_bytes()))
+            try:
+                for write, what in writes:
+                    await trio.to_thread.run_sync(write, what)
+            except StateWriteError as error:
+                kept_revision = -1  # it is tried again in a second
+                self.alarms.ring(error.code, str(error.args[0]))
 
     # ---- what parts tell each other ----------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.core.manifest import Manifest
 from gossipd.core.progress import HostReason, HostState
 from gossipd.core.register import Register
+from gossipd.core.register_file import register_to_bytes
 from gossipd.core.statement import Verb
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
@@ -142,7 +143,7 @@ class Orders:
                 return
 
     async def _keep_register(self) -> None:
-        await trio.to_thread.run_sync(self._state.keep_register, self._register)
+        await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))
 
 
 def _some(checks: Iterator[Checked]) -> list[Checked]:

@@ -51,6 +51,7 @@ class Performer:
         claim_seed: Callable[[int], None],
         finish: Callable[[DeploymentId], None],
         stalled: Callable[[events.ReportStall], None],
+        trouble: Callable[[DeploymentId, GossipdError], None],
         read_threads: int,
     ) -> None:
         self._cluster = cluster
@@ -63,6 +64,7 @@ class Performer:
         self._claim_seed = claim_seed
         self._finish = finish
         self._stalled = stalled
+        self._trouble = trouble
         self._fetchers = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="fetch")
         self._readers = ThreadPoolExecutor(read_threads, thread_name_prefix="read")
         self._chores = ThreadPoolExecutor(2, thread_name_prefix="chore")
@@ -162,6 +164,7 @@ class Performer:
         if outcome.failed:
             if outcome.errors:
                 log.warning("source read failed", reason=outcome.errors[-1].sentence, chunks=len(outcome.failed))
+                self._trouble(command.deployment, outcome.errors[-1])
             reason = outcome.reason or FailReason.SOURCE
             self._post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
 
@@ -172,6 +175,7 @@ class Performer:
         outcome = self._reader.probe(manifest)
         if not outcome.readable and outcome.errors:
             log.warning("source is not readable", reason=outcome.errors[-1].sentence)
+            self._trouble(deployment, outcome.errors[-1])
         self._post(events.SourceProbed(deployment, outcome.readable))
 
     def recheck(self, deployment: DeploymentId, chunk: int) -> None:

@@ -28,7 +28,8 @@ from gossipd.core.statement import Statement, Verb, sign_statement
 from gossipd.daemon.cluster import Cluster
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.state import State
+from gossipd.daemon.state import State, StateWriteError
+from gossipd.ops.inbox import QueueFullError
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
 from membership.member import NodeId
@@ -158,6 +159,8 @@ class Spread:
         except ManifestError as error:
             self._audit("manifest refused", file=file_name, code=error.code, reason=str(error.args[0]))
             raise
+        except StateWriteError as error:
+            raise QueueFullError(str(error), code=error.code) from error
         return f"{manifest.name}@{manifest.version} {'accepted' if is_new else 'was known already; deployed again'}"
 
     async def deploy(self, manifest: Manifest) -> bool:

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from threading import Lock
 
 from gossipd.core.cluster_progress import ClusterProgress, ProgressTableError
+from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.register import Register
-from gossipd.core.register_file import register_from_bytes, register_to_bytes
+from gossipd.core.register_file import register_from_bytes
 from gossipd.store.disk import Kind, read_file, write_new_file
 from gossipd.store.durable import PosixDisk
 from membership.errors import WireError
@@ -35,6 +37,13 @@ FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts a
 _LENGTH_BYTES = 2
 
 
+class StateWriteError(LocalError):
+    """The disk refused a file of ``DIR/state``. Fault: this host. State: the old file stands. Retry: by itself."""
+
+    code = "E_STATE_WRITE"
+    exit_code = ExitCode.DISK
+
+
 class State:
     """The files of ``DIR/state``. Blocking; small enough to be called from the loop at start, from a thread later."""
 
@@ -43,6 +52,7 @@ class State:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._disk = PosixDisk(directory)
         self._disk.make_directory(MANIFESTS)
+        self._writing = Lock()
 
     def close(self) -> None:
         """Gives the directory back."""
@@ -61,9 +71,9 @@ class State:
         kept = self._read(REGISTER)
         return Register() if kept is None else register_from_bytes(kept)
 
-    def keep_register(self, register: Register) -> None:
-        """Durable on return."""
-        self._write(REGISTER, register_to_bytes(register))
+    def keep_register(self, kept: bytes) -> None:
+        """``register_to_bytes``, made on the loop that owns the register; durable on return."""
+        self._write(REGISTER, kept)
 
     def roster(self) -> list[Record]:
         """Records as they were signed; one that cannot be read is dropped, gossip brings it again."""
@@ -117,4 +127,8 @@ class State:
         return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
 
     def _write(self, name: str, body: bytes) -> None:
-        write_new_file(self._disk, name, body, mode=0o600)
+        try:
+            with self._writing:  # two writers of one file would rename each other's unfinished one
+                write_new_file(self._disk, name, body, mode=0o600)
+        except OSError as error:
+            raise StateWriteError(f"state/{name} cannot be written: {error.strerror}") from error

@@ -1,10 +1,10 @@
-"""How this host's progress reaches the others, and is kept over a restart.
+"""How this host's progress reaches the others.
 
-What lives here: the rhythm. What does not: the record and the table (``core.progress``, ``core.cluster_progress``).
+What lives here: the rhythm. What does not: the record and the table (``core.progress``, ``core.cluster_progress``), and keeping
+the table on disk (``node``).
 
 A record is told when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``; when all
-is done, a slow refresh keeps newcomers and those who lost a datagram up to date. The table is written to disk every
-few seconds when it has changed, and when the daemon stops.
+is done, a slow refresh keeps newcomers and those who lost a datagram up to date.
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.progress import next_version, progress_key, refresh_interval_s
 from gossipd.daemon.deployment import FINAL, Deployment
 from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.state import State
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NODE_ID_BYTES, NodeId
 
 TICK_S = 1.0
 LOOK_S = 0.1  # a change of state is told within this
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
-KEEP_S = 5.0
 
 
 class Teller:
@@ -39,7 +37,6 @@ class Teller:
         table: ClusterProgress,
         deployments: Deployments,
         store: ChunkStore,
-        state: State,
         hosts: Callable[[], int],
         publish: Callable[[bytes, int, bytes], None],
         uploaded: Callable[[], dict[DeploymentId, int]],
@@ -48,7 +45,6 @@ class Teller:
         self.table = table
         self._deployments = deployments
         self._store = store
-        self._state = state
         self._hosts = hosts
         self._publish = publish
         self._uploaded = uploaded
@@ -72,8 +68,8 @@ class Teller:
                 deployment.holders.add(node)
 
     async def run(self) -> None:
-        """Never returns; ``keep`` is called once more by whoever cancels it."""
-        ticked_s = kept_s = trio.current_time()
+        """Never returns."""
+        ticked_s = trio.current_time()
         while True:
             await trio.sleep(LOOK_S)
             now = trio.current_time()
@@ -83,9 +79,6 @@ class Teller:
             for deployment in list(self._deployments.by_id.values()):
                 if self._is_due(deployment, now):
                     self.tell(deployment)
-            if now - kept_s >= KEEP_S:
-                kept_s = now
-                await trio.to_thread.run_sync(self._state.keep_progress, self.table.to_bytes())
 
     def tell(self, deployment: Deployment) -> None:
         """Tell now."""

@@ -14,6 +14,7 @@ from tests.e2e.cluster import Cluster, alive_count, cluster, gossipd, same_tree,
 from tests.e2e.toy import make_model
 
 HOSTS = 8
+NO: dict[str, list[dict[str, str]]] = {"hosts": []}
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_a_prefix_of_an_s3_bucket_arrives_byte_identical_on_eight_hosts(
 ) -> None:
     model = make_model(tmp_path / "qwen", seed=2)
     s3_server.make_bucket("models")
-    s3_server.upload("models", model, prefix="qwen")
+    s3_server.upload("models", model, prefix="qwen/")
     manifest = eight.publish("s3://models/qwen/", "qwen", 7, env=s3_server.environment)
     eight.drop(manifest, eight[1])
     row = eight.wait_complete("qwen", 7, at=eight[2], hosts=HOSTS)
