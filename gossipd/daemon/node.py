@@ -28,11 +28,11 @@ from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_desk import TriggerDesk
 from gossipd.core.errors import GossipdError
-from gossipd.core.events import ChunkLost, ChunkStored, Command, Event
+from gossipd.core.events import ChunkLost, ChunkStored, Command, Event, ProbeSource
 from gossipd.core.keys import KEY_BYTES, SecretKey
 from gossipd.core.planner import Planner
 from gossipd.core.planner_settings import PlannerSettings
-from gossipd.core.progress import ProgressFormatError
+from gossipd.core.progress import HostReason, HostState, ProgressFormatError
 from gossipd.core.register_file import register_to_bytes
 from gossipd.core.statement import Statement
 from gossipd.daemon import settings as translate
@@ -69,6 +69,7 @@ from membership.swim import Swim
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 PINGS_MAX = 16
 ROSTER_KEEP_S = 5.0
+PROBE_AGAIN_S = 10.0  # one request of one byte; storage that is back is found within the least pause of a seed
 log = structlog.get_logger("node")
 
 
@@ -189,7 +190,7 @@ class Node:
                 )
                 await self._check_doors()
                 async with trio.open_nursery() as inner:
-                    for task in (self.brain.run, self.teller.run, self.lag.run, self._keep_roster):
+                    for task in (self.brain.run, self.teller.run, self.lag.run, self._keep_roster, self._probe_sources_again):
                         inner.start_soon(task)
                     inner.start_soon(self.spread.adopt_orphans)
                     inner.start_soon(keep_joining, self.swim, lambda: self.config.net.join, self._wake)
@@ -266,6 +267,14 @@ class Node:
             except StateWriteError as error:
                 kept_revision = -1  # it is tried again in a second
                 self.alarms.ring(error.code, str(error.args[0]))
+
+    async def _probe_sources_again(self) -> None:
+        """Never returns: a source that could not be read is tried again, so that no outage of storage is for good."""
+        while True:
+            await trio.sleep(PROBE_AGAIN_S)
+            for deployment in self.deployments.by_id.values():
+                if deployment.state is HostState.DOWNLOADING and deployment.source_trouble is not HostReason.NONE:
+                    self.performer.perform(ProbeSource(deployment.id))
 
     # ---- what parts tell each other ----------------------------------------------------------------
 
