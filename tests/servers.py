@@ -286,7 +286,7 @@ _NGINX = """\
 daemon off; master_process off; worker_processes 1; pid {base}/nginx.pid; error_log {base}/error.log warn;
 events {{ worker_connections 512; }}
 http {{
-    log_format counted '$request_method $uri $status $body_bytes_sent "$http_range" "$http_if_match"';
+    log_format counted '$request_method $request_uri $status $body_bytes_sent "$http_range" "$http_if_match"';
     access_log {base}/access.log counted;
     sendfile on; tcp_nopush on; keepalive_requests 100000; etag on;
     client_body_temp_path {base}/a; proxy_temp_path {base}/b; fastcgi_temp_path {base}/c; uwsgi_temp_path {base}/d;

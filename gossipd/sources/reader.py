@@ -142,9 +142,7 @@ class SourceReader:
 
     def probe(self, manifest: Manifest) -> ProbeOutcome:
         """Ask the first object of each source in turn for one byte, until one gives it."""
-        index = next((at for at, entry in enumerate(manifest.files) if entry.size), None)
-        if index is None:
-            return ProbeOutcome(True)
+        index = next(at for at, entry in enumerate(manifest.files) if entry.size)  # a model has at least one byte
         self._desk.forget(manifest.id)
         with self._job(manifest) as job:
             for url in manifest.sources:
