@@ -36,6 +36,7 @@ from gossipd.ops.snapshot import (
     MemberRow,
     ModelRow,
     NodeRow,
+    PeerRow,
     SecurityRow,
     StatusSnapshot,
     StoreRow,
@@ -46,6 +47,7 @@ from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.condition import Health
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.server import BulkServer
+from gossipd.transfer.traffic import PeerTraffic
 from membership.member import Member, MemberState, NodeId
 from membership.swim import Swim
 
@@ -204,6 +206,19 @@ class View:
                 )
             )
         return sorted(rows, key=lambda row: (row.name, -row.version))
+
+    def peers(self) -> dict[str, PeerRow]:
+        """See StatusView."""
+        sent, got = self._see.server.statistics().peers, self._see.client.statistics().peers
+        nothing = PeerTraffic()
+        rows = {}
+        for node in sent.keys() | got.keys():
+            out, into = sent.get(node, nothing), got.get(node, nothing)
+            rows[node.hex()] = PeerRow(
+                bytes_in=into.bytes_in, bytes_out=out.bytes_out, chunks_in=into.chunks_in, chunks_out=out.chunks_out,
+                busy_in=into.busy, busy_out=out.busy,
+            )  # fmt: skip
+        return rows
 
     def counters(self) -> LocalCounters:
         """See StatusView."""

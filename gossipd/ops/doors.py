@@ -7,13 +7,13 @@ called on the trio loop.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from gossipd.ops.counting import LocalCounters
-from gossipd.ops.snapshot import DeploymentRow, HealthRow, ModelRow, Row, StatusSnapshot
+from gossipd.ops.snapshot import DeploymentRow, HealthRow, ModelRow, PeerRow, Row, StatusSnapshot
 
 
 class Done(Row, frozen=True, kw_only=True):
@@ -47,6 +47,9 @@ class StatusView(Protocol):
 
     def models(self) -> Sequence[ModelRow]:
         """What is on this host, partial ones included, by name and then version, highest first."""
+
+    def peers(self) -> Mapping[str, PeerRow]:
+        """Traffic with each peer, by node id in hex."""
 
     def counters(self) -> LocalCounters:
         """Figures of this host alone, for Prometheus."""

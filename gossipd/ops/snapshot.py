@@ -165,6 +165,18 @@ class ModelRow(Row, frozen=True, kw_only=True):
     oldest_unchecked_s: float | None = None
 
 
+class PeerRow(Row, frozen=True, kw_only=True):
+    """What this host and one peer have sent each other since this daemon started, bodies only, whole chunks only."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    chunks_in: int = 0
+    chunks_out: int = 0
+    busy_in: int = 0
+    """How often the peer had no slot for us."""
+    busy_out: int = 0
+
+
 class HealthRow(Row, frozen=True, kw_only=True):
     """``ready``: joined, disk and clock fine, so that this host may be counted upon; ``reasons`` when it is not."""
 

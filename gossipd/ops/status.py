@@ -9,6 +9,7 @@ method   path                              answer
 GET      /v1/status?name=&version=         StatusSnapshot, its deployments narrowed
 GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
+GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 POST     /v1/cancel, rm, rollback,         {"changed": bool, "sentence": str}
          forget
@@ -60,6 +61,7 @@ def status_app(view: StatusView, operations: Operations) -> Starlette:
         Route("/v1/status", pages.status),
         Route("/v1/members", pages.members),
         Route("/v1/models", pages.models),
+        Route("/v1/peers", pages.peers),
         Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
         Route("/v1/rm", orders.remove, methods=["POST"]),
@@ -100,6 +102,9 @@ class _Pages:
         name = request.query_params.get("name")
         models = [model for model in self._view.models() if name in (None, model.name)]
         return _json({"schema_version": SCHEMA_VERSION, "models": models})
+
+    async def peers(self, request: Request) -> Response:
+        return _json({"schema_version": SCHEMA_VERSION, "peers": self._view.peers()})
 
     async def deployment(self, request: Request) -> Response:
         name, version = request.path_params["name"], request.path_params["version"]

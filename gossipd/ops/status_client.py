@@ -85,6 +85,10 @@ class StatusClient:
         """What is on this host."""
         return self._get("/v1/models", {} if name is None else {"name": name})
 
+    def peers(self) -> dict[str, Any]:
+        """``GET /v1/peers``."""
+        return self._get("/v1/peers")
+
     def deployment(self, name: str, version: int) -> dict[str, Any]:
         """One deployment over the cluster."""
         answer = self._get(f"/v1/deployments/{quote(name)}/{version}")

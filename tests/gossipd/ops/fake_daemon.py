@@ -19,6 +19,7 @@ from gossipd.ops.snapshot import (
     MemberRow,
     ModelRow,
     NodeRow,
+    PeerRow,
     SecurityRow,
     StatusSnapshot,
     StoreRow,
@@ -103,6 +104,9 @@ class FakeDaemon:
         )
         part = ModelRow(name="org/toy", version=3, state="downloading", current=False, bytes_total=256 * MIB, path=None)
         return [part, done]
+
+    def peers(self) -> dict[str, PeerRow]:
+        return {"aa" * 16: PeerRow(chunks_out=3)}
 
     def counters(self) -> LocalCounters:
         fetches, lag = Histogram(FETCH_BOUNDS_S), LoopLag()
