@@ -9,12 +9,17 @@ from dataclasses import dataclass
 class PlannerSettings:
     """Bounds and times of the brain; times in seconds. The defaults serve 100 Mbit/s to 100 Gbit/s."""
 
-    fetches_min: int = 3
-    """Fetches in flight on a link whose round trip is short against a chunk. Fewer idle the link between two."""
-    fetches_max: int = 8
-    """Most fetches in flight. More only queue in front of busy hosts and age what is known of them."""
-    pipeline_s: float = 0.1
-    """How long a request and its first byte take on loaded links (50 ms of queue each way in the lab)."""
+    fetches_min: int = 5
+    """Fetches in flight when few chunks are ready. Fewer let links idle by chance; each more adds one chunk time to
+    every hop of a chunk."""
+    fetches_max: int = 16
+    """Most fetches in flight, all deployments together."""
+    backlog_share: float = 0.33
+    """Further fetches per chunk that is ready and waits: a host that falls behind asks for more at a time."""
+    pipeline_s: float = 0.25
+    """Round trip of a request on loaded links (50 ms of queue in each of four ports in the lab): so many chunk times of
+    further fetches are of use, and ``fetches_slack`` besides."""
+    fetches_slack: int = 3
     fetches_per_peer_max: int = 3
     """Most fetches in flight from one peer, so that one bad peer never holds all of them."""
     fetch_timeout_s_min: float = 5.0
@@ -40,20 +45,20 @@ class PlannerSettings:
     silence_s: float = 5.0
     """A neighbour that said nothing for so long is asked again for its holdings."""
 
-    spread: int = 3
+    spread: int = 2
     """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
-    spread_far: int = 2
+    spread_far: int = 1
     """The same among racks: with h holders in other racks known, the first ``spread_far x h`` racks import."""
     busy_weight: float = 0.2
     """What a busy slot of a holder weighs against one fetch of our own in flight from it."""
     rarity_weight: float = 0.2
     """What a place in the order of rarity weighs against one busy slot of a holder."""
-    defer_chunk_times: float = 6.0
+    defer_chunk_times: float = 25.0
     """After so many chunk times a host asks even when it is late in line."""
     import_fallback_s: float = 1.5
     """How long the next in line waits for the one before it to import a chunk that another rack is known to hold."""
 
-    reader_share: float = 0.6
+    reader_share: float = 1.0
     """How much of that limit on a reader's own fetches is used; below 1 because not all readers read all the time."""
     reads_window: int = 12
     """Extents being read in the whole cluster. What is in flight when storage has sent the last byte is still to be

@@ -6,6 +6,7 @@ deployment. What does not: their rules, and whatever deployments share (peers, e
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from random import Random
 
@@ -232,9 +233,11 @@ class Swarm:
     # ---- deciding ------------------------------------------------------------------------------
 
     def fetch_window(self) -> int:
-        """How many fetches keep the link busy; fewer while part of it is for reads from storage."""
-        per_chunk = self.settings.pipeline_s / self.chunk_time_s() if self.link.rate else 2.0
-        window = min(self.settings.fetches_max, max(self.settings.fetches_min, int(per_chunk) + 2))
+        """How many fetches keep the link busy: more when ready chunks pile up, fewer while storage needs part of it."""
+        settings = self.settings
+        backlog = len(self.demand.near) + len(self.demand.imports)
+        most = settings.fetches_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s())
+        window = min(settings.fetches_max, most, settings.fetches_min + int(backlog * settings.backlog_share))
         if self.replica.reads and self.reader.readers:
             # Fair sharing gives each read its part of the external link only while our own link has no more flows
             # than all readers have reads.
