@@ -77,7 +77,12 @@ class Judge:
             node.counts["handle_collisions"] += 1
             return None
         if claim.rank() <= old.rank():
-            if claim.record_bytes == old.record_bytes:
+            gone = roster.gone.get(handle)
+            if gone is not None and gone.hearsay and claim.record_bytes == old.record_bytes:
+                roster.put(old, now)
+                self._note(old, now, relay=False)
+                node.tell(MemberUp(node.member(old)))
+            elif claim.record_bytes == old.record_bytes:
                 node.rumours.membership.heard_again(("record", handle))
             return old
         was_gone = roster.gone.get(handle)
@@ -140,7 +145,7 @@ class Judge:
             return
         # Not an adopted verdict: it was never alive here, and any sign of life from itself will raise it.
         left = state == wire.STATE_LEFT
-        self._roster.put(claim, now, Gone(MemberState.LEFT if left else MemberState.DEAD, now))
+        self._roster.put(claim, now, Gone(MemberState.LEFT if left else MemberState.DEAD, now, hearsay=not left))
 
     # ---- signs of life
 

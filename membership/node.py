@@ -84,6 +84,11 @@ class Node:
         self._timer_number += 1
         heapq.heappush(self._timers, (when, self._timer_number, callback))
 
+    @property
+    def timer_count(self) -> int:
+        """How many callbacks wait."""
+        return len(self._timers)
+
     def next_deadline(self) -> float:
         """When the first timer is due."""
         return self._timers[0][0] if self._timers else float("inf")

@@ -73,6 +73,9 @@ class Prober:
         node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
         node.at(now + node.rng.random() * settings.dead_probe_interval_s, self._on_dead_tick)
 
+    def __len__(self) -> int:
+        return len(self._pending)
+
     # ---- our own probes
 
     def _on_tick(self, now: float) -> None:

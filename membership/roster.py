@@ -19,11 +19,16 @@ from membership.member import Handle, MemberState
 
 @dataclass(slots=True)
 class Gone:
-    """Why a member of the roster is not alive. ``evidence`` are the signed items that say so."""
+    """Why a member of the roster is not alive. ``evidence`` are the signed items that say so.
+
+    ``hearsay``: we never judged it ourselves (it stood in the roster of an earlier life, or somebody listed it so),
+    and so anybody's word that it lives is enough.
+    """
 
     state: MemberState
     since_s: float
     evidence: tuple[bytes, ...] = ()
+    hearsay: bool = False
 
 
 class Roster:

@@ -126,8 +126,8 @@ class Rumours:
         for index, queue in enumerate(self.classes):
             waiting = any(self.classes[index + 1 :])
             share = (left * 2 // 3 if index == MEMBERSHIP else left // 2) if waiting else left
-            # Progress is superseded within seconds and may be lost: a third of the sendings is enough.
-            items = queue.take(share, limit if index != PROGRESS else max(2, limit // 3), now)
+            # Progress is superseded within seconds and may be lost: half of the sendings is enough.
+            items = queue.take(share, limit if index != PROGRESS else max(3, limit // 2), now)
             parts += items
             left -= sum(map(len, items))
         return b"".join(parts)

@@ -90,10 +90,14 @@ class SwimRuntime:
                 with trio.move_on_after(delay if delay < math.inf else 3600.0):
                     await self._woken.wait()
                 continue
-            self._drain_socket()
-            self._swim.handle_timer(self._clock())
-            self.flush()
+            self.catch_up()
             await trio.lowlevel.checkpoint()
+
+    def catch_up(self) -> None:
+        """All that waits in the socket, and only then the timers."""
+        self._drain_socket()
+        self._swim.handle_timer(self._clock())
+        self.flush()
 
     def _drain_socket(self) -> None:
         for _ in range(_BATCH):

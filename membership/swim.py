@@ -210,6 +210,34 @@ class Swim:
         return self._node.roster.digest.total
 
     @property
+    def is_frozen(self) -> bool:
+        """We pass no verdicts at present."""
+        return self._node.isolated or self._node.returning
+
+    def evidence(self, node: NodeId) -> tuple[bytes, ...]:
+        """The signed items because of which a member is not alive here."""
+        gone = self._node.roster.gone.get(node[:HANDLE_BYTES])
+        return () if gone is None else gone.evidence
+
+    def marks(self) -> list[tuple[int, int]]:
+        """All that the digest adds up, from scratch: bucket and mark of every living member and statement."""
+        roster = self._node.roster
+        living = [(claim.bucket, claim.mark) for handle, claim in roster.claims.items() if handle not in roster.gone]
+        return living + [(bucket, mark) for bucket, _, mark in self._board.rows()]
+
+    def sizes(self) -> dict[str, int]:
+        """How full each bounded thing is."""
+        node = self._node
+        return {
+            "members": len(node.roster.claims),
+            "tombstones": len(self._judge.tombstones),
+            "pending": len(self._prober),
+            "timers": node.timer_count,
+            "rumours": sum(map(len, node.rumours.classes)),
+            "events": len(self._board),
+        }
+
+    @property
     def live_count(self) -> int:
         """Living members, ourselves included."""
         return self._node.roster.live
@@ -412,4 +440,4 @@ class Swim:
             node.counts["roster_refused"] += 1
             return
         if claim.handle not in node.roster.claims:
-            node.roster.put(claim, now, Gone(MemberState.DEAD, now))
+            node.roster.put(claim, now, Gone(MemberState.DEAD, now, hearsay=True))

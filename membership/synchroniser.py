@@ -256,7 +256,9 @@ class Synchroniser:
             ours = claim.mark if row_id not in roster.gone else claim.mark & ~0xFFFFFFFF
             if ours == mark:
                 continue
-            what = wire.WANT_LIVENESS if ours >> 32 == mark >> 32 else wire.WANT_RECORD | wire.WANT_LIVENESS
+            what = wire.WANT_RECORD | wire.WANT_LIVENESS
+            if ours >> 32 == mark >> 32 and row_id not in roster.gone:
+                what = wire.WANT_LIVENESS
             if len(session.wanted) < _WANTED_MAX:
                 session.wanted.append((row_id, what))
             pushes.append(row_id)

@@ -127,6 +127,10 @@ class Checker(Protocol):
         """Host ``index`` has just handled a datagram or a timer."""
         ...
 
+    def on_datagram(self, cluster: Cluster, index: int, datagram: bytes) -> None:
+        """Host ``index`` sends this."""
+        ...
+
 
 class Cluster:
     """Any number of hosts on one heap."""
@@ -373,6 +377,8 @@ class Cluster:
 
     def _transmit(self, host: Host, index: int, output: SendDatagram) -> None:
         datagram = output.datagram
+        for checker in self._checkers:
+            checker.on_datagram(self, index, datagram)
         host.sent += 1
         host.sent_bytes += len(datagram) + UDP_IP_BYTES
         target = self.by_address.get(output.address)

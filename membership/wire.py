@@ -33,7 +33,8 @@ ACCUSE     3     accuser handle 8 B, subject handle 8 B, subject boot 8 B, incar
 LEAVE      4     like ALIVE: goodbye
 NOTICE     5     state 1 B, handle 8 B, boot 8 B, incarnation 4 B: tells the receiver what is believed of itself
 FORGET     6     issuer handle 8 B, subject handle 8 B, subject boot 8 B, issuer's signature
-EVENT      7     class 1 B, origin 16 B, version 8 B, key length 1 B, key, payload
+EVENT      7     class 1 B, version 8 B, key length 1 B, key, payload; then the origin's node id (16 B), unless the
+                 class has bit 7 set, which says that the key begins with it
 ROSTER     8     state 1 B, incarnation 4 B, a signed record: on the roster, but not alive
 =========  ====  =====================================================================================
 
@@ -46,7 +47,7 @@ from __future__ import annotations
 import struct
 
 from membership.errors import WireError
-from membership.member import HANDLE_BYTES, Handle, NodeId
+from membership.member import HANDLE_BYTES, NODE_ID_BYTES, Handle, NodeId
 from membership.record import SIGNATURE_BYTES
 from membership.seal import BODY_BYTES_MAX
 
@@ -90,7 +91,8 @@ _CLAIM = struct.Struct(">8sQI")
 _ACCUSATION = struct.Struct(">8s8sQI")
 _NOTICE = struct.Struct(">B8sQI")
 _FORGET = struct.Struct(">8s8sQ")
-_EVENT = struct.Struct(">B16sQB")
+_EVENT = struct.Struct(">BQB")
+_ORIGIN_IN_KEY = 0x80
 _ROSTER = struct.Struct(">BI")
 
 
@@ -138,7 +140,9 @@ def notice(state: int, handle: Handle, boot: int, incarnation: int) -> bytes:
 
 def event(class_number: int, origin: NodeId, version: int, key: bytes, payload: bytes) -> bytes:
     """An EVENT item."""
-    return item(EVENT, _EVENT.pack(class_number, origin, version, len(key)) + key + payload)
+    if key.startswith(origin):
+        return item(EVENT, _EVENT.pack(class_number | _ORIGIN_IN_KEY, version, len(key)) + key + payload)
+    return item(EVENT, _EVENT.pack(class_number, version, len(key)) + key + payload + origin)
 
 
 def roster(state: int, incarnation: int, record: bytes) -> bytes:
@@ -191,10 +195,15 @@ def parse_event(data: bytes) -> tuple[int, NodeId, int, bytes, bytes]:
     at = ITEM_HEAD_BYTES + _EVENT.size
     if len(data) < at:
         raise WireError("cut short")
-    class_number, origin, version, key_bytes = _EVENT.unpack_from(data, ITEM_HEAD_BYTES)
-    if len(data) < at + key_bytes:
+    class_number, version, key_bytes = _EVENT.unpack_from(data, ITEM_HEAD_BYTES)
+    key, rest = data[at : at + key_bytes], data[at + key_bytes :]
+    if class_number & _ORIGIN_IN_KEY:
+        origin, payload = key[:NODE_ID_BYTES], rest
+    else:
+        origin, payload = rest[-NODE_ID_BYTES:], rest[:-NODE_ID_BYTES]
+    if len(key) < key_bytes or len(origin) < NODE_ID_BYTES:
         raise WireError("cut short")
-    return class_number, NodeId(origin), version, data[at : at + key_bytes], data[at + key_bytes :]
+    return class_number & ~_ORIGIN_IN_KEY, NodeId(origin), version, key, payload
 
 
 def parse_roster(data: bytes) -> tuple[int, int, bytes]:

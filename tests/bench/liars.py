@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from random import Random
 
 from membership import wire
@@ -26,7 +27,7 @@ class Liars:
     def begin(self) -> None:
         """From now on, each tells a lie of a random sort every half second."""
         for index in self.indexes:
-            self.cluster.at(self.cluster.now + self._rng.random() * self._every_s, lambda who=index: self._lie(who))
+            self.cluster.at(self.cluster.now + self._rng.random() * self._every_s, partial(self._lie, index))
 
     def forged_accepted(self) -> int:
         """Records held by anybody that their subject never signed: they carry a rack of the liars' choice."""

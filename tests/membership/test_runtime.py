@@ -1,0 +1,140 @@
+"""The trio body on real loopback sockets: brains in one process, each with its own socket and its own task."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from functools import partial
+from random import Random
+
+import trio
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from membership.events import Event, Kind, MemberDown, MemberLeft, PayloadHeard
+from membership.member import Address, Record
+from membership.runtime import SwimRuntime, open_udp_socket, serve
+from membership.seal import KeyRing
+from membership.settings import SwimSettings
+from membership.swim import Swim
+
+RING = KeyRing(b"c" * 16, (b"k" * 32,))
+
+
+class Agent:
+    """One brain on one socket."""
+
+    def __init__(self, number: int, ring: KeyRing = RING, host: str = "127.0.0.1") -> None:
+        key = Ed25519PrivateKey.from_private_bytes(bytes((number + 1,)) * 32)
+        self.socket = open_udp_socket(host, 0)
+        self.address: Address = (host, self.socket.getsockname()[1])
+        record = Record(
+            key.public_key().public_bytes_raw(), 1 + number, 1, f"node-{number}", f"rack-{number % 3}", "",
+            *self.address, self.address[1], b"t" * 32,
+        )  # fmt: skip
+        self.swim = Swim(
+            settings=SwimSettings(), record=record, sign=key.sign, keyring=ring, rng=Random(number),
+            now=trio.current_time(),
+        )  # fmt: skip
+        self.events: list[Event] = []
+        self.changed = trio.Condition()
+        self.scope = trio.CancelScope()
+        self.runtime: SwimRuntime | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[SwimRuntime]) -> None:
+        with self.scope, self.socket:
+            await serve(self.swim, self.socket, on_event=self.events.append, task_status=task_status)
+
+    async def start(self, nursery: trio.Nursery, contact: Address | None = None) -> None:
+        self.runtime = await nursery.start(self.run)
+        if contact is not None:
+            self.call(partial(self.swim.join, [contact], trio.current_time()))
+
+    def call(self, action: Callable[[], object]) -> None:
+        action()
+        assert self.runtime is not None
+        self.runtime.wake()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    with trio.fail_after(30):
+        while not condition():
+            await trio.sleep(0.01)
+
+
+async def test_real_agents_find_each_other_tell_news_and_notice_a_death_and_a_goodbye() -> None:
+    async with trio.open_nursery() as nursery:
+        agents = [Agent(number) for number in range(8)]
+        for agent in agents:
+            await agent.start(nursery, None if agent is agents[0] else agents[0].address)
+        await until(lambda: all(agent.swim.live_count == 8 for agent in agents))
+        agents[3].call(lambda: agents[3].swim.publish(Kind.STATEMENT, b"key", 1, b"word", trio.current_time()))
+        others = [agent for agent in agents if agent is not agents[3]]
+        await until(lambda: all(any(isinstance(e, PayloadHeard) for e in agent.events) for agent in others))
+        agents[7].scope.cancel()
+        living = agents[:7]
+        await until(lambda: all(any(isinstance(e, MemberDown) for e in agent.events) for agent in living))
+        agents[6].call(lambda: agents[6].swim.leave(trio.current_time()))
+        await until(lambda: all(any(isinstance(e, MemberLeft) for e in agent.events) for agent in agents[:6]))
+        assert all(agent.swim.statistics().get("dropped_malformed", 0) == 0 for agent in living)
+        nursery.cancel_scope.cancel()
+
+
+async def test_another_clusters_agent_gets_no_answer_at_all() -> None:
+    async with trio.open_nursery() as nursery:
+        ours, theirs = Agent(0), Agent(1, KeyRing(b"d" * 16, (b"k" * 32,)))
+        await ours.start(nursery)
+        await theirs.start(nursery, ours.address)
+        await until(lambda: ours.swim.statistics().get("dropped_unsealed", 0) >= 2)
+        assert theirs.swim.statistics().get("datagrams_in", 0) == 0
+        assert ours.swim.live_count == theirs.swim.live_count == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_noise_from_a_plain_socket_is_survived_and_not_answered() -> None:
+    async with trio.open_nursery() as nursery:
+        agent = Agent(0)
+        await agent.start(nursery)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+            plain.setblocking(False)
+            rng = Random(1)
+            for size in (0, 1, 54, 55, 1400, 1401, 9000, 65000):
+                plain.sendto(rng.randbytes(size), agent.address)
+            await until(lambda: agent.swim.statistics().get("dropped_unsealed", 0) >= 8)
+            try:
+                answer = plain.recv(2000)
+            except BlockingIOError:
+                answer = b""
+        assert answer == b""
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_advertised_name_is_never_looked_up_while_sending() -> None:
+    async with trio.open_nursery() as nursery:
+        agent = Agent(0)
+        await agent.start(nursery)
+        agent.call(lambda: agent.swim.join([("no-such-host.invalid", 7946)], trio.current_time()))
+        await until(lambda: agent.runtime is not None and agent.runtime.send_errors >= 1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_waiting_answers_are_handled_before_a_late_timer() -> None:
+    """As after SIGSTOP: the loop is blocked while a datagram waits; nothing is concluded from the silence."""
+    async with trio.open_nursery() as nursery:
+        agents = [Agent(0), Agent(1)]
+        await agents[0].start(nursery)
+        await agents[1].start(nursery, agents[0].address)
+        await until(lambda: all(agent.swim.live_count == 2 for agent in agents))
+        order: list[str] = []
+        swim = agents[0].swim
+        timer, datagram = swim.handle_timer, swim.handle_datagram
+        swim.handle_timer = lambda now: (order.append("timer"), timer(now))[1]  # type: ignore[method-assign,func-returns-value]
+        swim.handle_datagram = lambda *a: (order.append("datagram"), datagram(*a))[1]  # type: ignore[method-assign,func-returns-value]
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+            plain.sendto(b"waiting", agents[0].address)
+            runtime = agents[0].runtime
+            assert runtime is not None
+            order.clear()
+            runtime.catch_up()
+        assert order[0] == "datagram"
+        assert order[-1] == "timer"
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,320 @@
+"""The brain by its behaviour: two or more of them on a virtual network."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from membership import wire
+from membership.errors import PublishError
+from membership.events import (
+    DownReason,
+    Event,
+    Isolated,
+    JoinRefused,
+    Kind,
+    MemberDown,
+    MemberForgotten,
+    MemberLeft,
+    MemberUp,
+    NameConflict,
+    PayloadHeard,
+)
+from membership.member import MemberState
+from membership.record import sign_record
+from membership.seal import DatagramSeal
+from membership.settings import SwimSettings
+from membership.swim import Swim
+from membership.testing import RING, Cluster
+
+
+class Told:
+    """Events by host."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.events: list[tuple[int, Event]] = []
+        cluster.on_event = lambda index, event: self.events.append((index, event))
+
+    def of(self, kind: type[Event], index: int | None = None) -> list[Event]:
+        return [event for who, event in self.events if isinstance(event, kind) and index in (None, who)]
+
+
+def joined(members: int, *, racks: int = 4, seed: int = 1) -> tuple[Cluster, Told]:
+    cluster = Cluster(members, racks=racks, seed=seed)
+    told = Told(cluster)
+    for index in range(members):
+        cluster.start(index, join=(0,) if index else ())
+    cluster.run(4.0)
+    return cluster, told
+
+
+def states(cluster: Cluster, observer: int) -> dict[str, MemberState]:
+    return {member.record.name: member.state for member in cluster.swim(observer).members()}
+
+
+def test_eight_nodes_find_each_other_within_two_seconds() -> None:
+    cluster = Cluster(8, racks=3)
+    for index in range(8):
+        cluster.start(index, join=(0,) if index else ())
+    cluster.run(2.0)
+    assert [cluster.swim(index).live_count for index in range(8)] == [8] * 8
+    assert len({cluster.swim(index).view_digest for index in range(8)}) == 1
+
+
+def test_a_joiner_asks_for_ever_until_its_contact_is_there() -> None:
+    cluster = Cluster(2)
+    cluster.start(1, join=(0,))
+    cluster.run(120.0)
+    cluster.start(0)
+    cluster.run(135.0)
+    assert cluster.swim(1).live_count == 2
+
+
+def test_a_killed_node_is_declared_dead_by_everybody_on_the_word_of_two_racks() -> None:
+    cluster, told = joined(12)
+    cluster.crash(5)
+    cluster.run(20.0)
+    downs = told.of(MemberDown)
+    assert len(downs) == 11
+    assert all(isinstance(event, MemberDown) and event.reason is DownReason.CORROBORATED for event in downs)
+
+
+def test_a_dead_node_stays_on_the_roster() -> None:
+    cluster, _ = joined(6)
+    cluster.crash(5)
+    cluster.run(3600.0)
+    assert states(cluster, 0)["host-5"] is MemberState.DEAD
+    assert len(cluster.swim(0).roster_records()) == 5
+
+
+def test_of_two_nodes_the_survivor_judges_alone_after_the_longer_wait() -> None:
+    cluster, told = joined(2)
+    cluster.crash(1)
+    cluster.run(10.0)
+    assert not told.of(MemberDown)
+    cluster.run(40.0)
+    (event,) = told.of(MemberDown)
+    assert isinstance(event, MemberDown)
+    assert event.reason is DownReason.LONE
+
+
+def test_a_goodbye_is_heard_at_once_and_is_no_death() -> None:
+    cluster, told = joined(8)
+    at = cluster.now
+    cluster.swim(3).leave(at)
+    cluster._flush(3)
+    cluster.hosts[3].up = False
+    cluster.run(at + 1.0)
+    assert len(told.of(MemberLeft)) == 7
+    cluster.run(at + 30.0)
+    assert not told.of(MemberDown)
+    assert states(cluster, 0)["host-3"] is MemberState.LEFT
+
+
+def test_who_left_may_come_back_in_a_new_life() -> None:
+    cluster, _ = joined(6)
+    cluster.swim(3).leave(cluster.now)
+    cluster._flush(3)
+    cluster.hosts[3].up = False
+    cluster.run(cluster.now + 5.0)
+    cluster.restart(3, join=(0,))
+    cluster.run(cluster.now + 3.0)
+    assert all(cluster.swim(index).live_count == 6 for index in range(6))
+
+
+@pytest.mark.parametrize("keep_roster", [True, False])
+def test_a_restart_at_a_new_address_is_usable_at_once_and_leaves_no_ghost(keep_roster: bool) -> None:
+    cluster, _ = joined(8)
+    cluster.crash(2)
+    cluster.readdress(2)
+    cluster.restart(2, join=(0,), keep_roster=keep_roster)
+    cluster.run(cluster.now + 2.0)
+    for index in range(8):
+        members = cluster.swim(index).members()
+        assert len(members) == 8
+        assert {row.record.address for row in members if row.record.name == "host-2"} == {cluster.hosts[2].address}
+        assert cluster.swim(index).live_count == 8
+
+
+def test_statements_reach_everybody_once_per_newer_version() -> None:
+    cluster, told = joined(20)
+    swim = cluster.swim(4)
+    for version in (1, 2):
+        swim.publish(Kind.STATEMENT, b"key", version, b"word-%d" % version, cluster.now)
+        cluster._flush(4)
+        cluster.run(cluster.now + 3.0)
+    swim.publish(Kind.STATEMENT, b"key", 1, b"old", cluster.now)
+    cluster.run(cluster.now + 3.0)
+    heard = told.of(PayloadHeard)
+    assert len(heard) == 2 * 19
+    assert {event.payload for event in heard if isinstance(event, PayloadHeard)} == {b"word-1", b"word-2"}
+
+
+def test_a_late_joiner_learns_every_statement() -> None:
+    cluster, told = joined(8)
+    late = cluster.add_host("late", "rack-0")
+    for number in range(30):
+        cluster.swim(1).publish(Kind.STATEMENT, b"key-%d" % number, 1, b"x" * 200, cluster.now)
+    cluster.run(cluster.now + 60.0)
+    cluster.start(late, join=(3,))
+    cluster.run(cluster.now + 5.0)
+    assert len(told.of(PayloadHeard, late)) == 30
+
+
+def test_progress_spreads_and_only_the_newest_counts() -> None:
+    cluster, told = joined(20)
+    for version in range(1, 6):
+        cluster.swim(4).publish(Kind.PROGRESS, b"node+deployment", version, b"p" * 40, cluster.now)
+        cluster._flush(4)
+        cluster.run(cluster.now + 2.0)
+    last = {who for who, event in told.events if isinstance(event, PayloadHeard) and event.version == 5}
+    assert len(last) >= 17  # lossy by contract
+
+
+def test_what_an_application_publishes_is_bounded() -> None:
+    cluster, _ = joined(2)
+    swim = cluster.swim(0)
+    with pytest.raises(PublishError):
+        swim.publish(Kind.STATEMENT, b"key", 1, b"x" * 513, cluster.now)
+    with pytest.raises(PublishError):
+        swim.publish(Kind.PROGRESS, b"", 1, b"x", cluster.now)
+    for number in range(SwimSettings().statement_count_max):
+        swim.publish(Kind.STATEMENT, b"%d" % number, 1, b"x", cluster.now)
+    with pytest.raises(PublishError):
+        swim.publish(Kind.STATEMENT, b"one more", 1, b"x", cluster.now)
+
+
+def test_a_record_carries_payload_updates_to_everybody() -> None:
+    cluster, _ = joined(12)
+    cluster.swim(3).update_payload(b"seed 7", cluster.now)
+    cluster._flush(3)
+    cluster.run(cluster.now + 2.0)
+    node = cluster.hosts[3].node
+    for index in range(12):
+        row = cluster.swim(index).member(node)
+        assert row is not None and row.record.payload == b"seed 7" and row.record.version == 2
+
+
+def test_a_second_holder_of_a_name_is_refused_and_both_are_told() -> None:
+    cluster, told = joined(6)
+    twin = cluster.add_host("host-4", "rack-1")
+    cluster.start(twin, join=(0,))
+    cluster.run(cluster.now + 10.0)
+    assert cluster.swim(0).live_count == 6
+    assert told.of(JoinRefused, twin)
+    assert told.of(NameConflict, twin)
+    assert told.of(NameConflict, 4)
+
+
+def test_a_new_key_may_take_the_name_of_a_dead_member() -> None:
+    cluster, told = joined(6)
+    cluster.crash(4)
+    cluster.run(cluster.now + 20.0)
+    heir = cluster.add_host("host-4", "rack-1")
+    cluster.start(heir, join=(0,))
+    cluster.run(cluster.now + 100.0)
+    assert not told.of(JoinRefused)
+    for index in (0, 1, 2, 3, 5, heir):
+        named = [row for row in cluster.swim(index).members() if row.record.name == "host-4"]
+        assert [row.node for row in named] == [cluster.hosts[heir].node]
+
+
+def test_a_forgotten_host_leaves_every_roster_and_no_rumour_brings_it_back() -> None:
+    cluster, told = joined(8)
+    cluster.crash(7)
+    cluster.run(cluster.now + 20.0)
+    gone = cluster.hosts[7].node
+    assert cluster.swim(2).forget(gone, cluster.now)
+    cluster._flush(2)
+    cluster.run(cluster.now + 30.0)
+    assert all(cluster.swim(index).member(gone) is None for index in range(7))
+    assert len(told.of(MemberForgotten)) == 7
+
+
+def test_a_living_member_is_not_forgotten() -> None:
+    cluster, _ = joined(4)
+    assert not cluster.swim(0).forget(cluster.hosts[2].node, cluster.now)
+    assert not cluster.swim(0).forget(cluster.hosts[0].node, cluster.now)
+
+
+def test_who_is_cut_off_alone_says_so_and_judges_nobody() -> None:
+    cluster, told = joined(16)
+    cluster.cut((9,), together=False)
+    cluster.run(cluster.now + 60.0)
+    assert not told.of(MemberDown, 9)
+    isolated = told.of(Isolated, 9)
+    assert isolated and isolated[0] == Isolated(True)
+    cluster.heal()
+    cluster.run(cluster.now + 20.0)
+    assert told.of(Isolated, 9)[-1] == Isolated(False)
+    assert all(cluster.swim(index).live_count == 16 for index in range(16))
+
+
+def test_two_halves_that_never_met_become_one_through_a_contact() -> None:
+    cluster = Cluster(6, racks=2)
+    for index in range(6):
+        cluster.start(index, join=(0, 3))
+    cluster.run(20.0)
+    assert all(cluster.swim(index).live_count == 6 for index in range(6))
+
+
+def test_a_roster_from_an_earlier_life_finds_the_others_without_a_contact() -> None:
+    cluster, _ = joined(6)
+    cluster.crash(2)
+    cluster.run(cluster.now + 20.0)
+    cluster.restart(2, keep_roster=True)
+    cluster.run(cluster.now + 15.0)
+    assert all(cluster.swim(index).live_count == 6 for index in range(6))
+
+
+def test_a_life_with_an_older_boot_number_rises_above_what_others_remember() -> None:
+    cluster, _ = joined(4)
+    old = cluster.swim(1).self_record().boot
+    cluster.crash(1)
+    cluster.run(cluster.now + 1.0)
+    host = cluster.hosts[1]
+    record = replace(cluster.swim(1).self_record(), boot=old - 1, version=1, signature=b"")
+    swim = Swim(
+        settings=cluster.settings, record=record, sign=cluster.keys.signer(host.public), keyring=RING, rng=Random(1),
+        now=cluster.now, lexicon=cluster.lexicon, seal=host.seal,
+    )  # fmt: skip
+    _, data = sign_record(replace(record, boot=old), RING.cluster_id, cluster.keys.signer(host.public))
+    swim._take_items([wire.item(wire.RECORD, data)], cluster.now)
+    assert swim.self_record().boot > old
+
+
+def test_strangers_replays_and_noise_are_dropped_and_counted_and_never_answered() -> None:
+    cluster, _ = joined(3)
+    target = cluster.hosts[0]
+    stranger = DatagramSeal(RING, cluster.hosts[1].node, 5)
+    noise = [b"", b"x" * 50, bytes(1400), bytes(1401), stranger.seal(b"\x01", None)]
+    for datagram in noise:
+        cluster.swim(0).handle_datagram(datagram, ("10.9.9.9", 1), cluster.now)
+    assert cluster.swim(0).drain() == []
+    assert cluster.swim(0).statistics()["dropped_unsealed"] >= 4
+    seal = cluster.hosts[1].seal
+    assert seal is not None
+    ping = seal.seal(wire.PROBE_HEAD.pack(wire.PING, 1, 0, 0, 0), target.node)
+    cluster.swim(0).handle_datagram(ping, cluster.hosts[1].address, cluster.now)
+    assert cluster.swim(0).drain()
+    cluster.swim(0).handle_datagram(ping, cluster.hosts[1].address, cluster.now)
+    assert cluster.swim(0).drain() == []
+    assert cluster.swim(0).statistics()["dropped_replays"] == 1
+
+
+def test_after_goodbye_a_brain_is_silent() -> None:
+    cluster, _ = joined(3)
+    swim = cluster.swim(0)
+    swim.leave(cluster.now)
+    swim.drain()
+    swim.handle_timer(cluster.now + 100)
+    assert swim.drain() == []
+
+
+def test_every_member_up_carries_a_signed_record() -> None:
+    _, told = joined(4)
+    ups = [event for event in told.of(MemberUp) if isinstance(event, MemberUp)]
+    assert len(ups) == 12
+    assert all(len(event.member.record.signature) == 64 for event in ups)
