@@ -231,7 +231,6 @@ def _hash_suspects(context: Context, replica: Replica, said: Replay, boot: str) 
     found: set[int] = set()
     try:
         for chunk in wanted:
-            replica.counters.rehashed_count += 1
             if _is_right_on_device(context, replica, chunk, buffer, files):
                 found.add(chunk)
     finally:
@@ -258,6 +257,7 @@ def _is_right_on_device(
                 raise
             return False  # a bad sector, or a write-back that had failed: the chunk is not there
         position += segment.length
+    replica.counters.rehashed_count += 1
     return blake3(body, max_threads=blake3.AUTO).digest() == replica.manifest.digest(chunk)
 
 

@@ -1,0 +1,201 @@
+"""The order of writes, where two things happen at once: each test does the second inside a call of the first."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gossipd.core.ids import SOURCE
+from gossipd.ports import StoreWriteError
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.handles import Handles
+from gossipd.store.settings import StoreSettings
+from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.models import small
+
+ONE = small()
+ID = ONE.manifest.id
+TREE = f".incoming/{ID.hex()}"
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _store(disk: MemoryDisk, *, boot: str = "a", clock: Callable[[], float] = lambda: 0.0) -> ChunkStore:
+    return ChunkStore(
+        Path("unused"),
+        settings=StoreSettings(reserve_bytes=0),
+        on_event=lambda event: None,
+        disk=disk,
+        clock=clock,
+        wall=lambda: 1000.0,
+        boot=boot,
+        background=False,
+    )
+
+
+def _put(store: ChunkStore, *chunks: int) -> bool:
+    results = [store.put(ID, chunk, ONE.chunks[chunk], SOURCE, 0.0) for chunk in chunks]
+    return all(results)
+
+
+def _at_first_sync(disk: MemoryDisk, action: Callable[[], None], *, skip: int = 0) -> None:
+    """Do ``action`` once, when the next data sync begins."""
+    left = [skip]
+
+    def before(name: str, number: int) -> None:
+        if name == "sync_data":
+            left[0] -= 1
+            if left[0] == -1:
+                action()
+
+    disk.before = before
+
+
+def _after_syncs(disk: MemoryDisk, count: int, action: Callable[[], None]) -> None:
+    """Do ``action`` once, when so many data syncs have ended."""
+    left = [count]
+    whole = disk.sync_data
+
+    def sync_data(descriptor: int) -> None:
+        whole(descriptor)
+        left[0] -= 1
+        if not left[0]:
+            action()
+
+    disk.sync_data = sync_data  # type: ignore[method-assign]
+
+
+def _rot(disk: MemoryDisk) -> None:
+    file = disk.file(f"{TREE}/two.bin")
+    file.data[7] ^= 1
+    file.pending.append((7, bytes(file.data[7:8])))
+
+
+def _claims_only_what_is_there(disk: MemoryDisk) -> set[int]:
+    """After a power cut in which nothing that was not synced survived."""
+    after = disk.cut(lambda: False, Random(1))
+    store = _store(after, boot="b")
+    held = set(store.open(ONE.manifest))
+    for chunk in sorted(held):
+        assert store.recheck(ID, chunk), f"chunk {chunk} is claimed and wrong"
+    return held
+
+
+def test_a_chunk_written_again_in_the_next_window_is_not_claimed_with_this_one() -> None:
+    disk = MemoryDisk()
+    store = _store(disk)
+    store.open(ONE.manifest)
+    _put(store, 0, 3)
+    _rot(disk)
+    assert not store.recheck(ID, 3)
+    results: list[bool] = []
+    _after_syncs(disk, 3, lambda: results.append(_put(store, 3)))  # the journal and both files of the window
+    store.commit()
+    assert results == [True], "it was written again when its first window had been synced and not yet claimed"
+    assert _claims_only_what_is_there(disk) == {0}
+
+
+def test_a_chunk_is_not_written_again_before_its_drop_is_durable() -> None:
+    disk = MemoryDisk()
+    store = _store(disk)
+    store.open(ONE.manifest)
+    _put(store, 0, 3)
+    store.commit()
+    _rot(disk)
+    results: list[bool] = []
+    _at_first_sync(disk, lambda: results.append(_put(store, 3)))
+    assert not store.recheck(ID, 3)
+    assert results == [False]
+    assert _put(store, 3)
+    assert _claims_only_what_is_there(disk) <= {0, 3}
+
+
+def test_what_a_start_found_by_hashing_is_on_the_device_before_it_is_claimed() -> None:
+    disk = MemoryDisk()
+    store = _store(disk)
+    store.open(ONE.manifest)
+    _put(store, 0, 3)
+    again = _store(disk.killed())
+    assert set(again.open(ONE.manifest)) == {0, 3}
+    assert _claims_only_what_is_there(disk) == {0, 3}
+
+
+def test_a_record_that_could_not_be_written_leaves_no_gap_in_the_journal() -> None:
+    disk, clock = MemoryDisk(), _Clock()
+    store = _store(disk, clock=clock)
+    store.open(ONE.manifest)
+    refusals = [OSError(errno.ENOSPC, "injected")]
+
+    def before(name: str, number: int) -> None:
+        if name == "write" and refusals:
+            raise refusals.pop()
+
+    disk.before = before
+    with pytest.raises(StoreWriteError):
+        _put(store, 0)
+    clock.now += 1.0
+    store.upkeep.step()
+    _put(store, 0, 1)
+    store.commit()
+    after = disk.cut(lambda: False, Random(1))
+    again = _store(after, boot="b")
+    assert set(again.open(ONE.manifest)) == {0, 1}
+    assert again.statistics().models[ID].rehashed_count == 0
+
+
+def test_giving_a_model_up_closes_its_files_and_refuses_late_chunks() -> None:
+    disk = MemoryDisk()
+    store = _store(disk)
+    store.open(ONE.manifest)
+    _put(store, 0, 3)
+    sending = store.open_chunk(ID, 0)
+    store.abandon(ID)
+    with pytest.raises(Exception, match="not open here"):
+        _put(store, 1)
+    body = bytearray(10)
+    assert disk.read_some(sending.spans[0].descriptor, memoryview(body), 0) == 10
+    sending.close()
+    assert store.statistics().open_files == 0
+    assert disk.open_count == 1, "the lock"
+    store.open(ONE.manifest)
+    assert _put(store, *range(6))
+    store.finish(ID)
+    assert {path: disk.content(f"m/1/{path}") for path in ONE.files} == ONE.files
+
+
+def test_a_handle_that_was_let_go_is_closed_by_its_last_user_and_not_leased_again() -> None:
+    disk = MemoryDisk()
+    disk.close(disk.open("f", write=True, create=True))
+    handles = Handles(disk, idle_max=4)
+    old = handles.lease(ID, 0, "f")
+    assert handles.lease(ID, 0, "f") is old
+    handles.detach(ID, 0)
+    new = handles.lease(ID, 0, "f")
+    assert new is not old
+    handles.give_back(old)
+    assert disk.open_count == 2
+    handles.give_back(old)
+    assert disk.open_count == 1
+    handles.give_back(new)
+    assert handles.lease(ID, 0, "f") is new
+
+
+def test_only_so_many_idle_files_stay_open() -> None:
+    disk = MemoryDisk()
+    disk.close(disk.open("f", write=True, create=True))
+    handles = Handles(disk, idle_max=4)
+    for number in range(20):
+        handles.give_back(handles.lease(ID, number, "f"))
+    assert handles.count == disk.open_count == 4
+    handles.close_idle()
+    assert disk.open_count == 0
