@@ -88,6 +88,11 @@ class Peers:
         """Drop records of peers that are no members: called when they outnumber the members."""
         self._peers = {node: peer for node, peer in self._peers.items() if peer.member}
 
+    def shuns(self, node: NodeId, now: float) -> bool:
+        """True while the peer is not asked, for what it did."""
+        peer = self._peers.get(node)
+        return peer is not None and peer.shunned_until > now
+
     def reached(self, node: NodeId, reachable: bool) -> bool:
         """Evidence about our own connection; True when it came back."""
         peer = self._peers.get(node)

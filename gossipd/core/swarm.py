@@ -47,6 +47,7 @@ from gossipd.core.subscriptions import Subscriptions
 from membership.member import NodeId
 
 _CHUNK_TIME_FALLBACK_S = 0.05
+_FETCH_CHUNK_TIMES = 8.0  # what a fetch takes among as many others, until one has been seen
 _TICK_S = 0.25  # duties, hedges, stalls and subscriptions are looked at this often
 
 
@@ -95,6 +96,10 @@ class Swarm:
     def chunk_time_s(self) -> float:
         """What one chunk takes on this host's link."""
         return self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
+
+    def patience_s(self) -> float:
+        """How long to leave a chunk to those who are earlier in line for it."""
+        return self.settings.patience * (self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s())
 
     def _seal(self) -> None:
         self.replica.turn(Turn.LAST_STORED)
@@ -146,7 +151,7 @@ class Swarm:
         self.news.lost(chunk)
         self.demand.want([chunk])
         self.reader.rebuild(self.replica.held | self.availability.union())
-        self.demand.consider(chunk, now, self.chunk_time_s())
+        self.demand.consider(chunk, now, self.patience_s())
 
     # ---- fetches and reads that failed ---------------------------------------------------------
 
@@ -154,7 +159,7 @@ class Swarm:
         """A flight has ended without the chunk."""
         if not self.replica.holds(chunk) and chunk not in self.replica.flights:
             self.demand.want([chunk])
-            self.demand.consider(chunk, now, self.chunk_time_s())
+            self.demand.consider(chunk, now, self.patience_s())
 
     def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from a peer ended without a chunk."""
@@ -162,8 +167,10 @@ class Swarm:
             return
         self.peers.failed(peer, reason, now)
         self.stall.failed(reason, now)
-        if reason in (FailReason.NOT_HELD, FailReason.CORRUPT):
+        if reason is FailReason.NOT_HELD:
             self.availability.drop(peer, [chunk])
+        elif reason is FailReason.CORRUPT:
+            self.distrust(peer, now)
         elif reason is FailReason.GONE:
             self.forget(peer, now)
         self.want_again(chunk, now)
@@ -181,7 +188,7 @@ class Swarm:
 
     def holdings_heard(self, event: HoldingsHeard, now: float) -> None:
         """A peer's complete holdings."""
-        if event.chunks.size != self.replica.shape.chunk_count:
+        if event.chunks.size != self.replica.shape.chunk_count or self.peers.shuns(event.peer, now):
             return
         self.subscriptions.heard(event.peer, now)
         self.peers.slots(event.peer, event.free_slots, now)
@@ -193,21 +200,23 @@ class Swarm:
     def delta_heard(self, event: DeltaHeard, now: float) -> None:
         """A peer's news."""
         peer = event.peer
+        if self.peers.shuns(peer, now):
+            return
         self.subscriptions.heard(peer, now)
         self.peers.slots(peer, event.free_slots, now)
         if event.dropped:
             self.availability.drop(peer, event.dropped)
             for chunk in event.dropped:
-                self.demand.consider(chunk, now, self.chunk_time_s())
+                self.demand.consider(chunk, now, self.patience_s())
         self.reader.claimed(peer, event.reading, now)
         if event.added:
             self._heard(self.availability.add(peer, event.added, near=peer in self.duties.mates), now)
 
     def _heard(self, news: tuple[int, ...], now: float) -> None:
-        present, consider, chunk_time_s = self.reader.present, self.demand.consider, self.chunk_time_s()
+        present, consider, patience_s = self.reader.present, self.demand.consider, self.patience_s()
         for chunk in news:
             present[chunk] = 1
-            consider(chunk, now, chunk_time_s)
+            consider(chunk, now, patience_s)
 
     def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
         """A peer wants our news: answer with everything, unless there is no room."""
@@ -218,15 +227,19 @@ class Swarm:
 
     def forget(self, peer: NodeId, now: float) -> None:
         """A peer is out of reach: what it held does not count, and it is asked again when it is back."""
-        self.subscriptions.forget(peer)
         self.news.unsubscribe(peer)
+        self.distrust(peer, now)
+
+    def distrust(self, peer: NodeId, now: float) -> None:
+        """What a peer holds does not count while it is shunned, or a rack would wait for it; then it is asked anew."""
+        self.subscriptions.forget(peer)
         self.reader.forget(peer)
         if self.availability.bits.get(peer):
             self.availability.forget(peer)
             self.reader.rebuild(self.replica.held | self.availability.union())
-            chunk_time_s = self.chunk_time_s()
+            patience_s = self.patience_s()
             for chunk in [*self.demand.near, *self.demand.imports]:
-                self.demand.consider(chunk, now, chunk_time_s)
+                self.demand.consider(chunk, now, patience_s)
         else:
             self.availability.forget(peer)
 
