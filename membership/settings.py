@@ -35,11 +35,12 @@ class SwimSettings:
     # Rumours travel every 0.2 s to 3 members (memberlist LAN), and at once when they are about a death.
     gossip_interval_s: float = 0.2
     gossip_fanout: int = 3
-    # A rumour is sent 1 + mult * log10(members + 1) times; memberlist's 4 costs a third more and reaches no more
-    # (what is missed here is found by the digest within seconds).
+    # A rumour is sent 1 + mult * log10(members + 1) times. memberlist's 4 doubles the bytes of a crash; whoever is
+    # missed here is found by the sums on the next probes (simulated at 100 and 1,000).
     transmit_mult: float = 2.0
-    # Bytes per second for rumours, by class; the first is memory of SWIM itself, and doubles when its backlog is long.
-    rumour_bytes_per_s: int = 4000
+    # Bytes per second for rumours, by class. The first is for SWIM itself and doubles when its backlog is long; more
+    # than 3,500 breaks the 8 kB of the worst second with ten crashes (simulated).
+    rumour_bytes_per_s: int = 3500
     statement_bytes_per_s: int = 3000
     progress_bytes_per_s: int = 6000
     # Bounds of what an application may put in.
