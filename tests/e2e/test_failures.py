@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests import servers
-from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, same_tree, until
+from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, gossipd, same_tree, until
 from tests.e2e.toy import make_model
 
 HOSTS = 8
@@ -105,8 +105,8 @@ def test_chunks_that_rot_on_a_hosts_disk_are_found_by_receivers_blamed_right_and
 ) -> None:
     model = deliver(slow_eight, site, "rot", 1)
     slow_eight.wait_complete("rot", 1, at=slow_eight[1], hosts=HOSTS)
-    for number in range(2, HOSTS + 1):
-        slow_eight[number].stop()
+    for number in range(3, HOSTS + 1):
+        assert slow_eight[number].stop() == 0
     rotten = slow_eight[1].tree("rot", 1) / "model-00001-of-00006.safetensors"
     with rotten.open("r+b") as file:
         for offset in range(100_000, 3_000_000, 600_000):
@@ -116,6 +116,8 @@ def test_chunks_that_rot_on_a_hosts_disk_are_found_by_receivers_blamed_right_and
     newcomer.start()
     until("the newcomer has it", newcomer.tree("rot", 1).exists)
     assert same_tree(model, newcomer.tree("rot", 1))
+    checked = gossipd("verify", "rot@1", "--config", slow_eight[1].config, check=False)
+    assert checked.returncode == 6, "what no receiver met is found by looking: " + checked.stdout
     until("the rotten host has repaired itself", lambda: same_tree(model, slow_eight[1].tree("rot", 1)))
     row = until("counted", lambda: slow_eight[1].deployment("rot", 1))
     assert row["corrupt_chunks"] > 0
