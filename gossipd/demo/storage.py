@@ -143,10 +143,15 @@ class _Handler(BaseHTTPRequestHandler):
         while start < stop:
             step = self.owner.throttle.piece(min(_PIECE_BYTES, stop - start))
             self.owner.throttle.take(step)
-            sent = os.sendfile(self.connection.fileno(), descriptor, start, step)
+            # Counted before the client can see it, so that whoever has the bytes finds them counted.
+            self.owner.count(body_bytes=step)
+            sent = 0
+            try:
+                sent = os.sendfile(self.connection.fileno(), descriptor, start, step)
+            finally:
+                self.owner.count(body_bytes=sent - step)
             if sent == 0:
                 return
-            self.owner.count(body_bytes=sent)
             start += sent
 
     def _refuse(self, status: int) -> None:
