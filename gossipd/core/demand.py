@@ -93,7 +93,7 @@ class Demand:
         self.near.discard(chunk)
         self.imports.discard(chunk)
 
-    def set_places(self, places: list[int], rack_places: list[int], now: float, chunk_time_s: float) -> None:
+    def set_places(self, places: list[int], rack_places: list[int], now: float, patience_s: float) -> None:
         """Duties have moved, so look at every wanted chunk again.
 
         Args:
@@ -105,14 +105,18 @@ class Demand:
             if places[bucket_of(chunk)] > 0:
                 self.imports.discard(chunk)
         for chunk in self.wanted:
-            self.consider(chunk, now, chunk_time_s)
+            self.consider(chunk, now, patience_s)
 
     def place(self, chunk: int) -> int:
         """Our place in line for this chunk."""
         return self._places[bucket_of(chunk)]
 
-    def consider(self, chunk: int, now: float, chunk_time_s: float) -> None:
-        """A wanted chunk's holders have changed, or its fetch has ended: may it be asked for?"""
+    def consider(self, chunk: int, now: float, patience_s: float) -> None:
+        """A wanted chunk's holders have changed, or its fetch has ended: may it be asked for?
+
+        Args:
+            patience_s: how long one who is late in line waits.
+        """
         if chunk not in self.wanted:
             return
         place = self._places[bucket_of(chunk)]
@@ -122,7 +126,7 @@ class Demand:
             if place <= self._settings.spread * holders or self._availability.near_full:
                 self.near.add(chunk)
             elif chunk not in self.near:
-                self._later(now + self._settings.defer_chunk_times * chunk_time_s, chunk, importing=False)
+                self._later(now + patience_s, chunk, importing=False)
             return
         self.near.discard(chunk)
         far = self._availability.far_count(chunk)
@@ -132,9 +136,10 @@ class Demand:
             if self._rack_places[bucket_of(chunk)] < self._settings.spread_far * far:
                 self.imports.add(chunk)
             elif chunk not in self.imports:
-                self._later(now + self._settings.defer_chunk_times * chunk_time_s, chunk, importing=True)
+                self._later(now + patience_s, chunk, importing=True)
         elif chunk not in self.imports:
-            self._later(now + self._settings.import_fallback_s * min(place, 8), chunk, importing=True)
+            wait_s = max(self._settings.import_fallback_s, patience_s)
+            self._later(now + wait_s * min(place, 8), chunk, importing=True)
 
     def _later(self, due: float, chunk: int, *, importing: bool) -> None:
         key = (chunk, importing)

@@ -19,6 +19,7 @@ class LinkMeter:
         self._since_s: float | None = None
         self._bytes = 0
         self.rate = 0.0  # bytes/s, 0 while unknown
+        self.version = 0  # changes with the rate
 
     def received(self, length: int, now: float) -> None:
         """A chunk has come over the network."""
@@ -29,6 +30,7 @@ class LinkMeter:
         span = now - self._since_s
         if span >= _WINDOW_S:
             self.rate = max(self.rate * _DECAY, self._bytes / span)
+            self.version += 1
             self._since_s, self._bytes = now, 0
 
     def chunk_time_s(self, chunk_bytes: int, fallback_s: float) -> float:

@@ -104,6 +104,7 @@ class Planner:
         self._free_slots = settings.slots_assumed
         self._commands: list[Command] = []
         self._tick_s = -math.inf
+        self._surroundings = self._around(0.0)
 
     def set_own(self, *, can_read_sources: bool) -> None:
         """Whether this host may read external storage at all, and so be a candidate for seed."""
@@ -206,13 +207,15 @@ class Planner:
         """Decide; commands wait for ``drain``."""
         if now >= self._tick_s + _TICK_S:
             self._tick(now)
-        around = self._around(now)
+            self._surroundings = self._around(now)
+        around = self._surroundings
         room = self.settings.fetches_max - sum(swarm.replica.fetches for swarm in self._swarms.values())
         for swarm in self._by_priority():
+            swarm.measure()
             swarm.plan_reads(around, now)
             started = swarm.plan_fetches(max(room, 0 if swarm.replica.fetches else 1), now)
             room -= started
-            swarm.tell(around, now)
+            swarm.tell(self._free_slots, now)
             if swarm.commands:
                 self._commands += swarm.commands
                 swarm.commands = []
@@ -222,7 +225,7 @@ class Planner:
         return sorted(swarms, key=lambda swarm: -swarm.priority) if len(swarms) > 1 else swarms
 
     def _around(self, now: float) -> Surroundings:
-        return Surroundings(self._own, self._election.seeds, self._election.reads_allowed_s(now), self._free_slots)
+        return Surroundings(self._own, self._election.seeds, self._election.reads_allowed_s(now))
 
     def _tick(self, now: float) -> None:
         self._tick_s = now

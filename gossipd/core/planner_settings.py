@@ -53,10 +53,11 @@ class PlannerSettings:
     """What a busy slot of a holder weighs against one fetch of our own in flight from it."""
     rarity_weight: float = 0.2
     """What a place in the order of rarity weighs against one busy slot of a holder."""
-    defer_chunk_times: float = 25.0
-    """After so many chunk times a host asks even when it is late in line."""
+    patience: float = 3.0
+    """A host that is late in line asks anyway after so many times what a fetch usually takes."""
     import_fallback_s: float = 1.5
-    """How long the next in line waits for the one before it to import a chunk that another rack is known to hold."""
+    """How long the next in line waits at least for the one before it to import a chunk that another rack is known to
+    hold; else ``patience`` times what a fetch usually takes."""
 
     reader_share: float = 1.0
     """How much of that limit on a reader's own fetches is used; below 1 because not all readers read all the time."""
@@ -66,7 +67,8 @@ class PlannerSettings:
     read_stuck_s: float = 1.5
     """An extent at the head of the order for so long no longer holds up the extents behind it."""
     read_takeover_s: float = 3.0
-    """After so long the next in line reads an extent whose owner has not said that it is reading it."""
+    """After so long at least, or ``patience`` times what reads take, the next in line reads an extent whose owner makes
+    no progress."""
     read_grace_s: float = 1.0
     """A new owner waits so long for news of chunks that the old owner had read."""
     read_share_max: float = 0.01

@@ -56,6 +56,7 @@ class Reader:
         self._inherited: dict[int, float] = {}  # bucket -> when we may begin with it
         self.readers: tuple[NodeId, ...] = ()
         self.readable: bool | None = None
+        self._usual_s = 0.0  # what our reads take
         self._failures = 0
         self._pause_until = 0.0
         self.window = settings.reads_window
@@ -107,6 +108,7 @@ class Reader:
     def read_ended(self, elapsed_s: float, chunk_time_s: float) -> None:
         """A read delivered. When storage is faster than our link, more may be in flight in all."""
         self._failures = 0
+        self._usual_s += (elapsed_s - self._usual_s) / 4 if self._usual_s else elapsed_s
         most = 4 * max(len(self.readers), 2)
         if elapsed_s < 2 * chunk_time_s:
             self.window = min(self.window + 1, max(most, self._settings.reads_window))
@@ -154,7 +156,9 @@ class Reader:
             line = self._lines[position % BUCKETS]
             if len(line) > 1 and line[1] == self._own and not self._is_claimed(position):
                 age = now - self._at_head_s[position]
-                if age >= self._settings.read_stuck_s and (runs := self._runs(position, replica, self.unit_chunks)):
+                if age >= max(self._settings.read_stuck_s, 2 * self._usual_s) and (
+                    runs := self._runs(position, replica, self.unit_chunks)
+                ):
                     return runs
         return []
 
@@ -167,6 +171,7 @@ class Reader:
         head: list[int] = []
         moving = 0
         ahead, present = self._ahead, self.present
+        stuck_s = max(self._settings.read_stuck_s, 2 * self._usual_s)
         window = self.window
         if len(self.readers) * self.reads_max() <= 1.5 * window:
             window *= 3  # so few readers are bounded by their own reads, and must not wait for the slowest of them
@@ -178,7 +183,7 @@ class Reader:
                     self._progress_s[line[0]] = now
                 continue
             head.append(position)
-            if now - self._at_head_s.setdefault(position, now) < self._settings.read_stuck_s:
+            if now - self._at_head_s.setdefault(position, now) < stuck_s:
                 moving += 1
         ahead.extendleft(reversed(head))
         return head
@@ -190,7 +195,9 @@ class Reader:
         if place == 0:
             return now >= self._inherited.get(bucket, 0.0)
         waited = now - max(self._progress_s.get(line[0], 0.0), self._at_head_s[position])
-        wait = self._settings.read_takeover_s * (place + self._rng.random())
+        wait = max(self._settings.read_takeover_s, self._settings.patience * self._usual_s) * (
+            place + self._rng.random()
+        )
         return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
 
     def _runs(self, position: int, replica: Replica, room: int) -> list[tuple[int, ...]]:

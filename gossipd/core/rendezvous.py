@@ -59,11 +59,9 @@ def bucket_lines(members: tuple[NodeId, ...], salt: bytes) -> tuple[tuple[NodeId
 @lru_cache(maxsize=64)
 def rack_lines(racks: tuple[str, ...], salt: bytes) -> tuple[tuple[str, ...], ...]:
     """For each bucket, the racks in a random order: who imports early and who late, and the ring of relays."""
-    scored = {rack: scores(rack.encode(), salt, BUCKETS) for rack in racks}
-    return tuple(
-        tuple(sorted(racks, key=lambda rack, at=bucket: scored[rack][at]))
-        for bucket in range(BUCKETS)  # type: ignore[misc]
-    )
+    scored = [scores(rack.encode(), salt, BUCKETS) for rack in racks]
+    orders = [sorted((scored[at][bucket], at) for at in range(len(racks))) for bucket in range(BUCKETS)]
+    return tuple(tuple(racks[at] for _, at in order) for order in orders)
 
 
 @lru_cache(maxsize=64)

@@ -58,7 +58,6 @@ class Surroundings:
     own: PeerView
     seeds: frozenset[NodeId]
     reads_allowed_s: float
-    free_slots: int
 
 
 class Swarm:
@@ -88,18 +87,28 @@ class Swarm:
         self.stall = StallWatch(settings.stall_s)
         self.commands: list[Command] = []
         self.probe_asked = False
+        self._link_version = -1
+        self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # what a chunk takes on this host's link
+        self.patience_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
+        self.batch_s = settings.batch_s_min  # how long urgent news wait for company
+        self.window_max = settings.fetches_min
+        self.measure()
         self.tick_s = now
         self.duties_version: tuple[int, frozenset[NodeId]] | None = None
         if not self.replica.missing_count:
             self._seal()
 
-    def chunk_time_s(self) -> float:
-        """What one chunk takes on this host's link."""
-        return self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
-
-    def patience_s(self) -> float:
-        """How long to leave a chunk to those who are earlier in line for it."""
-        return self.settings.patience * (self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s())
+    def measure(self) -> None:
+        """Take over what the link and the peers have shown since; called once per plan."""
+        if self.link.version != self._link_version:
+            self._link_version = self.link.version
+            self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
+            settings = self.settings
+            self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
+            most = settings.fetches_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
+            self.window_max = min(settings.fetches_max, most)
+        usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
+        self.patience_s = self.settings.patience * usual_s
 
     def _seal(self) -> None:
         self.replica.turn(Turn.LAST_STORED)
@@ -115,7 +124,7 @@ class Swarm:
             if landed:
                 self.peers.delivered(supplier, event.elapsed_s)
         elif supplier is SOURCE:
-            self.reader.read_ended(event.elapsed_s, self.chunk_time_s())
+            self.reader.read_ended(event.elapsed_s, self.chunk_time_s)
         if not self.replica.store(chunk, now):
             return
         for flight in self.replica.flights.get(chunk, ()):
@@ -151,7 +160,7 @@ class Swarm:
         self.news.lost(chunk)
         self.demand.want([chunk])
         self.reader.rebuild(self.replica.held | self.availability.union())
-        self.demand.consider(chunk, now, self.patience_s())
+        self.demand.consider(chunk, now, self.patience_s)
 
     # ---- fetches and reads that failed ---------------------------------------------------------
 
@@ -159,7 +168,7 @@ class Swarm:
         """A flight has ended without the chunk."""
         if not self.replica.holds(chunk) and chunk not in self.replica.flights:
             self.demand.want([chunk])
-            self.demand.consider(chunk, now, self.patience_s())
+            self.demand.consider(chunk, now, self.patience_s)
 
     def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from a peer ended without a chunk."""
@@ -207,13 +216,13 @@ class Swarm:
         if event.dropped:
             self.availability.drop(peer, event.dropped)
             for chunk in event.dropped:
-                self.demand.consider(chunk, now, self.patience_s())
+                self.demand.consider(chunk, now, self.patience_s)
         self.reader.claimed(peer, event.reading, now)
         if event.added:
             self._heard(self.availability.add(peer, event.added, near=peer in self.duties.mates), now)
 
     def _heard(self, news: tuple[int, ...], now: float) -> None:
-        present, consider, patience_s = self.reader.present, self.demand.consider, self.patience_s()
+        present, consider, patience_s = self.reader.present, self.demand.consider, self.patience_s
         for chunk in news:
             present[chunk] = 1
             consider(chunk, now, patience_s)
@@ -237,7 +246,7 @@ class Swarm:
         if self.availability.bits.get(peer):
             self.availability.forget(peer)
             self.reader.rebuild(self.replica.held | self.availability.union())
-            patience_s = self.patience_s()
+            patience_s = self.patience_s
             for chunk in [*self.demand.near, *self.demand.imports]:
                 self.demand.consider(chunk, now, patience_s)
         else:
@@ -247,24 +256,25 @@ class Swarm:
 
     def fetch_window(self) -> int:
         """How many fetches keep the link busy: more when ready chunks pile up, fewer while storage needs part of it."""
-        settings = self.settings
         backlog = len(self.demand.near) + len(self.demand.imports)
-        most = settings.fetches_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s())
-        window = min(settings.fetches_max, most, settings.fetches_min + int(backlog * settings.backlog_share))
+        window = min(self.window_max, self.settings.fetches_min + int(backlog * self.settings.backlog_share))
         if self.replica.reads and self.reader.readers:
             # Fair sharing gives each read its part of the external link only while our own link has no more flows
             # than all readers have reads.
-            most = self.settings.reader_share * self.reader.reads_max() * (len(self.reader.readers) - 1)
-            window = max(1, min(window, int(most)))
+            share = self.settings.reader_share * self.reader.reads_max() * (len(self.reader.readers) - 1)
+            window = max(1, min(window, int(share)))
         return window
 
     def plan_fetches(self, room: int, now: float) -> int:
         """Start fetches; returns how many."""
         self.demand.take_turns(now)
+        if not self.demand.near and not self.demand.imports:
+            self.scheduler.all_busy = False
+            return 0
         count = min(room, self.fetch_window() - self.replica.fetches)
         if count <= 0 or self.replica.state is not ReplicaState.FETCHING:
             return 0
-        picked = self.scheduler.pick(count, now, self.chunk_time_s())
+        picked = self.scheduler.pick(count, now, self.chunk_time_s)
         for chunk, node in picked:
             self.start_fetch(chunk, node, now)
         return len(picked)
@@ -288,13 +298,9 @@ class Swarm:
             reading = tuple(sorted(chunk for chunk, began in flights if any(one.supplier is SOURCE for one in began)))
             self.news.read(reading, self.reader.readers)
 
-    def batch_s(self) -> float:
-        """How long urgent news wait for company."""
-        return max(self.settings.batch_s_min, self.settings.batch_chunk_share * self.chunk_time_s())
-
-    def tell(self, around: Surroundings, now: float) -> None:
+    def tell(self, free_slots: int, now: float) -> None:
         """Send news that are due."""
-        self.commands.extend(self.news.flush(now, self.batch_s(), around.free_slots))
+        self.commands.extend(self.news.flush(now, self.batch_s, free_slots))
 
     def report(self, *, alone: bool, now: float) -> None:
         """Say why nothing comes, or that it comes again."""
@@ -330,7 +336,11 @@ class Swarm:
 
     def next_deadline(self, now: float) -> float:
         """When planning would do something that no event announces."""
-        times = [self.tick_s + _TICK_S, self.news.next_deadline(self.batch_s()), self.demand.next_turn()]
-        if self.scheduler.all_busy and self.replica.fetches < self.fetch_window():
-            times.append(now + max(0.005, self.chunk_time_s()))
-        return min(time for time in times if time is not None)
+        deadline = self.tick_s + _TICK_S
+        if (news := self.news.next_deadline(self.batch_s)) is not None and news < deadline:
+            deadline = news
+        if (turn := self.demand.next_turn()) is not None and turn < deadline:
+            deadline = turn
+        if self.scheduler.all_busy and self.replica.fetches < self.window_max:
+            deadline = min(deadline, now + max(0.005, self.chunk_time_s / 2))
+        return deadline

@@ -23,7 +23,7 @@ def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
     if not swarm.duties.refresh(around.own, swarm.peers, slow, around.seeds, now):
         return
     swarm.reader.set_readers(swarm.duties.readers, now)
-    swarm.demand.set_places(swarm.duties.places, swarm.duties.rack_places, now, swarm.chunk_time_s())
+    swarm.demand.set_places(swarm.duties.places, swarm.duties.rack_places, now, swarm.patience_s)
     swarm.probe_if_reader()
 
 
@@ -62,7 +62,7 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
             continue
         first = None if isinstance(flight.supplier, Origin) else flight.supplier
         holders = swarm.availability.near_holders(chunk) or swarm.availability.far_holders(chunk)
-        found = swarm.scheduler.supplier(holders, now, swarm.chunk_time_s(), but=first)
+        found = swarm.scheduler.supplier(holders, now, swarm.chunk_time_s, but=first)
         if found is not None:
             swarm.peers.started(found[1])
             swarm.start_fetch(chunk, found[1].view.node, now)

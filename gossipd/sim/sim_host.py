@@ -72,7 +72,7 @@ class SimHost:
         self.held_count = 0
         self.events: list[Event] = []
         self.plan_at = float("inf")
-        self.planned_s = -1.0
+        self.plan_earliest = 0.0
         self.done_s: float | None = None
         self.control_bytes = 0
         self.messages = 0
@@ -89,10 +89,11 @@ class SimHost:
         """An event for the planner; it is heard at the next plan."""
         if self.alive:
             self.events.append(event)
-            self._plan_by(self.world.now)
+            if self.plan_at > self.plan_earliest:
+                self._plan_by(self.world.now)
 
     def _plan_by(self, when: float) -> None:
-        when = max(when, self.planned_s + self.world.scenario.plan_interval_s, self.world.now)
+        when = max(when, self.plan_earliest, self.world.now)
         if when < self.plan_at - 1e-9:
             self.plan_at = when
             self.world.at(when, self.plan, when)
@@ -102,7 +103,7 @@ class SimHost:
         if not self.alive or when != self.plan_at:
             return
         now = self.world.now
-        self.plan_at, self.planned_s = float("inf"), now
+        self.plan_at, self.plan_earliest = float("inf"), now + self.world.plan_interval_s
         events, self.events = self.events, []
         for event in events:
             self.planner.handle(event, now)
@@ -151,8 +152,9 @@ class SimHost:
         heard = DeltaHeard(
             self.node, command.deployment, command.added, command.dropped, command.reading, command.free_slots
         )
-        for peer in command.peers:
-            self._send(peer, heard, size)
+        self.control_bytes += size * len(command.peers)
+        self.messages += len(command.peers)
+        self.world.send_all(self, command.peers, heard)
 
     # ---- fetching ------------------------------------------------------------------------------
 

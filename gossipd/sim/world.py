@@ -23,6 +23,7 @@ from gossipd.sim.sim_host import SimHost, Transfer
 from membership.member import NodeId
 
 _RECOMPUTE_PER_CHUNK_TIME = 20
+_PLANS_PER_CHUNK_TIME = 20  # in proportion more often than a daemon with chunks of 16 MiB on 10 Gbit/s plans
 _EXTENT_BYTES_MAX = 16 << 20
 _CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches everybody within some gossip rounds
 
@@ -39,6 +40,7 @@ class World:
         self._ticket = count()
         self.fabric = Fabric()
         self._quantum_s = scenario.chunk_time_s / _RECOMPUTE_PER_CHUNK_TIME
+        self.plan_interval_s = max(scenario.plan_interval_s, scenario.chunk_time_s / _PLANS_PER_CHUNK_TIME)
         self._boundary_s: float | None = None
         self.external_link = self.fabric.add_link(scenario.external)
         per_rack = scenario.hosts / scenario.racks
@@ -145,6 +147,18 @@ class World:
         receiver = self.by_node[peer]
         if receiver.alive:
             self.after(self.delay(sender, receiver), receiver.post, event)
+
+    def send_all(self, sender: SimHost, peers: tuple[NodeId, ...], event: Event) -> None:
+        """The same message to many. Where queues are short one delay serves for all of them: one event, not forty."""
+        if self.scenario.queue_s > self._quantum_s:
+            for peer in peers:
+                self.send(sender, peer, event)
+        else:
+            self.after(self.delay(sender, sender), self._heard_by_all, peers, event)
+
+    def _heard_by_all(self, peers: tuple[NodeId, ...], event: Event) -> None:
+        for peer in peers:
+            self.by_node[peer].post(event)
 
     def claimed(self, host: SimHost, term: int) -> None:
         """A record with a claim spreads by gossip."""
