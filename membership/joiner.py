@@ -20,6 +20,7 @@ from membership.judge import Judge
 from membership.lexicon import Claim
 from membership.member import Address, NodeId
 from membership.node import Node
+from membership.registrar import Registrar
 from membership.seal import BODY_BYTES_MAX
 from membership.synchroniser import Synchroniser
 
@@ -31,8 +32,9 @@ _FLAG_TOLD = 1  # this JOIN tells a member of a refused namesake
 class Joiner:
     """One per brain."""
 
-    def __init__(self, node: Node, judge: Judge, synchroniser: Synchroniser) -> None:
+    def __init__(self, node: Node, registrar: Registrar, judge: Judge, synchroniser: Synchroniser) -> None:
         self._node = node
+        self._registrar = registrar
         self._judge = judge
         self._synchroniser = synchroniser
         self._contacts: list[Address] = []
@@ -94,7 +96,7 @@ class Joiner:
         if bearer is not None:
             self._refuse(bearer, items[0], source, address)
             return
-        held = self._judge.on_record(items[0][wire.ITEM_HEAD_BYTES :], now, direct=True)
+        held = self._registrar.on_record(items[0][wire.ITEM_HEAD_BYTES :], now, direct=True)
         for data in items[1:]:
             if data[0] == wire.ALIVE:
                 self._judge.on_alive(data, now)
@@ -118,7 +120,7 @@ class Joiner:
             if other.record.name == name and other.node != claim.node:
                 if roster.is_live(other.handle):
                     return other
-                self._judge.forget(other.handle, now)
+                self._registrar.forget(other.handle, now)
         return None
 
     def _refuse(self, bearer: Claim, joiner_item: bytes, source: NodeId, address: Address) -> None:

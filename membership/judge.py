@@ -1,18 +1,18 @@
-"""Merges what is heard about members, and passes verdicts.
+"""Accusations, contradictions, suspicion deadlines, death.
 
-What lives here: which record wins, accusations and contradictions, suspicion deadlines, death, goodbye, forgetting.
-What does not: finding out whether somebody answers (``prober``) and the formula for the wait (``suspicion``).
+What lives here: what is heard about whether a member lives, and the verdicts. What does not: which record wins and who
+is on the roster (``registrar``), finding out whether somebody answers (``prober``), the formula for the wait and its
+theory (``suspicion``).
 
-Which claim wins, per member: higher boot, then higher version, then larger bytes; within one life a higher signed
-incarnation beats suspicion and death, an equal one does not; goodbye is final for that life. Nothing a third party
-says revives anybody: only a signed contradiction or a newer life does, and both are made by the member itself.
-"Dead" is never taken over from others: it comes with the accusations that led to it, and these start a suspicion here.
+Within one life a higher signed incarnation beats suspicion and death, an equal one does not. Nothing a third party says
+revives anybody, and "dead" is never taken over from others: it comes with the accusations that led to it, and these
+start a suspicion here. Each probe carries a sum over all whom the sender suspects on enough accusations; where sums
+differ, suspects are named and missed accusations asked for, so that a rumour may miss a few without harm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from membership import wire
 from membership.errors import WireError
@@ -20,19 +20,14 @@ from membership.events import (
     DownReason,
     MemberChanged,
     MemberDown,
-    MemberForgotten,
-    MemberLeft,
     MemberSuspected,
     MemberUp,
-    NameConflict,
 )
 from membership.lexicon import Claim
 from membership.member import Handle, MemberState
-from membership.node import ACCUSE_LABEL, ALIVE_LABEL, FORGET_LABEL, LEAVE_LABEL, Node
-from membership.record import BOOT_MAX
+from membership.node import ACCUSE_LABEL, ALIVE_LABEL, Node
 from membership.roster import Gone
 from membership.suspicion import Credit, Suspicion
-from membership.tombstones import Tombstones
 
 # A rumour reaches everybody within a second (simulated, 10,000 members); who has not heard by then has missed it.
 _WORRY_FROM_S = 0.8
@@ -51,7 +46,6 @@ class Judge:
         self._node = node
         self._roster = node.roster
         self._suspicions: dict[Handle, Suspicion] = node.suspected
-        self.tombstones = Tombstones(node.settings.tombstone_count_max, node.settings.tombstone_keep_s)
         self._credit = Credit()
         self._refuted_s = float("-inf")
         self._died: dict[Handle, float] = {}
@@ -59,93 +53,6 @@ class Judge:
         """Set by the prober: whether our own probes since then give us the right to judge."""
         self.ask: Callable[[Claim, float], None] = lambda claim, now: None
         """Set by the prober: pings a suspect, which tells it that it is suspected."""
-
-    # ---- records
-
-    def on_record(self, data: bytes, now: float, *, relay: bool = True, direct: bool = False) -> Claim | None:
-        """A record (bytes) was heard; ``direct`` when its owner asks to be let in itself. Returns what we now hold."""
-        node, roster = self._node, self._roster
-        claim = node.lexicon.first_claim(data)
-        handle = claim.handle
-        if handle == roster.own.handle:
-            self._on_own_record(claim, now)
-            return roster.own
-        old = roster.claims.get(handle)
-        if old is None:
-            return self._on_new_member(claim, now, relay=relay, direct=direct)
-        if old.node != claim.node:
-            node.counts["handle_collisions"] += 1
-            return None
-        if claim.rank() <= old.rank():
-            gone = roster.gone.get(handle)
-            if gone is not None and gone.hearsay and claim.record_bytes == old.record_bytes:
-                roster.put(old, now)
-                self._note(old, now, relay=False)
-                node.tell(MemberUp(node.member(old)))
-            elif claim.record_bytes == old.record_bytes:
-                node.rumours.membership.heard_again(("record", handle))
-            return old
-        was_gone = roster.gone.get(handle)
-        if claim.record.boot > old.record.boot:
-            self._drop_suspicion(handle)
-            roster.put(claim, now)
-            event: type[MemberUp | MemberChanged] | None = MemberUp if was_gone else MemberChanged
-        else:
-            claim = node.lexicon.raised(claim, old.incarnation, old.proof)
-            roster.put(claim, now, was_gone)
-            event = None if was_gone else MemberChanged
-        self._note(claim, now, relay=relay)
-        if event is not None:
-            node.tell(event(node.member(claim)))
-        return claim
-
-    def _on_new_member(self, claim: Claim, now: float, *, relay: bool, direct: bool) -> Claim | None:
-        node = self._node
-        if len(self._roster.claims) >= node.settings.member_count_max:
-            node.counts["members_refused_full"] += 1
-            return None
-        if self.tombstones.blocks(claim.handle, claim.record.boot, now):
-            if not direct:
-                node.counts["buried_records"] += 1
-                return None
-            self.tombstones.lift(claim.handle)
-        self._roster.put(claim, now)
-        self._note(claim, now, relay=relay)
-        if claim.record.name == self._roster.own.record.name:
-            node.tell(NameConflict(claim.record.name, claim.node))
-        node.tell(MemberUp(node.member(claim)))
-        return claim
-
-    def _note(self, claim: Claim, now: float, *, relay: bool) -> None:
-        self._node.changed_s = now
-        if relay:
-            self._node.rumours.membership.add(("record", claim.handle), claim.item)
-
-    def _on_own_record(self, heard: Claim, now: float) -> None:
-        """Somebody knows a newer us: we lost our state, or another process uses our key."""
-        own = self._node.own
-        if heard.rank() <= own.rank() or heard.record_bytes == own.record_bytes:
-            return
-        self._node.counts["own_record_outdone"] += 1
-        if heard.record.boot > own.record.boot:
-            record = replace(own.record, boot=min(BOOT_MAX, heard.record.boot + 1), version=1)
-            self._node.resign(record, 0, now)
-        else:
-            version = max(heard.record.version, own.record.version) + 1
-            self._node.resign(replace(own.record, version=version), own.incarnation, now)
-
-    def on_roster_item(self, data: bytes, now: float) -> None:
-        """A member that somebody holds on its roster as not alive. News only if we never heard of it."""
-        state, _, record = wire.parse_roster(data)
-        claim = self._node.lexicon.first_claim(record)
-        handle = claim.handle
-        if handle in self._roster.claims or self.tombstones.blocks(handle, claim.record.boot, now):
-            return
-        if len(self._roster.claims) >= self._node.settings.member_count_max:
-            return
-        # Not an adopted verdict: it was never alive here, and any sign of life from itself will raise it.
-        left = state == wire.STATE_LEFT
-        self._roster.put(claim, now, Gone(MemberState.LEFT if left else MemberState.DEAD, now, hearsay=not left))
 
     # ---- signs of life
 
@@ -177,7 +84,7 @@ class Judge:
         if suspicion is not None:
             for accuser in suspicion.accusers:
                 self._credit.contradicted(accuser, now)
-            self._drop_suspicion(handle)
+            self.drop_suspicion(handle)
         node.tell(MemberUp(node.member(claim)) if gone else MemberChanged(node.member(claim)))
 
     def on_notice(self, data: bytes, now: float) -> None:
@@ -344,7 +251,7 @@ class Judge:
             return
         claim = self._roster.claims[handle]
         corroborated = suspicion.is_corroborated(claim.record.rack, self._roster.racks)
-        self._drop_suspicion(handle)
+        self.drop_suspicion(handle)
         self._roster.bury(handle, Gone(MemberState.DEAD, now, tuple(suspicion.accusers.values())))
         node.changed_s = now
         node.counts["deaths"] += 1
@@ -352,69 +259,9 @@ class Judge:
         reason = DownReason.CORROBORATED if corroborated else DownReason.LONE
         node.tell(MemberDown(node.member(claim), reason))
 
-    def _drop_suspicion(self, handle: Handle) -> None:
+    def drop_suspicion(self, handle: Handle) -> None:
+        """It is over: contradicted, judged, or about a former life."""
         suspicion = self._suspicions.pop(handle, None)
         if suspicion is not None:
             for accuser in suspicion.accusers:
                 self._node.rumours.membership.discard((handle, accuser))
-
-    # ---- goodbye and forgetting
-
-    def on_leave(self, data: bytes, now: float, *, relay: bool = True) -> None:
-        """A signed goodbye."""
-        node, roster = self._node, self._roster
-        handle, boot, _incarnation, part, signature = wire.parse_claim(data)
-        claim = roster.claims.get(handle)
-        if claim is None or boot != claim.record.boot or handle == roster.own.handle:
-            return
-        gone = roster.gone.get(handle)
-        if gone is not None and gone.state is MemberState.LEFT:
-            node.rumours.membership.heard_again(("leave", handle))
-            return
-        message = LEAVE_LABEL + node.lexicon.cluster_id + part
-        if not node.lexicon.is_signed(data, claim.record.public_key, message, signature):
-            raise WireError("a goodbye of somebody else's making")
-        self._drop_suspicion(handle)
-        farewell = Gone(MemberState.LEFT, now, (data,))
-        if gone is None:
-            roster.bury(handle, farewell)
-        else:
-            roster.gone[handle] = farewell
-        node.changed_s = now
-        node.rumours.membership.discard(("record", handle))
-        if relay:
-            node.rumours.membership.add(("leave", handle), data)
-            node.hurry(now)
-        if gone is None:
-            node.tell(MemberLeft(node.member(claim)))
-
-    def forget(self, handle: Handle, now: float) -> None:
-        """Take a member that is not alive off the roster, everywhere."""
-        node = self._node
-        claim = self._roster.claims[handle]
-        part = wire.forget_part(node.own.handle, handle, claim.record.boot)
-        data = wire.item(wire.FORGET, part + node.sign(FORGET_LABEL + node.lexicon.cluster_id + part))
-        self.remove(handle, now)
-        node.rumours.membership.add(("forget", handle), data)
-
-    def on_forget(self, data: bytes, now: float) -> None:
-        """Somebody's signed word that a member belongs no more. A living one is not forgotten, whoever says so."""
-        node, roster = self._node, self._roster
-        issuer, subject, boot = wire.parse_forget(data)
-        claim, issuing = roster.claims.get(subject), roster.claims.get(issuer)
-        if claim is None or issuing is None or subject not in roster.gone or claim.record.boot > boot:
-            return
-        part, signature = wire.signed_parts(data)
-        message = FORGET_LABEL + node.lexicon.cluster_id + part
-        if not node.lexicon.is_signed(data, issuing.record.public_key, message, signature):
-            raise WireError("a FORGET of somebody else's making")
-        self.remove(subject, now)
-        node.rumours.membership.add(("forget", subject), data)
-
-    def remove(self, handle: Handle, now: float) -> None:
-        """Off the roster here, with a tombstone."""
-        claim = self._roster.claims[handle]
-        self._drop_suspicion(handle)
-        self._roster.remove(handle)
-        self.tombstones.add(handle, claim.record.boot, now)
-        self._node.tell(MemberForgotten(claim.node, claim.record.name))

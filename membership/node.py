@@ -40,14 +40,15 @@ class Node:
         record: Record,
         sign: Sign,
         lexicon: Lexicon,
-        seal: Seal,
+        make_seal: Callable[[NodeId, int], Seal],
         rng: Random,
         now: float,
     ) -> None:
         self.settings = settings
         self.sign = sign
         self.lexicon = lexicon
-        self.seal = seal
+        self._make_seal = make_seal
+        self.seal = make_seal(record.node, record.boot)
         self.rng = rng
         self.started_s = now
         self.changed_s = now
@@ -154,6 +155,8 @@ class Node:
 
     def resign(self, record: Record, incarnation: int, now: float) -> None:
         """Put a new own record (or incarnation) into force and tell everybody."""
+        if record.boot != self.own.record.boot:
+            self.seal = self._make_seal(self.own.node, record.boot)  # keys for sealing are of one life
         signed, data = sign_record(record, self.lexicon.cluster_id, self.sign)
         proof = self.proof_of_life(signed, incarnation) if incarnation else b""
         claim = self.lexicon.own_claim(signed, data, incarnation, proof)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from random import Random
 from struct import error as struct_error
 
@@ -25,6 +26,7 @@ from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId
 from membership.node import LEAVE_LABEL, Node
 from membership.prober import Prober
 from membership.record import Sign, Verify, encode_signed
+from membership.registrar import Registrar
 from membership.replay import ReplayWindows
 from membership.roster import Gone
 from membership.seal import DatagramSeal, KeyRing, Opened, Seal
@@ -41,7 +43,7 @@ class Swim:
     def __init__(
         self, *, settings: SwimSettings, record: Record, sign: Sign, keyring: KeyRing, rng: Random, now: float,
         verify: Verify = verify_ed25519, roster: Iterable[Record] = (), lexicon: Lexicon | None = None,
-        seal: Seal | None = None,
+        make_seal: Callable[[NodeId, int], Seal] | None = None,
     ) -> None:  # fmt: skip
         """Begin a life.
 
@@ -50,7 +52,7 @@ class Swim:
                 milliseconds will do): keys for sealing derive from it.
             sign: makes an Ed25519 signature with the key whose public half is in ``record``.
             roster: signed records of members known in an earlier life; they count as dead until they answer.
-            lexicon, seal: only for simulators, which share the one and leave the cipher out of the other.
+            lexicon, make_seal: only for simulators, which share the one and leave the cipher out of the other.
 
         Raises: SettingsError, RecordError: the caller's fault.
         """
@@ -61,15 +63,16 @@ class Swim:
             record=record,
             sign=sign,
             lexicon=known,
-            seal=seal or DatagramSeal(keyring, record.node, record.boot),
+            make_seal=make_seal or partial(DatagramSeal, keyring),
             rng=rng,
             now=now,
         )
         self._judge = Judge(node)
+        self._registrar = Registrar(node, self._judge)
         self._board = Board(node)
         self._prober = Prober(node, self._judge, now)
         self._synchroniser = Synchroniser(node, self._board, now)
-        self._joiner = Joiner(node, self._judge, self._synchroniser)
+        self._joiner = Joiner(node, self._registrar, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
         self._gossip_s: float | None = None
         for old in roster:
@@ -135,7 +138,7 @@ class Swim:
         claim = self._node.roster.claims.get(handle)
         if claim is None or claim.node != node or handle not in self._node.roster.gone:
             return False
-        self._judge.forget(handle, now)
+        self._registrar.forget(handle, now)
         self._after(now)
         return True
 
@@ -169,7 +172,7 @@ class Swim:
             "members_live": roster.live,
             "members_known": len(roster.claims),
             "members_suspected": len(node.suspected),
-            "tombstones": len(self._judge.tombstones),
+            "tombstones": len(self._registrar.tombstones),
             "rumours_queued": sum(map(len, node.rumours.classes)),
             "rumours_dropped": sum(queue.dropped for queue in node.rumours.classes),
             "events_kept": len(self._board),
@@ -230,7 +233,7 @@ class Swim:
         node = self._node
         return {
             "members": len(node.roster.claims),
-            "tombstones": len(self._judge.tombstones),
+            "tombstones": len(self._registrar.tombstones),
             "pending": len(self._prober),
             "timers": node.timer_count,
             "rumours": sum(map(len, node.rumours.classes)),
@@ -369,17 +372,17 @@ class Swim:
                 elif kind == wire.EVENT:
                     self._board.on_event(data, now, relay=relay)
                 elif kind == wire.RECORD:
-                    self._judge.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
+                    self._registrar.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
                 elif kind == wire.ALIVE:
                     self._judge.on_alive(data, now, relay=relay)
                 elif kind == wire.NOTICE:
                     self._judge.on_notice(data, now)
                 elif kind == wire.LEAVE:
-                    self._judge.on_leave(data, now, relay=relay)
+                    self._registrar.on_leave(data, now, relay=relay)
                 elif kind == wire.ROSTER:
-                    self._judge.on_roster_item(data, now)
+                    self._registrar.on_roster_item(data, now)
                 elif kind == wire.FORGET:
-                    self._judge.on_forget(data, now)
+                    self._registrar.on_forget(data, now)
                 else:
                     self._node.counts["dropped_unknown_items"] += 1
             except WireError:
@@ -428,7 +431,7 @@ class Swim:
                 or taken
                 or (gone.state is MemberState.LEFT and now - gone.since_s > keep / 14)
             ):
-                self._judge.remove(handle, now)
+                self._registrar.remove(handle, now)
 
     def _remember(self, record: Record, now: float) -> None:
         """A member of an earlier life: on the roster, to be tried, dead until it answers."""

@@ -21,12 +21,12 @@ from hashlib import blake2b
 from random import Random
 from typing import Any, Protocol
 
-from membership.errors import SealError
 from membership.events import ControlProbeWanted, Event, SendDatagram
 from membership.lexicon import Lexicon
 from membership.member import Address, NodeId, Record, node_id
-from membership.seal import DATAGRAM_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, KeyRing, Opened
+from membership.seal import KeyRing
 from membership.settings import SwimSettings
+from membership.stand_ins import Keys, OpenSeal
 from membership.swim import Swim
 
 UDP_IP_BYTES = 28
@@ -34,52 +34,6 @@ _FROZEN_QUEUE_MAX = 1500  # datagrams that a stopped process's socket buffer hol
 _CUT_QUEUE_MAX = 4096  # datagrams per host that a queueing transport keeps through a cut
 _EPOCH_MS = 1_700_000_000_000
 RING = KeyRing(b"simulated cluste", (b"k" * 32,))
-
-
-class Keys:
-    """Stand-in signatures: only who holds the seed can make them, everybody can check them."""
-
-    def __init__(self) -> None:
-        self._seeds: dict[bytes, bytes] = {}
-
-    def make(self, rng: Random) -> bytes:
-        """A new key pair; returns the public half."""
-        seed = rng.randbytes(32)
-        public = blake2b(seed, digest_size=32).digest()
-        self._seeds[public] = seed
-        return public
-
-    def signer(self, public: bytes) -> Callable[[bytes], bytes]:
-        """The function that signs for this key."""
-        seed = self._seeds[public]
-        return lambda message: blake2b(message, key=seed).digest()
-
-    def verify(self, public: bytes, signature: bytes, message: bytes) -> bool:
-        """Whether it was made with the seed of ``public``."""
-        seed = self._seeds.get(public)
-        return seed is not None and blake2b(message, key=seed).digest() == signature
-
-
-class OpenSeal:
-    """The real seal's sizes and fields without the cipher; the tag's place holds the receiver."""
-
-    def __init__(self, node: NodeId, boot: int) -> None:
-        self._node = node
-        self._head = b"\x01SIML\x00" + node + boot.to_bytes(8)
-        self._counter = 0
-
-    def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
-        """See ``membership.seal.Seal``."""
-        self._counter += 1
-        return b"".join((self._head, self._counter.to_bytes(8), receiver or bytes(16), body))
-
-    def open(self, datagram: bytes) -> Opened:
-        """See ``membership.seal.Seal``."""
-        receiver = datagram[HEADER_BYTES:OVERHEAD_BYTES]
-        if not OVERHEAD_BYTES < len(datagram) <= DATAGRAM_BYTES_MAX or receiver not in (self._node, bytes(16)):
-            raise SealError("not for us")
-        boot, counter = int.from_bytes(datagram[22:30]), int.from_bytes(datagram[30:38])
-        return Opened(NodeId(datagram[6:22]), boot, counter, datagram[OVERHEAD_BYTES:])
 
 
 class Host:
@@ -109,6 +63,11 @@ class Host:
         self.sent_bytes = 0
         self.sent = 0
         self.received = 0
+
+    def make_seal(self, node: NodeId, boot: int) -> OpenSeal:
+        """A seal for a life that begins; kept, because liars need it too."""
+        self.seal = OpenSeal(node, boot)
+        return self.seal
 
     @property
     def node(self) -> NodeId:
@@ -186,11 +145,10 @@ class Cluster:
             host.public, boot, 1, host.name, host.rack, "zone-a", host.address[0], host.address[1],
             host.address[1] + 1, host.public, 125_000_000, "1.0.0", b"p" * 12,
         )  # fmt: skip
-        host.seal = OpenSeal(host.node, boot)
         host.swim = Swim(
             settings=self.settings, record=record, sign=self.keys.signer(host.public), keyring=RING,
             rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, lexicon=self.lexicon,
-            seal=host.seal,
+            make_seal=host.make_seal,
         )  # fmt: skip
         host.up, host.frozen, host.wake_at = True, False, float("inf")
         host.queue.clear()

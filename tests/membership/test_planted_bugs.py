@@ -31,6 +31,7 @@ from membership.events import Kind, MemberUp
 from membership.judge import Judge
 from membership.lexicon import Lexicon
 from membership.node import Node
+from membership.registrar import Registrar
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
 from membership.testing import Cluster
@@ -65,16 +66,16 @@ def hasty(patch: Patch) -> Callable[[], None]:
 
 def revives_by_rumour(patch: Patch) -> Callable[[], None]:
     """An old record makes a dead member alive."""
-    right = Judge.on_record
+    right = Registrar.on_record
 
-    def wrong(self: Judge, data: bytes, now: float, **options: Any) -> Any:
+    def wrong(self: Registrar, data: bytes, now: float, **options: Any) -> Any:
         claim = right(self, data, now, **options)
         if claim is not None and claim.handle in self._roster.gone:
             self._roster.put(claim, now)
             self._node.tell(MemberUp(self._node.member(claim)))
         return claim
 
-    patch.setattr(Judge, "on_record", wrong)
+    patch.setattr(Registrar, "on_record", wrong)
 
     def run() -> None:
         cluster = cluster_with(NothingGoesBack())

@@ -23,7 +23,6 @@ from membership.events import (
     PayloadHeard,
 )
 from membership.member import MemberState
-from membership.record import sign_record
 from membership.seal import DatagramSeal
 from membership.settings import SwimSettings
 from membership.swim import Swim
@@ -278,11 +277,16 @@ def test_a_life_with_an_older_boot_number_rises_above_what_others_remember() -> 
     record = replace(cluster.swim(1).self_record(), boot=old - 1, version=1, signature=b"")
     swim = Swim(
         settings=cluster.settings, record=record, sign=cluster.keys.signer(host.public), keyring=RING, rng=Random(1),
-        now=cluster.now, lexicon=cluster.lexicon, seal=host.seal,
+        now=cluster.now, lexicon=cluster.lexicon, make_seal=host.make_seal,
     )  # fmt: skip
-    _, data = sign_record(replace(record, boot=old), RING.cluster_id, cluster.keys.signer(host.public))
-    swim._take_items([wire.item(wire.RECORD, data)], cluster.now)
+    host.swim, host.up, host.wake_at = swim, True, float("inf")
+    swim.join([cluster.hosts[0].address], cluster.now)
+    cluster._flush(1)
+    cluster.run(cluster.now + 5.0)
     assert swim.self_record().boot > old
+    assert all(cluster.swim(index).live_count == 4 for index in range(4))
+    row = cluster.swim(3).member(host.node)
+    assert row is not None and row.record.boot == swim.self_record().boot
 
 
 def test_strangers_replays_and_noise_are_dropped_and_counted_and_never_answered() -> None:
