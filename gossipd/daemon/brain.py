@@ -30,9 +30,7 @@ class Brain:
         note: sees every event just before the planner does, for counting.
     """
 
-    def __init__(
-        self, planner: Planner, *, perform: Callable[[Command], None], note: Callable[[Event], None]
-    ) -> None:
+    def __init__(self, planner: Planner, *, perform: Callable[[Command], None], note: Callable[[Event], None]) -> None:
         self.planner = planner
         self._perform = perform
         self._note = note

@@ -60,7 +60,9 @@ class Doorman:
         """See ControlHost."""
         assert self.deployments is not None
         known = self.deployments.by_id.get(deployment)
-        return known.manifest.chunk_count if known is not None and known.manifest is not None and known.is_open else None
+        if known is None or known.manifest is None or not known.is_open:
+            return None
+        return known.manifest.chunk_count
 
     def greeting(self) -> control.Hello:
         """See ControlHost."""

@@ -29,6 +29,7 @@ from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_desk import TriggerDesk
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, Command, Event, ProbeSource
+from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import KEY_BYTES, SecretKey
 from gossipd.core.planner import Planner
 from gossipd.core.planner_settings import PlannerSettings
@@ -105,7 +106,7 @@ class Node:
         self.brain = Brain(self.planner, perform=self._perform, note=self._note)
         self.hands = Hands(
             config, keys, state=self.state, cluster=self.cluster, on_store=self._store_said, post=self.brain.post,
-            token_of=self._token_of, recheck=lambda deployment, chunk: self.performer.recheck(deployment, chunk),
+            token_of=self._token_of, recheck=self._recheck,
         )  # fmt: skip
         self._build_control()
         self._build_deployments(now, wall_s)
@@ -124,8 +125,8 @@ class Node:
         config, hands = self.config, self.hands
         self.spread = Spread(
             secret=self.keys.node, own=self.own, cluster=self.cluster, register=self.register, state=self.state,
-            client=hands.client, clients=lambda: self.keys.clients, trusted=self.trusted, publish=self._publish_statement,
-            audit=self.audit.record, rng=Random(secrets.randbits(64)),
+            client=hands.client, clients=lambda: self.keys.clients, trusted=self.trusted,
+            publish=self._publish_statement, audit=self.audit.record, rng=Random(secrets.randbits(64)),
         )  # fmt: skip
         self.deployments = Deployments(
             host=Host(config.node.name, config.node.rack), trusted=self.trusted, register=self.register,
@@ -166,8 +167,8 @@ class Node:
                 teller=self.teller, store=hands.store, server=hands.server, client=hands.client, reader=hands.reader,
                 pool=hands.pool, inbox=self.inbox, audit=self.audit, lag=self.lag, alarms=self.alarms,
                 control_figures=self.plane.statistics,
-            )  # fmt: skip
-        )
+            )
+        )  # fmt: skip
         self.orders = Orders(
             swim=self.swim, wake=self._wake, register=self.register, deployments=self.deployments, spread=self.spread,
             store=hands.store, state=self.state, teller=self.teller, audit=self.audit.record,
@@ -190,9 +191,10 @@ class Node:
                 )
                 await self._check_doors()
                 async with trio.open_nursery() as inner:
-                    for task in (self.brain.run, self.teller.run, self.lag.run, self._keep_roster, self._probe_sources_again):
+                    for task in (self.brain.run, self.teller.run, self.lag.run, self.spread.adopt_orphans):
                         inner.start_soon(task)
-                    inner.start_soon(self.spread.adopt_orphans)
+                    inner.start_soon(self._keep_roster)
+                    inner.start_soon(self._probe_sources_again)
                     inner.start_soon(keep_joining, self.swim, lambda: self.config.net.join, self._wake)
                     await self._open_local_doors(inner)
                     self.spread.begin()
@@ -281,6 +283,9 @@ class Node:
     def trusted(self) -> frozenset[bytes]:
         """Publishers whose manifests are accepted."""
         return frozenset(key.ed25519 for key in self.keys.publishers)
+
+    def _recheck(self, deployment: DeploymentId, chunk: int) -> None:
+        self.performer.recheck(deployment, chunk)
 
     def _perform(self, command: Command) -> None:
         self.performer.perform(command)

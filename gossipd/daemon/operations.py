@@ -5,6 +5,7 @@ What lives here: the orders. What does not: who may give them (the socket's mode
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 
@@ -92,10 +93,8 @@ class Orders:
         self._register.mark_removed(deployment.id)
         await self._keep_register()
         self._deployments.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
-        try:
+        with contextlib.suppress(NotFoundError):  # it was never begun here; the mark is what counts
             await trio.to_thread.run_sync(self._store.remove, name, version)
-        except NotFoundError:
-            pass  # it was never begun here; the mark is what counts
         self._audit("removed", name=name, version=version)
         return Done(changed=True, sentence=f"{name}@{version} is removed from this host and stays removed")
 

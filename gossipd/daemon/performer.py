@@ -74,7 +74,7 @@ class Performer:
         for pool in (self._fetchers, self._readers, self._chores):
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def perform(self, command: Command) -> None:  # noqa: PLR0912 - one line a command reads best as one list
+    def perform(self, command: Command) -> None:
         """Begin what the planner wants."""
         match command:
             case events.StartFetch():

@@ -1,7 +1,7 @@
 """How this host's progress reaches the others.
 
-What lives here: the rhythm. What does not: the record and the table (``core.progress``, ``core.cluster_progress``), and keeping
-the table on disk (``node``).
+What lives here: the rhythm. What does not: the record and the table (``core.progress``, ``core.cluster_progress``), and
+keeping the table on disk (``node``).
 
 A record is told when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``; when all
 is done, a slow refresh keeps newcomers and those who lost a datagram up to date.

@@ -106,7 +106,8 @@ class View:
         """See StatusView."""
         see = self._see
         record = see.swim.self_record()
-        reasons = [] if see.config.bulk.encryption == "tls" else ["bulk.encryption is none: bytes can be read on the way"]
+        in_clear = see.config.bulk.encryption == "none"
+        reasons = ["bulk.encryption is none: bytes can be read on the way"] if in_clear else []
         statistics = see.store.statistics()
         condition = statistics.condition
         inbox = see.inbox.statistics

@@ -7,7 +7,7 @@ One task looks when the kernel reports a change, when a waiting file has been qu
 ``rescan_s`` whatever the kernel says: events are lost when the queue overflows, on network file systems, and for good
 when the folder is deleted and made again (watchfiles then stays silent; we notice the new inode and watch that).
 
-A file is offered once per content. A refusal that a half-written file would also get (``unfinished_codes``: an
+A file is offered once per content, as soon as it rests for a moment: a good signature proves that it is whole. A refusal that a half-written file would also get (``unfinished_codes``: an
 envelope that is cut short has a wrong signature) is kept back until the file has been quiet for ``unfinished_s``; if it
 grows in the meantime it is judged anew. A disk that will not move the file away delays only the move.
 """
@@ -43,7 +43,10 @@ class QueueFullError(LocalError):
 class InboxSettings:
     """When to look, and how much to take on."""
 
-    quiet_s: float = 1.0  # operations practice: a file unchanged for a second is whole more often than not
+    whole_s: float = 0.1  # a good signature proves a file whole, so a pause of its writer costs one look in vain
+    quiet_s: float = (
+        1.0  # for refusals: operations practice: a file unchanged for a second is whole more often than not
+    )
     unfinished_s: float = 4.0  # longer than any pause of a copy that still runs; delays only refusals
     rescan_s: float = 5.0  # the table of faults allows 30 s for a missed event; a listing costs under a millisecond
     bytes_max: int = 64 * 1024 * 1024 + 4096  # the manifest limit, and its envelope
@@ -141,8 +144,8 @@ class Inbox:
             rest = 0.0 if seen is not None else max(0.0, self._wall() - drop.modified_s)
             seen = self._seen[drop.name] = _Seen(drop.print, now - rest)
         quiet = now - seen.since
-        if quiet < self._settings.quiet_s:
-            return self._settings.quiet_s - quiet
+        if quiet < self._settings.whole_s:
+            return self._settings.whole_s - quiet
         if not seen.judged:
             try:
                 await self._judge(drop, seen)
@@ -150,6 +153,8 @@ class Inbox:
                 return self._settings.quiet_s
             except QueueFullError:
                 return self._settings.rescan_s
+        if seen.reason is not None and quiet < self._settings.quiet_s:
+            return self._settings.quiet_s - quiet
         if seen.code in self._settings.unfinished_codes and quiet < self._settings.unfinished_s:
             return self._settings.unfinished_s - quiet
         await self._settle(drop, seen)

@@ -11,6 +11,7 @@ import io
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -38,10 +39,13 @@ def until(what: str, condition: Callable[[], Any], *, patience_s: float = PATIEN
         time.sleep(LOOK_S)
 
 
-def gossipd(*words: str | Path, check: bool = True, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def gossipd(
+    *words: str | Path, check: bool = True, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """One command, as a user runs it."""
     command = [sys.executable, "-m", "gossipd", *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env={**os.environ, **(env or {})})
+    environment = {**os.environ, **(env or {})}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=environment)
     assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -154,12 +158,13 @@ class Cluster:
     def __getitem__(self, number: int) -> Daemon:
         return self.daemons[f"node-{number}"]
 
-    def publish(self, source: Path | str, name: str, version: int, *more: str, env: dict[str, str] | None = None) -> Path:
+    def publish(
+        self, source: Path | str, name: str, version: int, *more: str, env: dict[str, str] | None = None
+    ) -> Path:
         """A signed manifest in a file."""
         out = self.base / f"{name.replace('/', '-')}-{version}.gmf"
-        gossipd(
-            "publish", source, "--name", name, "--version", str(version), "--key", self.key, "--out", out, *more, env=env
-        )
+        words = ["publish", source, "--name", name, "--version", str(version), "--key", self.key, "--out", out, *more]
+        gossipd(*words, env=env)
         return out
 
     def drop(self, manifest: Path, into: Daemon) -> None:
@@ -211,8 +216,6 @@ def free_port_pair() -> int:
 
 
 def _is_free(port: int) -> bool:
-    import socket
-
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

@@ -74,9 +74,7 @@ def test_a_prefix_of_an_s3_bucket_arrives_byte_identical_on_eight_hosts(
 
 
 @pytest.mark.needs("nginx")
-def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(
-    eight: Cluster, site: servers.Nginx
-) -> None:
+def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(eight: Cluster, site: servers.Nginx) -> None:
     model = make_model(site.root / "late", shards=1)
     manifest = eight.publish(model, "late", 1, "--source", f"{site.url.rstrip('/')}/late/")
     eight.drop(manifest, eight[2])
@@ -158,9 +156,9 @@ def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: serv
     altered[len(altered) // 2] ^= 1
     cases = {
         "altered": (bytes(altered), "E_SIG_INVALID"),
-        "stranger": (_published(model, "x", 1, stranger, tmp_path, url), "E_KEY_UNKNOWN"),
-        "older": (_published(model, "refused", 4, eight.key, tmp_path, url), "E_ROLLBACK"),
-        "equal": (_published(model, "refused", 5, eight.key, tmp_path, url), "E_EQUIVOCATION"),
+        "stranger": (_published(model, "x@1", stranger, tmp_path, url), "E_KEY_UNKNOWN"),
+        "older": (_published(model, "refused@4", eight.key, tmp_path, url), "E_ROLLBACK"),
+        "equal": (_published(model, "refused@5", eight.key, tmp_path, url), "E_EQUIVOCATION"),
         "garbage": (b"not a manifest at all", "E_"),
     }
     for name, (content, _) in cases.items():
@@ -184,7 +182,8 @@ def test_a_source_that_is_not_allowed_is_never_read(eight: Cluster, site: server
         until(
             "status says what holds it up",
             lambda: any(
-                host["reason"] not in ("", "not_heard") for host in eight[1].deployment("forbidden", 1)["hosts"]  # type: ignore[index]
+                host["reason"] not in ("", "not_heard")
+                for host in eight[1].deployment("forbidden", 1)["hosts"]  # type: ignore[index]
             ),
         )
         assert [access for access in other.accesses() if access.path != "/"] == [], "the server's own start asks for /"
@@ -192,9 +191,8 @@ def test_a_source_that_is_not_allowed_is_never_read(eight: Cluster, site: server
     until("it is cancelled everywhere", lambda: (eight[8].deployment("forbidden", 1) or {}).get("state") == "cancelled")
 
 
-def _published(model: Path, name: str, version: int, key: Path, base: Path, url: str) -> bytes:
-    out = base / f"{name}-{version}.gmf"
-    gossipd(
-        "publish", model, "--name", name, "--version", str(version), "--key", key, "--out", out, "--source", url
-    )  # fmt: skip
+def _published(model: Path, label: str, key: Path, base: Path, url: str) -> bytes:
+    name, _, version = label.partition("@")
+    out = base / f"{label}.gmf"
+    gossipd("publish", model, "--name", name, "--version", version, "--key", key, "--out", out, "--source", url)
     return out.read_bytes()

@@ -131,9 +131,7 @@ def test_a_full_disk_is_named_serves_on_and_heals_by_itself(
     small.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=12m,mode=0750", "tmpfs", small], check=True)
     try:
-        newcomer = slow_eight.add(
-            "small", "rack-1", GOSSIPD_STORE__MODELS=str(small), GOSSIPD_STORE__RESERVE_BYTES="0"
-        )
+        newcomer = slow_eight.add("small", "rack-1", GOSSIPD_STORE__MODELS=str(small), GOSSIPD_STORE__RESERVE_BYTES="0")
         newcomer.start()
         newcomer.wait_ready()
         until("it has joined", lambda: alive_count(newcomer) == HOSTS + 1)
