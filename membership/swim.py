@@ -34,6 +34,7 @@ from membership.settings import SwimSettings
 from membership.synchroniser import ASK_BYTES, Synchroniser
 
 _HOUSEKEEPING_S = 60.0
+_PAST_LIFE_GAP_S = 0.2  # a replayed JOIN shall not make us talk
 _FAREWELL_FANOUT = 12  # goodbye goes to so many at once, without waiting for rounds
 
 
@@ -75,6 +76,7 @@ class Swim:
         self._joiner = Joiner(node, self._registrar, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
         self._gossip_s: float | None = None
+        self._past_life_s = float("-inf")
         for old in roster:
             self._remember(old, now)
         node.rumours.membership.add(("record", node.own.handle), node.own.item)
@@ -267,6 +269,9 @@ class Swim:
                 node.counts["dropped_own"] += 1
             elif not self._replays.is_fresh(opened.node, opened.boot, opened.counter):
                 node.counts["dropped_replays"] += 1
+                known = node.roster.claims.get(opened.node[:HANDLE_BYTES])
+                if known is not None and known.node == opened.node and opened.boot < known.record.boot:
+                    self._on_past_life(opened.body, known, sender, now)
             else:
                 self._dispatch(opened, sender, now)
         except SealError:
@@ -284,7 +289,7 @@ class Swim:
         sender = node.roster.claims.get(opened.node[:HANDLE_BYTES])
         if sender is not None and (sender.node != opened.node or sender.record.boot != opened.boot):
             if sender.node == opened.node and opened.boot < sender.record.boot:
-                node.counts["dropped_past_lives"] += 1
+                self._on_past_life(body, sender, address, now)
                 return
             sender = None
         node.counts["datagrams_in"] += 1
@@ -302,6 +307,14 @@ class Swim:
             self._handlers[kind](body, sender, now)
         else:
             node.counts["dropped_unknown_types"] += 1
+
+    def _on_past_life(self, body: bytes, known: Claim, address: Address, now: float) -> None:
+        """A replay, or a member whose clock went back: who asks to be let in is told of its newest record, rarely."""
+        node = self._node
+        node.counts["dropped_past_lives"] += 1
+        if body[:1] == bytes((wire.JOIN,)) and now - self._past_life_s >= _PAST_LIFE_GAP_S:
+            self._past_life_s = now
+            node.send_to_address(address, bytes((wire.ITEMS,)) + known.item, known.node)
 
     def _on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
         items = wire.split_items(body, wire.PROBE_HEAD.size)
