@@ -19,7 +19,7 @@ from membership.member import NodeId
 _GONE_S = 1.0  # a host that restarts is back in 1 to 3 s; doubles with each failure in a row
 _PENALTY_S_MAX = 60.0
 # The sender re-hashes and drops what it was blamed for within a second; a liar reaches the maximum in five lies.
-# Longer costs the rack: mates import again what a host with one rotten chunk holds (30 s: 1.11 copies for 1.0, measured).
+# Longer costs the rack: mates import again what a host with one rotten chunk holds (30 s: 1.11 copies for 1.0).
 _CORRUPT_S = 2.0
 _SMOOTH = 0.25  # weight of the newest of about the last four samples
 _SLOW_RATIO = 2.0  # equal peers differ by less under load (simulator: p99 of elapsed is 2.2 x the median)

@@ -7,9 +7,10 @@ One task looks when the kernel reports a change, when a waiting file has been qu
 ``rescan_s`` whatever the kernel says: events are lost when the queue overflows, on network file systems, and for good
 when the folder is deleted and made again (watchfiles then stays silent; we notice the new inode and watch that).
 
-A file is offered once per content, as soon as it rests for a moment: a good signature proves that it is whole. A refusal that a half-written file would also get (``unfinished_codes``: an
-envelope that is cut short has a wrong signature) is kept back until the file has been quiet for ``unfinished_s``; if it
-grows in the meantime it is judged anew. A disk that will not move the file away delays only the move.
+A file is offered once per content, as soon as it rests for a moment: a good signature proves that it is whole. A
+refusal that a half-written file would also get (``unfinished_codes``: an envelope that is cut short has a wrong
+signature) is kept back until the file has been quiet for ``unfinished_s``; if it grows in the meantime it is judged
+anew. A disk that will not move the file away delays only the move.
 """
 
 from __future__ import annotations
