@@ -115,7 +115,6 @@ class SecuritySection:
         _PATH,
         "The secret that all hosts share: holding it is admission. Must be 0600.",
         "cluster.key",
-        reload=True,
     )
     node_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
         _PATH, "This host's own key, made by gossipd init; with it the host keeps its identity. 0600.", "node.key"
@@ -162,10 +161,9 @@ class StoreSection:
         kinds.Whole(1, 1000),
         "Complete versions of a model that stay. More: quicker rollback, more chunks shared; less: disk space.",
         2,
-        reload=True,
     )
     reserve_bytes: int = setting(
-        kinds.Size(0, 1024**5), "Free disk space that is never taken, for the rest of the host.", GIB, reload=True
+        kinds.Size(0, 1024**5), "Free disk space that is never taken, for the rest of the host.", GIB
     )
     page_cache: str = setting(
         kinds.Choice(("keep", "drop")),
@@ -177,7 +175,6 @@ class StoreSection:
         _RATE,
         "Rate at which published models are read and compared for rot, 0 is never. 500 GB take 9 hours at 16MiB.",
         16 * MIB,
-        reload=True,
     )
 
 

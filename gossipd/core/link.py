@@ -7,6 +7,7 @@ limited link simply measures slower. Rejected: the rate of single fetches, which
 from __future__ import annotations
 
 _WINDOW_S = 0.25  # some ten chunk times of the smallest chunks at 100 Mbit/s
+_WINDOW_CHUNKS = 10  # fewer come in bursts, which say more about the senders than about the link
 _DECAY = 0.99  # of the peak per window: halves in 17 s, so that a lowered limit is believed in a minute
 _CHUNK_TIME_S_MIN = 0.0005
 _CHUNK_TIME_S_MAX = 10.0
@@ -17,21 +18,26 @@ class LinkMeter:
 
     def __init__(self) -> None:
         self._since_s: float | None = None
+        self._last_s = 0.0
         self._bytes = 0
+        self._chunks = 0
         self.rate = 0.0  # bytes/s, 0 while unknown
         self.version = 0  # changes with the rate
 
     def received(self, length: int, now: float) -> None:
         """A chunk has come over the network."""
-        if self._since_s is None or now - self._since_s > 4 * _WINDOW_S:
-            self._since_s, self._bytes = now, 0  # after a pause the window says nothing
+        pause = now - self._last_s
+        self._last_s = now
+        if self._since_s is None or pause > 4 * _WINDOW_S:
+            self._since_s, self._bytes, self._chunks = now, 0, 0  # after a pause the window says nothing
             return
         self._bytes += length
+        self._chunks += 1
         span = now - self._since_s
-        if span >= _WINDOW_S:
+        if span >= _WINDOW_S and self._chunks >= _WINDOW_CHUNKS:
             self.rate = max(self.rate * _DECAY, self._bytes / span)
             self.version += 1
-            self._since_s, self._bytes = now, 0
+            self._since_s, self._bytes, self._chunks = now, 0, 0
 
     def chunk_time_s(self, chunk_bytes: int, fallback_s: float) -> float:
         """What a chunk takes when the link is ours alone; ``fallback_s`` while nothing has been measured."""

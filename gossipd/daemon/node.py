@@ -374,11 +374,10 @@ class Node:
         self._wake()
 
     def change(self, config: Config, keys: Keys) -> None:
-        """SIGHUP: limits, sources, trust, clients and the cluster's keys may change while running."""
+        """SIGHUP: limits, sources, trust and clients may change while running."""
         self.config, self.keys = config, keys
         self.view.change(config)
         self.hands.change_limits(config)
-        self.hands.change_keys(keys)
         self.plane.clients_changed()
         self.spread.roster_changed()
         self.planner.set_own(can_read_sources=config.sources.enabled)

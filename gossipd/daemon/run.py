@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -114,6 +115,11 @@ def _reload(node: Node) -> None:
     except GossipdError as error:
         log.error("not reloaded", code=error.code, reason=str(error.args[0]))
         return
-    applied, restart = diff(node.config, config)
-    node.change(with_changes(node.config, applied), keys)
-    log.info("reloaded", applied=[change.key for change in applied], needs_restart=[change.key for change in restart])
+    applied, changed = diff(node.config, config)
+    restart = [change.key for change in changed]
+    if keys.cluster != node.keys.cluster:
+        restart.append("security.cluster_key")  # a rotation is three rounds of restarts, each host in turn
+    if keys.node != node.keys.node:
+        restart.append("security.node_key")
+    node.change(with_changes(node.config, applied), replace(keys, cluster=node.keys.cluster, node=node.keys.node))
+    log.info("reloaded", applied=[change.key for change in applied], needs_restart=sorted(set(restart)))

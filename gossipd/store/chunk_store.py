@@ -270,7 +270,7 @@ class ChunkStore:
             condition=self.condition(),
             models={replica.deployment: replica_statistics(replica) for replica in self._models.all()},
             open_files=self._context.handles.count,
-            free_bytes=self._disk.space().free_bytes,
+            free_bytes=self._context.keeper.free_bytes(),
             scrubbed_bytes=self._scrubber.scrubbed_bytes,
             oldest_unchecked_age_s=self._scrubber.oldest_unchecked_age_s(),
         )

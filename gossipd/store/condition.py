@@ -95,7 +95,7 @@ class Keeper:
     def refused(self, error: OSError, now: float, *, need_bytes: int, path: str = "") -> StoreWriteError:
         """The kernel refused a write: set the state. Returns the error to raise."""
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
-        free_bytes = self._free_bytes()
+        free_bytes = self.free_bytes()
         detail = f" ({error.strerror or error}{', ' + path if path else ''})"
         if health is Health.FULL:
             detail += f": need {need_bytes} bytes, {free_bytes} are free"
@@ -108,7 +108,7 @@ class Keeper:
             self._interval_s = min(self._interval_s * 2, PROBE_INTERVAL_S_MAX)
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
         sentence = f"{words} ({error.strerror or error} at a sync); {chunk_count} chunks are fetched again"
-        self._set(StoreCondition(health, code, sentence, 0, self._free_bytes()), now)
+        self._set(StoreCondition(health, code, sentence, 0, self.free_bytes()), now)
 
     def sync_succeeded(self) -> None:
         """A window is durable: the device works."""
@@ -153,7 +153,8 @@ class Keeper:
         if (before.health, before.code) != (condition.health, condition.code):
             self._on_change(condition)
 
-    def _free_bytes(self) -> int:
+    def free_bytes(self) -> int:
+        """Of the file system; 0 when not even that can be asked."""
         try:
             return self._disk.space().free_bytes
         except OSError:

@@ -20,6 +20,7 @@ what lay beyond its end; it is made again at its size and those chunks are not h
 from __future__ import annotations
 
 import errno
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -46,6 +47,8 @@ class Tree:
     """File index to the size it had, where it was too short."""
     made: set[str] = field(default_factory=set)
     """Directories in which names are new."""
+    present: set[str] = field(default_factory=set)
+    """Directories that are known to be there: not looked for again with each of a hundred thousand files."""
 
 
 def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_bytes: int = 0) -> Replica:
@@ -75,7 +78,8 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
     replica.is_sparse = tree.is_sparse
     believed = set() if is_new else said.held
     believed = {chunk for chunk in believed if chunk < manifest.chunk_count}
-    believed -= beyond_the_end(manifest, tree.damaged)
+    if believed:
+        believed -= beyond_the_end(manifest, tree.damaged)
     replica.held.update(believed)
     if not is_new:
         found = _hash_suspects(context, replica, said, boot)
@@ -176,7 +180,8 @@ def _size_of(context: Context, path: str) -> int | None:
 def _make_parents(context: Context, tree: Tree, root: str, path: str) -> None:
     missing = []
     directory = parent(path)
-    while directory != root and directory not in tree.made and context.disk.kind(directory) is None:
+    while directory != root and directory not in tree.present:
+        tree.present.add(directory)
         missing.append(directory)
         directory = parent(directory)
     for directory in reversed(missing):
@@ -207,13 +212,12 @@ def file_mode(mode: int) -> int:
 
 def beyond_the_end(manifest: Manifest, sizes: dict[int, int]) -> set[int]:
     """Chunks that have bytes at or after the given end of a file."""
-    lost: set[int] = set()
-    for file_index, size in sizes.items():
-        for chunk in manifest.layout.chunks_of(file_index):
-            segments = manifest.segments(chunk)
-            if any(part.file_index == file_index and part.offset + part.length > size for part in segments):
-                lost.add(chunk)
-    return lost
+    touched = {chunk for file_index in sizes for chunk in manifest.layout.chunks_of(file_index)}
+    return {
+        chunk
+        for chunk in touched
+        if any(part.offset + part.length > sizes.get(part.file_index, math.inf) for part in manifest.segments(chunk))
+    }
 
 
 def _hash_suspects(context: Context, replica: Replica, said: Replay, boot: str) -> set[int]:

@@ -77,7 +77,7 @@ class BulkSettings:
     congestion_control: str | None = None
     """A name the kernel offers, such as ``bbr``; None keeps the host's default."""
     unsent_bytes_min: int = 64 * KIB
-    unsent_bytes_max: int = 1 * MIB
+    unsent_bytes_max: int = 4 * MIB
     """A quarter of a chunk within these bounds may wait unsent in the kernel (TCP_NOTSENT_LOWAT): a slot must not
     become free long before its bytes are gone, and a wake-up per 16 KiB would cost more than the bytes."""
     tls_piece_bytes: int = 256 * KIB

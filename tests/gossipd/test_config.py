@@ -276,8 +276,11 @@ def test_a_change_is_either_applied_or_needs_a_restart() -> None:
         '[limits]\nupload_bytes_per_s = 5\n[store]\nmodels = "other"\nkeep_versions = 3\n[log]\nlevel = "debug"\n'
     )
     reloadable, restart = diff(old, new)
-    assert [change.key for change in reloadable] == ["store.keep_versions", "limits.upload_bytes_per_s", "log.level"]
-    assert [(change.key, change.new) for change in restart] == [("store.models", Path("/srv/gossipd/other"))]
+    assert [change.key for change in reloadable] == ["limits.upload_bytes_per_s", "log.level"]
+    assert [(change.key, change.new) for change in restart] == [
+        ("store.models", Path("/srv/gossipd/other")),
+        ("store.keep_versions", 3),
+    ]
     assert diff(old, old) == ((), ())
 
 
