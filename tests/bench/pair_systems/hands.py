@@ -108,12 +108,13 @@ class Node:
         self.fetchers = ThreadPoolExecutor(plan.fetches)
 
     def fill(self, plan: Plan) -> None:
-        """Put the source's bytes into the store."""
+        """Put the source's bytes into the store, and have it over with syncing them."""
         body = memoryview(bytearray(plan.chunk_bytes))
         with open(plan.source, "rb") as file:
             for chunk in range(plan.chunk_count):
                 count = file.readinto(body)
                 self.store.put(self.manifest.id, chunk, body[:count], LOCAL, 0.0)
+        self.store.commit()
 
     def fetch(self, plan: Plan, chunk: int) -> None:
         """As the daemon's performer does it; any error ends the benchmark."""
