@@ -25,6 +25,11 @@ def sign(files: dict[str, bytes], *sources: str, chunk_bytes: int = CHUNK_BYTES,
     digests = b""
     for chunk in range(layout.chunk_count):
         digests += blake3(chunk_bytes_of(files, entries, layout, chunk)).digest()
+    return seal(entries, chunk_bytes, digests, *sources, version=version)
+
+
+def seal(entries: tuple[FileEntry, ...], chunk_bytes: int, digests: bytes, *sources: str, version: int = 1) -> Manifest:
+    """Signed by the tests' publisher, and opened again."""
     draft = ManifestDraft("toy", version, 1_700_000_000, entries, chunk_bytes, digests, sources)
     return open_manifest(seal_manifest(draft, KEY), [KEY.public.ed25519])
 
