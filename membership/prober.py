@@ -1,4 +1,4 @@
-"""Finds out who answers: our own probes, those we make for others, tries of the dead, and our own doubts.
+"""Finds out who answers: rounds of probes, and doubts about ourselves. Probes for others are in ``helper``.
 
 One round, with all times multiplied by the health factor: ping at 0; without an ack at ``probe_timeout_s`` ping again,
 ask helpers in other racks, and ask the host to try the control channel; at ``probe_interval_s`` the verdict. A helper
@@ -15,66 +15,31 @@ from membership.events import ControlProbeWanted, Isolated
 from membership.isolation import Isolation
 from membership.judge import Judge
 from membership.lexicon import Claim
-from membership.member import Address, Handle, NodeId
+from membership.lost import Lost
+from membership.member import Address, NodeId
 from membership.node import Node
+from membership.pings import Pending, Pings
 
-_PENDING_MAX = 4096  # our probes and those for others
-_RELAYED_PER_S = 200.0  # probes made for others: more than every member's helpers need, and no amplifier
-_DEAD_CHAIN_MAX = 4  # how many more of the dead are tried when one of them answers,
-_DEAD_PER_S = 20.0  # and how many in a second at most
 _RETURN_S = 2.0  # after a freeze, at most so long until we judge again
-
-
-class Pending:
-    """Something sent that wants an answer."""
-
-    __slots__ = (
-        "accusations",
-        "helpers",
-        "is_over",
-        "nacks",
-        "requester",
-        "requester_sequence",
-        "started_s",
-        "subject",
-    )
-
-    def __init__(self, subject: Claim, now: float, requester: Claim | None = None, sequence: int = 0) -> None:
-        self.subject = subject
-        self.started_s = now
-        self.requester = requester
-        self.requester_sequence = sequence
-        self.helpers: tuple[Handle, ...] = ()
-        self.nacks = 0
-        self.is_over = False
-        self.accusations: list[bytes] = []
 
 
 class Prober:
     """One per brain."""
 
-    def __init__(self, node: Node, judge: Judge, now: float) -> None:
+    def __init__(self, node: Node, judge: Judge, pings: Pings, now: float) -> None:
         settings = node.settings
         self._node = node
         self._judge = judge
-        self._pending: dict[int, Pending] = {}
-        self._sequence = node.rng.getrandbits(31)
+        self._pings = pings
+        self._lost = Lost(node, pings, now)
         self._current: tuple[int, Pending] | None = None
         self._isolation = Isolation(
             settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min, now
         )
-        self._relay_tokens = _RELAYED_PER_S
-        self._relay_at = now
-        self._dead_tokens = _DEAD_PER_S
-        self._dead_at = now
         self._return_number = 0
         judge.is_trusted = self._is_trusted
         judge.ask = self._ask
         node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
-        node.at(now + node.rng.random() * settings.dead_probe_interval_s, self._on_dead_tick)
-
-    def __len__(self) -> int:
-        return len(self._pending)
 
     # ---- our own probes
 
@@ -88,39 +53,21 @@ class Prober:
         subject = node.roster.next_to_probe()
         if subject is None:
             return
-        sequence = self._send_ping(subject, now)
-        self._current = (sequence, self._pending[sequence])
+        sequence = self._pings.send(subject, now)
+        self._current = (sequence, self._pings.pending[sequence])
         node.at(now + node.settings.probe_timeout_s * factor, lambda later: self._on_timeout(sequence, later))
-
-    def _send_ping(self, subject: Claim, now: float, requester: Claim | None = None, requested: int = 0) -> int:
-        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
-        self._pending[self._sequence] = Pending(subject, now, requester, requested)
-        if len(self._pending) > _PENDING_MAX:
-            del self._pending[next(iter(self._pending))]
-        self._ping(subject, self._sequence, now)
-        return self._sequence
 
     def _ask(self, suspect: Claim, now: float) -> None:
         if not self._node.isolated:
-            self._send_ping(suspect, now)
-
-    def _ping(self, subject: Claim, sequence: int, now: float) -> None:
-        node = self._node
-        node.counts["pings"] += 1
-        node.send(subject, self._head(wire.PING, sequence, now), now)
-
-    def _head(self, kind: int, sequence: int, now: float, flags: int = 0) -> bytes:
-        node = self._node
-        digest = node.roster.digest.total
-        return wire.PROBE_HEAD.pack(kind, sequence, digest, self._judge.worry(), node.probe_flags(now) | flags)
+            self._pings.send(suspect, now)
 
     def _on_timeout(self, sequence: int, now: float) -> None:
-        probe = self._pending.get(sequence)
+        probe = self._pings.pending.get(sequence)
         if probe is None or self._current is None or self._current[0] != sequence:
             return
         node = self._node
         subject = probe.subject
-        self._ping(subject, sequence, now)
+        self._pings.repeat(subject, sequence, now)
         helpers = node.roster.pick_helpers(node.settings.helper_count, subject)
         probe.helpers = tuple(helper.handle for helper in helpers)
         head = wire.REQUEST_HEAD.pack(wire.PING_REQ, sequence, subject.handle)
@@ -135,7 +82,7 @@ class Prober:
             return
         sequence, probe = self._current
         self._current = None
-        if sequence not in self._pending:
+        if sequence not in self._pings.pending:
             return  # answered
         node = self._node
         probe.is_over = True  # stays a while, for nacks that come late
@@ -158,7 +105,7 @@ class Prober:
             self._judge.on_accuse(accusation, now)
 
     def _forget_round(self, sequence: int) -> None:
-        self._pending.pop(sequence, None)
+        self._pings.pending.pop(sequence, None)
 
     # ---- answers
 
@@ -168,10 +115,10 @@ class Prober:
         """Answer; to a stranger with the question who it is, to one who told us that we are ill with the contrary."""
         _, sequence, *_ = wire.PROBE_HEAD.unpack_from(body)
         if sender is None:
-            self._node.send_to_address(address, self._head(wire.ACK, sequence, now, wire.FLAG_WHO), source)
+            self._node.send_to_address(address, self._pings.head(wire.ACK, sequence, now, wire.FLAG_WHO), source)
         else:
             proof = self._node.own.proof if told else b""
-            self._node.send(sender, self._head(wire.ACK, sequence, now), now, proof)
+            self._node.send(sender, self._pings.head(wire.ACK, sequence, now), now, proof)
 
     def on_ack(self, body: bytes, sender: Claim, now: float) -> None:
         """From the subject itself, or from a helper that passes it on."""
@@ -179,19 +126,19 @@ class Prober:
         node = self._node
         if flags & wire.FLAG_WHO:
             node.send_bare(sender, bytes((wire.ITEMS,)) + node.own.item + node.own.proof)
-        probe = self._pending.get(sequence)
+        probe = self._pings.pending.get(sequence)
         if probe is None:
             return
         subject = probe.subject
         if sender.handle != subject.handle and sender.handle not in probe.helpers:
             node.counts["acks_unexpected"] += 1
             return
-        del self._pending[sequence]
+        del self._pings.pending[sequence]
         self._isolation.answered(now)
         if probe.requester is not None:
-            node.send(probe.requester, self._head(wire.ACK, probe.requester_sequence, now), now)
+            node.send(probe.requester, self._pings.head(wire.ACK, probe.requester_sequence, now), now)
         elif subject.handle in node.roster.gone:
-            self._on_dead_answered(now)
+            self._lost.on_answered(now)
         else:
             self._on_probe_answered(subject, now)
         self._review(now)
@@ -207,7 +154,7 @@ class Prober:
         if self._current is None or self._current[1].subject.node != subject:
             return
         sequence, probe = self._current
-        if self._pending.pop(sequence, None) is not None:
+        if self._pings.pending.pop(sequence, None) is not None:
             self._node.counts["probes_saved_by_control"] += 1
             self._isolation.answered(now)
             self._isolation.note(
@@ -218,47 +165,11 @@ class Prober:
             )
             self._review(now)
 
-    # ---- for others
-
-    def on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
-        """Try a member for somebody else; only living members, and not too often."""
-        _, sequence, handle = wire.REQUEST_HEAD.unpack_from(body)
-        node = self._node
-        self._relay_tokens = min(_RELAYED_PER_S, self._relay_tokens + (now - self._relay_at) * _RELAYED_PER_S)
-        self._relay_at = now
-        subject = node.roster.claims.get(handle)
-        if self._relay_tokens < 1 or subject is None or subject is node.own:
-            node.counts["requests_refused"] += 1
-            return
-        self._relay_tokens -= 1
-        ours = self._send_ping(subject, now, sender, sequence)
-        # Not stretched by our health: the requester's round would be over. Who is not well only does not testify.
-        half = node.settings.probe_timeout_s / 2
-        node.at(now + half, lambda later: self._on_relay_half(ours, later))
-        node.at(now + 2 * half, lambda later: self._on_relay_over(ours, later))
-
-    def _on_relay_half(self, sequence: int, now: float) -> None:
-        probe = self._pending.get(sequence)
-        if probe is not None:
-            self._ping(probe.subject, sequence, now)
-
-    def _on_relay_over(self, sequence: int, now: float) -> None:
-        probe = self._pending.pop(sequence, None)
-        if probe is None or probe.requester is None:
-            return
-        node = self._node
-        claim = node.roster.claims.get(probe.subject.handle)
-        well = node.health.score <= 2 and not node.frozen
-        testimony = b""
-        if well and claim is not None and node.roster.is_live(claim.handle):
-            testimony = self._judge.accusation(claim)
-        node.send(probe.requester, wire.SEQUENCE_HEAD.pack(wire.NACK, probe.requester_sequence), now, testimony)
-
     def on_nack(self, body: bytes, sender: Claim, now: float) -> bool:
         """A helper could not reach the subject either. True when its accusation belongs to our current round."""
         _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
         node = self._node
-        probe = self._pending.get(sequence)
+        probe = self._pings.pending.get(sequence)
         if probe is None or sender.handle not in probe.helpers:
             return False
         probe.nacks += 1
@@ -273,30 +184,6 @@ class Prober:
                 probe.accusations.append(accusation)
         self._review(now)
         return True
-
-    # ---- the dead
-
-    def _on_dead_tick(self, now: float) -> None:
-        node = self._node
-        if node.has_left:
-            return
-        node.at(now + node.settings.dead_probe_interval_s * (0.75 + 0.5 * node.rng.random()), self._on_dead_tick)
-        self._try_dead(1, now)
-
-    def _try_dead(self, count: int, now: float) -> None:
-        dead = self._node.roster.dead()
-        self._dead_tokens = min(_DEAD_PER_S, self._dead_tokens + (now - self._dead_at) * _DEAD_PER_S)
-        self._dead_at = now
-        for _ in range(min(count, len(dead), int(self._dead_tokens))):
-            self._dead_tokens -= 1
-            claim = self._node.roster.claims[dead[int(self._node.rng.random() * len(dead))]]
-            self._send_ping(claim, now)
-
-    def _on_dead_answered(self, now: float) -> None:
-        # One of them is back, so others may be: a partition heals from here.
-        self._node.counts["dead_answered"] += 1
-        self._node.catching_up = True
-        self._try_dead(_DEAD_CHAIN_MAX, now)
 
     # ---- doubts about ourselves
 
@@ -339,7 +226,7 @@ class Prober:
         node.counts["gaps"] += 1
         node.health.worsen(1)
         if self._current is not None:
-            self._pending.pop(self._current[0], None)
+            self._pings.pending.pop(self._current[0], None)
             self._current = None
         self._isolation.clear()
         self.come_back(now)

@@ -19,11 +19,13 @@ from membership import wire
 from membership.board import Board
 from membership.errors import SealError, WireError
 from membership.events import Kind, Output
+from membership.helper import Helper
 from membership.joiner import Joiner
 from membership.judge import Judge
 from membership.lexicon import Claim, Lexicon, verify_ed25519
 from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
 from membership.node import LEAVE_LABEL, Node
+from membership.pings import Pings
 from membership.prober import Prober
 from membership.record import Sign, Verify, encode_signed
 from membership.registrar import Registrar
@@ -71,7 +73,9 @@ class Swim:
         self._judge = Judge(node)
         self._registrar = Registrar(node, self._judge)
         self._board = Board(node)
-        self._prober = Prober(node, self._judge, now)
+        self._pings = Pings(node, self._judge)
+        self._prober = Prober(node, self._judge, self._pings, now)
+        self._helper = Helper(node, self._judge, self._pings, now)
         self._synchroniser = Synchroniser(node, self._board, now)
         self._joiner = Joiner(node, self._registrar, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
@@ -236,7 +240,7 @@ class Swim:
         return {
             "members": len(node.roster.claims),
             "tombstones": len(self._registrar.tombstones),
-            "pending": len(self._prober),
+            "pending": len(self._pings.pending),
             "timers": node.timer_count,
             "rumours": sum(map(len, node.rumours.classes)),
             "events": len(self._board),
@@ -338,7 +342,7 @@ class Swim:
 
     def _on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
         self._take_items(wire.split_items(body, wire.REQUEST_HEAD.size), now)
-        self._prober.on_ping_req(body, sender, now)
+        self._helper.on_ping_req(body, sender, now)
 
     def _on_nack(self, body: bytes, sender: Claim, now: float) -> None:
         items = wire.split_items(body, wire.SEQUENCE_HEAD.size)

@@ -30,6 +30,7 @@ ASK_BYTES = wire.SEQUENCE_HEAD.size + _HASHES.size
 _ROW = struct.Struct(">8sQ")
 _WANT_ROW = struct.Struct(">8sB")
 _BUCKET_HEAD = struct.Struct(">BBB")
+_LOW = 0xFFFFFFFF  # the liveness half of a mark; zero for who is not alive
 _WHOLE = 1  # flag: these rows are all that the peer has in this bucket
 _ROWS_PER_BUCKET = 80  # more than fit beside each other; above 20,000 members a bucket comes in parts
 _LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
@@ -157,7 +158,7 @@ class Synchroniser:
         rows: dict[int, list[bytes]] = {index: [] for index in differing[turn:] + differing[:turn]}
         for claim in node.roster.claims.values():
             if claim.bucket in rows:
-                mark = claim.mark if claim.handle not in node.roster.gone else claim.mark & ~0xFFFFFFFF
+                mark = claim.mark if claim.handle not in node.roster.gone else claim.mark & ~_LOW
                 rows[claim.bucket].append(_ROW.pack(claim.handle, mark))
         for bucket, row_id, mark in self._board.rows():
             if bucket in rows:
@@ -233,19 +234,20 @@ class Synchroniser:
         session = self._session
         assert session is not None
         session.heard_s = now
-        pushes: list[bytes] = []
+        pushes: list[tuple[bytes, int]] = []
         for bucket, whole, rows in _unpack_rows(body, wire.SEQUENCE_HEAD.size):
             self._compare(session, rows, pushes)
             if whole:
-                pushes += self._missing_there(bucket, rows)
+                everything = wire.WANT_RECORD | wire.WANT_LIVENESS
+                pushes += [(row_id, everything) for row_id in self._missing_there(bucket, rows)]
         if pushes:
             items: list[bytes] = []
-            for row_id in pushes[:_PUSHES_MAX]:
-                items += self._items_of(row_id, wire.WANT_RECORD | wire.WANT_LIVENESS)
+            for row_id, what in pushes[:_PUSHES_MAX]:
+                items += self._items_of(row_id, what)
             self._send_items(peer, items, now)
         self._want_more(session, now)
 
-    def _compare(self, session: Session, rows: dict[bytes, int], pushes: list[bytes]) -> None:
+    def _compare(self, session: Session, rows: dict[bytes, int], pushes: list[tuple[bytes, int]]) -> None:
         roster = self._node.roster
         for row_id, mark in rows.items():
             claim = roster.claims.get(row_id)
@@ -253,15 +255,18 @@ class Synchroniser:
                 if self._board.mark_of(row_id) != mark and len(session.wanted) < _WANTED_MAX:
                     session.wanted.append((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
                 continue
-            ours = claim.mark if row_id not in roster.gone else claim.mark & ~0xFFFFFFFF
+            ours = claim.mark if row_id not in roster.gone else claim.mark & ~_LOW
             if ours == mark:
                 continue
-            what = wire.WANT_RECORD | wire.WANT_LIVENESS
-            if ours >> 32 == mark >> 32 and row_id not in roster.gone:
-                what = wire.WANT_LIVENESS
+            everything = wire.WANT_RECORD | wire.WANT_LIVENESS
+            same_record = ours >> 32 == mark >> 32
             if len(session.wanted) < _WANTED_MAX:
-                session.wanted.append((row_id, what))
-            pushes.append(row_id)
+                # If it is not alive here, the record itself may be the sign of life that we lack (hearsay).
+                session.wanted.append(
+                    (row_id, wire.WANT_LIVENESS if same_record and row_id not in roster.gone else everything)
+                )
+            # If it lives here and not there, the record may be what they lack; its death is proved without it.
+            pushes.append((row_id, wire.WANT_LIVENESS if same_record and mark & _LOW else everything))
 
     def _missing_there(self, bucket: int, rows: dict[bytes, int]) -> list[bytes]:
         ours = [claim.handle for claim in self._node.roster.bucket_members({bucket})]

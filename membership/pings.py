@@ -1,0 +1,66 @@
+"""Pings on their way: what was sent, to whom, for whom, and what came back; bounded."""
+
+from __future__ import annotations
+
+from membership import wire
+from membership.judge import Judge
+from membership.lexicon import Claim
+from membership.member import Handle
+from membership.node import Node
+
+_PENDING_MAX = 4096  # our probes and those for others; the oldest goes
+
+
+class Pending:
+    """Something sent that wants an answer."""
+
+    __slots__ = (
+        "accusations",
+        "helpers",
+        "is_over",
+        "nacks",
+        "requester",
+        "requester_sequence",
+        "started_s",
+        "subject",
+    )
+
+    def __init__(self, subject: Claim, now: float, requester: Claim | None = None, sequence: int = 0) -> None:
+        self.subject = subject
+        self.started_s = now
+        self.requester = requester
+        self.requester_sequence = sequence
+        self.helpers: tuple[Handle, ...] = ()
+        self.nacks = 0
+        self.is_over = False
+        self.accusations: list[bytes] = []
+
+
+class Pings:
+    """One table per brain, shared by those who probe."""
+
+    def __init__(self, node: Node, judge: Judge) -> None:
+        self._node = node
+        self._judge = judge
+        self._sequence = node.rng.getrandbits(31)
+        self.pending: dict[int, Pending] = {}
+
+    def send(self, subject: Claim, now: float, requester: Claim | None = None, requested: int = 0) -> int:
+        """A new ping; returns its sequence number."""
+        self._sequence = (self._sequence + 1) & 0xFFFFFFFF
+        self.pending[self._sequence] = Pending(subject, now, requester, requested)
+        if len(self.pending) > _PENDING_MAX:
+            del self.pending[next(iter(self.pending))]
+        self.repeat(subject, self._sequence, now)
+        return self._sequence
+
+    def repeat(self, subject: Claim, sequence: int, now: float) -> None:
+        """The same ping (again)."""
+        self._node.counts["pings"] += 1
+        self._node.send(subject, self.head(wire.PING, sequence, now), now)
+
+    def head(self, kind: int, sequence: int, now: float, flags: int = 0) -> bytes:
+        """Fixed part of a PING or ACK."""
+        node = self._node
+        digest = node.roster.digest.total
+        return wire.PROBE_HEAD.pack(kind, sequence, digest, self._judge.worry(), node.probe_flags(now) | flags)
