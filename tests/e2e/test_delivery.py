@@ -10,7 +10,7 @@ import pytest
 from safetensors import safe_open
 
 from tests import servers
-from tests.e2e.cluster import Cluster, alive_count, cluster, gossipd, same_tree, until
+from tests.e2e.cluster import Cluster, alive_count, cluster, gossipd, same_tree, set_up, until
 from tests.e2e.toy import make_model
 
 HOSTS = 8
@@ -31,8 +31,13 @@ def eight(
 ) -> Iterator[Cluster]:
     """Eight daemons in three racks, allowed to read the test's servers."""
     allow = json.dumps([site.url.rstrip("/"), "s3"])
-    environment = {"GOSSIPD_SOURCES__ALLOW": allow, **s3_server.environment}
-    with cluster(tmp_path_factory.mktemp("eight"), environment=environment) as made:
+    base = tmp_path_factory.mktemp("eight")
+    client = json.dumps([f"{base / 'client.key'}.pub"])
+    environment = {
+        "GOSSIPD_SOURCES__ALLOW": allow, "GOSSIPD_SECURITY__CLIENTS": client, **s3_server.environment
+    }  # fmt: skip
+    with cluster(base, environment=environment) as made:
+        set_up("keygen", base / "client.key")
         made.start(HOSTS, 3)
         yield made
 
@@ -92,7 +97,7 @@ def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(eight: C
 
 
 @pytest.mark.needs("nginx")
-def test_a_trigger_with_a_nodes_own_keys_deploys_and_cancels(
+def test_a_trigger_with_a_nodes_own_keys_deploys_and_with_a_clients_key_cancels(
     eight: Cluster, site: servers.Nginx, tmp_path: Path
 ) -> None:
     model = make_model(site.root / "trig", shards=1)
@@ -103,7 +108,9 @@ def test_a_trigger_with_a_nodes_own_keys_deploys_and_cancels(
     eight.wait_complete("trig", 1, at=eight[6], hosts=HOSTS)
     again = gossipd("trigger", address, manifest, "--config", eight[5].config)
     assert again.returncode == 0, "repeating is harmless"
-    gossipd("trigger", address, "trig@1", "--config", eight[5].config, "--cancel")
+    client = ("--key", eight.base / "client.key", "--server-key", eight[4].home / "node.key.pub")
+    cancelled = gossipd("trigger", address, "trig@1", *client, "--cancel", "--json")
+    assert json.loads(cancelled.stdout)["schema_version"] == 1
     stranger = tmp_path / "stranger.key"
     gossipd("keygen", stranger)
     refused = gossipd(

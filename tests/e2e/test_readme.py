@@ -1,0 +1,34 @@
+"""The README's walk-through works as it is written."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.e2e.cluster import free_port_pair
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+
+
+def test_the_walk_through_works_as_written(tmp_path: Path) -> None:
+    blocks = re.findall(r"<!-- walk-through -->\n```sh\n(.*?)```", README.read_text(), re.DOTALL)
+    assert len(blocks) == 4
+    script = "\n".join(blocks)
+    for port in (7946, 7956, 7966):  # other tests, or a daemon of this machine, may have these
+        script = script.replace(str(port), str(free_port_pair()))
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "complete" in done.stdout
+    assert "model.safetensors" in done.stdout
+    assert "E_SIG_INVALID" in done.stdout or "E_DECODE" in done.stdout

@@ -1,0 +1,114 @@
+"""One real daemon: starting, refusing to start, reloading, stopping, and its local doors."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, until
+from tests.servers import free_port
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(tmp_path / "alone") as made:
+        yield made
+
+
+def run_to_the_end(daemon: Daemon, **environment: str) -> subprocess.CompletedProcess[str]:
+    """``gossipd run`` that is expected to refuse."""
+    command = [sys.executable, "-m", "gossipd", "run", "--config", str(daemon.config)]
+    return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=60)
+
+
+def events(daemon: Daemon) -> list[dict[str, object]]:
+    return [json.loads(line) for line in daemon.log().splitlines() if line.startswith("{")]
+
+
+def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cluster, tmp_path: Path) -> None:
+    notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    notify.bind(str(tmp_path / "notify"))
+    notify.settimeout(60)
+    port = free_port()
+    daemon = alone.add("one", "rack-1", NOTIFY_SOCKET=str(tmp_path / "notify"), GOSSIPD_STATUS__METRICS_PORT=str(port))
+    daemon.start()
+    assert b"READY=1" in notify.recv(4096)
+    daemon.wait_ready()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        assert b"gossipd_build_info" in answer.read()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
+        assert answer.status == 200
+    assert (daemon.home / "gossipd.sock").stat().st_mode & 0o777 == 0o600
+    assert daemon.stop() == 0
+    assert b"STOPPING=1" in notify.recv(4096)
+    assert [event["event"] for event in events(daemon)][-1] == "stopped"
+    secret = (daemon.home / "node.key").read_text().split()[-1]
+    key = (daemon.home / "cluster.key").read_text().split()[-1]
+    assert secret not in daemon.log()
+    assert key not in daemon.log()
+    assert gossipd("audit", "verify", daemon.home / "audit.jsonl").returncode == 0
+    notify.close()
+
+
+def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1")
+    daemon.start()
+    daemon.wait_ready()
+    text = daemon.config.read_text()
+    changed = re.sub("(?m)^upload_bytes_per_s = .*", 'upload_bytes_per_s = "1MiB"', text)
+    changed = re.sub("(?m)^upload_slots = .*", "upload_slots = 4", changed)
+    assert changed != text
+    daemon.config.write_text(changed)
+    assert daemon.process is not None
+    daemon.process.send_signal(signal.SIGHUP)
+    until("it has reloaded", lambda: any(event["event"] == "reloaded" for event in events(daemon)))
+    reloaded = next(event for event in events(daemon) if event["event"] == "reloaded")
+    assert reloaded["applied"] == ["limits.upload_bytes_per_s"]
+    assert reloaded["needs_restart"] == ["limits.upload_slots"]
+    daemon.config.write_text("this is not TOML")
+    daemon.process.send_signal(signal.SIGHUP)
+    until("it has refused", lambda: any(event["event"] == "not reloaded" for event in events(daemon)))
+    assert daemon.stop() == 0
+
+
+def test_wrong_settings_are_refused_all_at_once_before_anything_is_bound(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1")
+    daemon.config.write_text(daemon.config.read_text() + "\n[nett]\nprot = 1\n")
+    refused = run_to_the_end(daemon, GOSSIPD_LIMITS__UPLOAD_SLOTS="many")
+    assert refused.returncode == 2
+    assert "E_CONFIG" in refused.stderr
+    assert "nett" in refused.stderr
+    assert "upload_slots" in refused.stderr
+    assert not (daemon.home / "state").exists()
+
+
+def test_a_second_daemon_on_one_store_and_a_taken_port_are_refused(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1")
+    daemon.start()
+    daemon.wait_ready()
+    second = run_to_the_end(daemon)
+    assert second.returncode == 3
+    assert "E_STORE_LOCKED" in second.stderr
+    other = alone.add("two", "rack-1", GOSSIPD_NET__PORT=str(daemon.port))
+    taken = run_to_the_end(other, GOSSIPD_NET__PORT=str(daemon.port))
+    assert taken.returncode not in (0, 3)
+    assert "Traceback" not in taken.stderr
+    assert daemon.stop() == 0
+
+
+def test_an_exposed_secret_key_is_refused(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1")
+    (daemon.home / "cluster.key").chmod(0o644)
+    refused = run_to_the_end(daemon)
+    assert refused.returncode == 2
+    assert "cluster_key" in refused.stderr
