@@ -76,6 +76,9 @@ class Disk(Protocol):
     def sync_file(self, descriptor: int) -> None:
         """Its mode too."""
 
+    def sync_everything(self) -> None:
+        """All files of the file system, ours or not: cheaper than thousands of syncs of small files."""
+
     def sync_directory(self, path: str) -> None:
         """The names in it survive a power cut."""
 

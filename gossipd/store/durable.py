@@ -101,7 +101,8 @@ class PosixDisk:
         os.ftruncate(descriptor, length)
 
     def set_mode(self, descriptor: int, mode: int) -> None:
-        os.fchmod(descriptor, mode)
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # or every file would have news to sync
+            os.fchmod(descriptor, mode)
 
     def size(self, descriptor: int) -> int:
         return os.fstat(descriptor).st_size
@@ -123,6 +124,9 @@ class PosixDisk:
 
     def sync_file(self, descriptor: int) -> None:
         os.fsync(descriptor)
+
+    def sync_everything(self) -> None:
+        syscalls.sync_file_system(self._root)
 
     def sync_directory(self, path: str) -> None:
         descriptor = syscalls.open_beneath(self._root, path, os.O_RDONLY | os.O_DIRECTORY)

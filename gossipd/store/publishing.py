@@ -29,6 +29,7 @@ from gossipd.store.replica import Replica
 from gossipd.store.windows import Context, renew_journal
 
 _PIN_BYTES_MAX = 256
+_SINGLE_SYNCS_MAX = 256  # each costs a flush of the device, about a millisecond, even when there is nothing to write
 _PIN_HEADER = "gossipd-pin 1"
 
 
@@ -69,13 +70,16 @@ def _sync_tree(disk: Disk, replica: Replica) -> None:
             if disk.size(descriptor) != entry.size:
                 raise FileNotFoundError(errno.ENOENT, "cut short", path)
             disk.set_mode(descriptor, file_mode(entry.mode))
-            disk.sync_file(descriptor)
+            if len(replica.manifest.files) <= _SINGLE_SYNCS_MAX:
+                disk.sync_file(descriptor)
         finally:
             disk.close(descriptor)
         directory = parent(path)
         while directory not in directories:
             directories.add(directory)
             directory = parent(directory)
+    if len(replica.manifest.files) > _SINGLE_SYNCS_MAX:
+        disk.sync_everything()
     for directory in sorted(directories, reverse=True):
         disk.sync_directory(directory)
 

@@ -69,6 +69,8 @@ class Window:
     writers: int = 0
     handles: set[Handle] = field(default_factory=set)
     """What was written through; leased until the window is durable."""
+    is_wide: bool = False
+    """More files were written than it keeps open: the file system is synced as a whole."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Three calls of the kernel that Python does not offer, through ctypes: openat2, renameat2, fallocate.
+"""Calls of the kernel that Python does not offer, through ctypes: openat2, renameat2, fallocate, syncfs.
 
 What lives here: the calls, and what to do on a kernel without them. What does not: any rule about paths.
 
@@ -114,6 +114,13 @@ def rename_new(source_directory: int, source: str, target_directory: int, target
         os.rename(source, target, src_dir_fd=source_directory, dst_dir_fd=target_directory)
         return
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), source, None, target)
+
+
+def sync_file_system(descriptor: int) -> None:
+    """Write back everything of the file system; reports what failed since the descriptor was opened (Linux 5.8)."""
+    if _libc.syncfs(descriptor):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
 
 
 def allocate(descriptor: int, length: int) -> bool:

@@ -85,11 +85,9 @@ def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> b
     try:
         position = 0
         for segment in replica.manifest.segments(chunk):
-            handle, is_pinned = _writable(context, replica, window, segment.file_index)
+            handle = _writable(context, replica, window, segment.file_index)
             try:
                 fill(segment, position, handle.descriptor)
-                if not is_pinned:
-                    context.disk.sync_data(handle.descriptor)
             finally:
                 context.handles.give_back(handle)
             position += segment.length
@@ -132,20 +130,16 @@ def _must_wait(context: Context, replica: Replica) -> bool:
     return context.clock() - window.opened_s >= context.settings.window_s
 
 
-def _writable(context: Context, replica: Replica, window: Window, file_index: int) -> tuple[Handle, bool]:
-    """The file, leased for writing, and whether the window keeps it open until it is durable.
-
-    A window has room for so many files; one more is synced by itself, right after it is written.
-    """
+def _writable(context: Context, replica: Replica, window: Window, file_index: int) -> Handle:
+    """The file, leased for writing; the window keeps it open until it is durable, while it has room for one more."""
     path = replica.path(file_index)
     handle = context.handles.lease(replica.deployment, file_index, path, write=True)
     with replica.lock:
-        if handle in window.handles:
-            return handle, True
-        if len(window.handles) >= context.settings.open_files_max // 2:
-            return handle, False
-        window.handles.add(context.handles.again(handle))
-        return handle, True
+        if len(window.handles) >= context.settings.open_files_max // 2 and handle not in window.handles:
+            window.is_wide = True
+        elif handle not in window.handles:
+            window.handles.add(context.handles.again(handle))
+        return handle
 
 
 def _leave(replica: Replica, window: Window, chunk: int, *, mended: int) -> bool:
@@ -210,6 +204,8 @@ def _seal(context: Context, replica: Replica) -> Window | None:
 
 def _sync_files(context: Context, replica: Replica, window: Window) -> None:
     try:
+        if window.is_wide:
+            context.disk.sync_everything()
         for handle in window.handles:
             context.disk.sync_data(handle.descriptor)
     except OSError as error:
@@ -263,6 +259,7 @@ def _mark_durable(replica: Replica, chunks: Sequence[int]) -> None:
 
 def _postpone(replica: Replica, window: Window, chunks: Sequence[int]) -> None:
     following = replica.window
+    following.is_wide |= window.is_wide
     following.chunks.extend(chunks)
     following.byte_count += window.byte_count
     if following.opened_s is None:

@@ -185,6 +185,11 @@ class MemoryDisk:
     def sync_file(self, descriptor: int) -> None:
         self._sync("sync_file", descriptor)
 
+    def sync_everything(self) -> None:
+        self._call("sync_everything", "")
+        for file in _files(self.root):
+            file.sync()
+
     def _sync(self, name: str, descriptor: int) -> None:
         file = self._file(descriptor)
         try:

@@ -15,7 +15,7 @@ from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.handles import Handles
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import small
+from tests.gossipd.store.models import build, small
 
 ONE = small()
 ID = ONE.manifest.id
@@ -188,6 +188,20 @@ def test_a_handle_that_was_let_go_is_closed_by_its_last_user_and_not_leased_agai
     assert disk.open_count == 1
     handles.give_back(new)
     assert handles.lease(ID, 0, "f") is new
+
+
+def test_a_chunk_of_more_files_than_may_be_open_is_durable_with_its_window() -> None:
+    model = build({f"{number:03}.txt": bytes([number]) * (number + 1) for number in range(300)})
+    disk = MemoryDisk()
+    store = _store(disk)
+    store.open(model.manifest)
+    store.put(model.manifest.id, 0, model.chunks[0], SOURCE, 0.0)
+    store.commit()
+    after = disk.cut(lambda: False, Random(1))
+    assert set(_store(after, boot="b").open(model.manifest)) == {0}
+    store.finish(model.manifest.id)
+    after = disk.cut(lambda: False, Random(1))
+    assert {path: after.content(f"m/1/{path}") for path in model.files} == model.files
 
 
 def test_only_so_many_idle_files_stay_open() -> None:
