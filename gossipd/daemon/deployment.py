@@ -18,6 +18,7 @@ from gossipd.core.statement import Statement
 
 # Half of a rate is forgotten in some three seconds: steady enough to read, quick enough to show a stall.
 RATE_SMOOTHING = 0.2
+_FOR_LACK_OF_A_SOURCE = (StallReason.STORAGE, StallReason.NO_HOLDER, StallReason.MEMBERSHIP)
 FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 
@@ -134,7 +135,7 @@ class Deployment:
         """The state's own reason, else why nothing arrives; trouble with the source explains a lack of holders."""
         if self.reason is not HostReason.NONE or self.stall is None:
             return self.reason
-        if self.source_trouble is not HostReason.NONE and self.stall in (StallReason.STORAGE, StallReason.NO_HOLDER):
+        if self.source_trouble is not HostReason.NONE and self.stall in _FOR_LACK_OF_A_SOURCE:
             return self.source_trouble
         return HostReason(self.stall.value)
 

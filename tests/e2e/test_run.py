@@ -65,8 +65,8 @@ def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster)
     daemon.start()
     daemon.wait_ready()
     text = daemon.config.read_text()
-    changed = re.sub("(?m)^upload_bytes_per_s = .*", 'upload_bytes_per_s = "1MiB"', text)
-    changed = re.sub("(?m)^upload_slots = .*", "upload_slots = 4", changed)
+    changed = re.sub("(?m)^#?upload_bytes_per_s = .*", 'upload_bytes_per_s = "1MiB"', text)
+    changed = re.sub("(?m)^#?upload_slots = .*", "upload_slots = 4", changed)
     assert changed != text
     daemon.config.write_text(changed)
     assert daemon.process is not None
