@@ -23,8 +23,10 @@ class FakeOpenChunk:
 
     spans: Sequence[Span]
     length: int
+    closed: list[FakeOpenChunk]
 
     def close(self) -> None:
+        self.closed.append(self)
         for descriptor in {span.descriptor for span in self.spans}:
             os.close(descriptor)
 
@@ -40,13 +42,15 @@ class FakeModel:
 
 @dataclass
 class FakeChunkStore:
-    """ChunkReader and ChunkWriter over a dict. ``span_bytes`` cuts chunks into spans; ``stored`` lists deliveries."""
+    """ChunkReader and ChunkWriter over a dict. ``span_bytes`` cuts chunks into spans; ``stored`` lists deliveries,
+    ``closed`` what was opened and given back."""
 
     span_bytes: int | None = None
     models: dict[DeploymentId, FakeModel] = field(default_factory=dict)
     chunks: dict[tuple[DeploymentId, ChunkIndex], bytes] = field(default_factory=dict)
     stored: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
     opened: int = 0
+    closed: list[FakeOpenChunk] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_model(self, deployment: DeploymentId, bodies: Sequence[bytes], *, held: bool) -> None:
@@ -63,14 +67,14 @@ class FakeChunkStore:
             raise NotHeldError(f"chunk {chunk} is past the last, {len(model.lengths) - 1}", code="E_CHUNK_RANGE")
         with self._lock:
             body = self.chunks.get((deployment, chunk))
-            self.opened += 1
+            self.opened += body is not None
         if body is None:
             raise NotHeldError(f"chunk {chunk} is not held")
         descriptor = os.memfd_create("fake-chunk", os.MFD_CLOEXEC)
         os.write(descriptor, body)
         step = self.span_bytes or len(body)
         spans = [Span(descriptor, at, min(step, len(body) - at)) for at in range(0, len(body), step)]
-        return FakeOpenChunk(spans, len(body))
+        return FakeOpenChunk(spans, len(body), self.closed)
 
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         return self._model(deployment).envelope

@@ -158,10 +158,13 @@ def test_the_self_check_passes(encryption: Encryption) -> None:
 
 
 @both_modes
-def test_closing_leaves_no_thread_and_no_connection(encryption: Encryption) -> None:
+def test_closing_leaves_no_thread_no_connection_and_no_file(encryption: Encryption) -> None:
     before = set(threading.enumerate())
     with pair(encryption) as running, ThreadPoolExecutor(4) as threads:
         list(threads.map(running.fetch, range(4)))
+        with pytest.raises(PeerRefusedError):
+            running.fetch(0, length=7)
     assert set(threading.enumerate()) <= before
+    assert running.store.opened == len(running.store.closed) == 5
     with pytest.raises(GossipdError):
         running.fetch(0)
