@@ -1,0 +1,99 @@
+"""What the daemon keeps on disk besides chunks, and what it makes of files that are lost or damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gossipd.core.cluster_progress import ClusterProgress
+from gossipd.core.ids import DeploymentId
+from gossipd.core.keys import SecretKey, verify
+from gossipd.core.register import Register
+from gossipd.core.register_file import RegisterFormatError, register_to_bytes
+from gossipd.core.statement import Verb, sign_statement
+from gossipd.daemon.state import State, StateWriteError
+from membership.member import Record
+from membership.record import sign_record
+
+NAMED = DeploymentId(b"d" * 32)
+
+
+def record(number: int) -> Record:
+    secret = SecretKey(bytes([number]) * 32)
+    bare = Record(
+        public_key=secret.public.ed25519, boot=1, version=1, name=f"node-{number}", rack="r", zone="", host="127.0.0.1",
+        port=7946, bulk_port=7947, transport_key=secret.public.curve25519, capacity=0, software="0", payload=b"",
+    )  # fmt: skip
+    return sign_record(bare, b"c" * 16, secret.sign)[0]
+
+
+def test_every_start_has_a_higher_boot_number_even_when_the_clock_or_the_file_is_lost(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    assert state.next_boot(1000.9) == 1000
+    assert state.next_boot(5.0) == 1001, "a clock that was set back"
+    (tmp_path / "state" / "boot").unlink()
+    assert state.next_boot(2000.0) == 2000
+    state.close()
+
+
+def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(tmp_path: Path) -> None:
+    secret = SecretKey(b"k" * 32)
+    register = Register()
+    register.set_signers([secret.public.ed25519])
+    register.hear(sign_statement(secret, NAMED, epoch=3, verb=Verb.CANCEL, manifest_bytes=9, now_s=7))
+    state = State(tmp_path / "state")
+    state.keep_register(register_to_bytes(register))
+    assert state.register().digest() == register.digest()
+    path = tmp_path / "state" / "register"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RegisterFormatError):
+        state.register()
+    assert path.exists(), "it is never deleted by itself"
+    state.close()
+
+
+def test_a_roster_is_kept_with_its_signatures_and_a_torn_one_as_far_as_it_goes(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    state.keep_roster([record(1), record(2)])
+    assert [one.name for one in state.roster()] == ["node-1", "node-2"]
+    assert state.roster()[0].signature == record(1).signature
+    path = tmp_path / "state" / "roster"
+    path.write_bytes(path.read_bytes()[:-5])
+    assert [one.name for one in state.roster()] == ["node-1"]
+    state.close()
+
+
+def test_a_damaged_progress_table_is_begun_anew(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    state.keep_progress(ClusterProgress().to_bytes())
+    (tmp_path / "state" / "progress").write_bytes(b"\x63garbage")
+    assert state.progress(now=0.0, wall_s=0.0).to_bytes() == ClusterProgress().to_bytes()
+    state.close()
+
+
+def test_manifests_are_kept_byte_for_byte(tmp_path: Path) -> None:
+    state = State(tmp_path / "state")
+    assert state.envelope(NAMED) is None
+    state.keep_envelope(NAMED, b"signed")
+    assert state.envelope(NAMED) == b"signed"
+    state.close()
+
+
+def test_a_disk_that_refuses_is_named_and_the_old_file_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = State(tmp_path / "state")
+    state.keep_envelope(NAMED, b"old")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gossipd.daemon.state.write_new_file", refuse)
+    with pytest.raises(StateWriteError, match="No space left") as caught:
+        state.keep_envelope(NAMED, b"new")
+    assert caught.value.code == "E_STATE_WRITE"
+    assert state.envelope(NAMED) == b"old"
+    state.close()
+
+
+def test_signatures_of_test_records_are_real() -> None:
+    assert not verify(record(1).public_key, record(1).signature, b"anything")
