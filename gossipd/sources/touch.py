@@ -7,6 +7,9 @@ something else in between), and the version is learnt that all later reads are p
 read by the touch itself, so that small files cost one request. After a 429 or 503 the next request to that host is
 a touch, because only it can read Retry-After.
 
+What remains: a server on the allow list that redirects only after the first look is followed by obstore, blindly: what
+comes back must carry the pinned tag and hash to the manifest's digest, and nothing of it is ever shown.
+
 Through a proxy (``HTTP_PROXY``, ``HTTPS_PROXY``) there is no touch: addresses are then the proxy's business.
 """
 

@@ -1,0 +1,53 @@
+"""The lab itself: kill orders, and a small fabric whose links have the rate they should."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.bench.lab.fabric import fabric
+from tests.bench.lab.report import BUSY_MAX, row
+from tests.bench.lab.systems.base import Bench, KillOrder
+from tests.bench.lab.systems.plain import run_chain, run_single
+from tests.servers import Nginx
+
+SIZE = 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize(
+    ("text", "who", "at"), [("node-3@30%", "node-3", 0.3), ("seed@0.5", "seed", 0.5), ("20%@100%", "20%", 1.0)]
+)
+def test_kill_orders_are_read(text: str, who: str, at: float) -> None:
+    assert KillOrder.parse(text) == KillOrder(who, at)
+
+
+@pytest.mark.parametrize("text", ["node-3", "node-3@", "node-3@130%", "seed@half"])
+def test_kill_orders_that_say_nothing_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="between|convert"):
+        KillOrder.parse(text)
+
+
+@pytest.mark.needs("netns", "tc", "nginx")
+def test_a_chain_over_two_racks_moves_each_byte_once_over_every_wire(tmp_path: Path) -> None:
+    served = tmp_path / "www"
+    served.mkdir()
+    model = served / "model"
+    model.write_bytes(Random(1).randbytes(SIZE))
+    with fabric([2, 1], mbit=100) as network:
+        server = Nginx(
+            served, tmp_path / "nginx", address=network.storage.address, port=8080, command=network.storage.command
+        )
+        try:
+            bench = Bench(network, tmp_path, model, f"{server.url}/model", SIZE, [], "none", 60.0, Random(1))
+            single_s, single = run_single(bench)
+            outcome = run_chain(bench)
+        finally:
+            server.stop()
+    assert single_s >= 0.9 * SIZE * 8 / 100e6, "the links are slower than the loopback"
+    result = row(bench, outcome, single_s, single)
+    assert result["verified_hosts"] == 3
+    assert 1.0 <= result["external_x"] <= 1.1
+    assert 2.0 <= result["crossrack_x"] <= 2.2
+    assert result["cpu_limited"] is (outcome.busy > BUSY_MAX)
