@@ -25,7 +25,7 @@ def test_kill_orders_are_read(text: str, who: str, at: float) -> None:
 
 @pytest.mark.parametrize("text", ["node-3", "node-3@", "node-3@130%", "seed@half"])
 def test_kill_orders_that_say_nothing_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="between|convert"):
+    with pytest.raises(ValueError, match=r"between|convert"):
         KillOrder.parse(text)
 
 
