@@ -6,38 +6,48 @@ memberlist #299). Within a class the least-sent go first and, of those, the newe
 supersedes; hearing an item again from others counts as half a sending, because it is then less news than we thought.
 
 Budgets are buckets that fill with time and hold half a second's worth, so that the worst second of one node stays
-bounded too; a membership backlog above ``_BACKLOG`` bytes (forty crashes at once) doubles the rate for its class.
+bounded too; a membership backlog above ``_BACKLOG`` bytes (twenty crashes at once) doubles the rate for its class.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Hashable
 
 MEMBERSHIP, STATEMENT, PROGRESS = 0, 1, 2
 _BURST_S = 0.5
-_BACKLOG = 6000
+_BACKLOG = 3000
 _URGENT_LEAD = 2.0  # a contradiction that waits behind accusations comes too late: liars could see to that
+_ROOM_MIN = 32  # smaller items do not exist
+_TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
 _QUEUE_MAX = (8192, 4096, 8192)
 
 
 class Rumour:
     """One item on its way."""
 
-    __slots__ = ("data", "key", "sent")
+    __slots__ = ("data", "key", "number", "sent")
 
-    def __init__(self, key: Hashable, data: bytes) -> None:
+    def __init__(self, key: Hashable, data: bytes, number: int, sent: float) -> None:
         self.key = key
         self.data = data
-        self.sent = 0.0
+        self.number = number
+        self.sent = sent
 
 
 class RumourClass:
-    """One queue and its budget."""
+    """One queue and its budget.
+
+    A heap of (sendings, newest first) orders the rumours. Its entries are not taken out when a rumour is superseded,
+    discarded or heard again: what comes up stale is dropped or put back at its right place.
+    """
 
     def __init__(self, bytes_per_s: float, length_max: int) -> None:
         self._rate = bytes_per_s
         self._length_max = length_max
         self._by_key: dict[Hashable, Rumour] = {}
+        self._heap: list[tuple[float, int, Rumour]] = []
+        self._number = 0
         self._budget = bytes_per_s * _BURST_S
         self._at = 0.0
         self._backlog = 0
@@ -48,17 +58,17 @@ class RumourClass:
 
     def add(self, key: Hashable, data: bytes, *, urgent: bool = False) -> None:
         """Pass on from now; replaces what has the same key. ``urgent`` goes before all that is not."""
-        old = self._by_key.pop(key, None)
-        if old is not None:
-            self._backlog -= len(old.data)
-        rumour = self._by_key[key] = Rumour(key, data)
-        if urgent:
-            rumour.sent = -_URGENT_LEAD
-        self._backlog += len(data)
-        if len(self._by_key) > self._length_max:
-            most_sent = max(self._by_key.values(), key=lambda rumour: rumour.sent)
-            self.discard(most_sent.key)
+        self.discard(key)
+        if len(self._by_key) >= self._length_max:
+            self.discard(next(iter(self._by_key)))  # the oldest has had its time
             self.dropped += 1
+        self._number -= 1
+        rumour = self._by_key[key] = Rumour(key, data, self._number, -_URGENT_LEAD if urgent else 0.0)
+        self._backlog += len(data)
+        self._push(rumour)
+        if len(self._heap) > 4 * self._length_max:
+            self._heap = [(rumour.sent, rumour.number, rumour) for rumour in self._by_key.values()]
+            heapq.heapify(self._heap)
 
     def heard_again(self, key: Hashable) -> None:
         """Somebody told us what we are telling."""
@@ -80,30 +90,32 @@ class RumourClass:
         self._budget = min(rate * _BURST_S, self._budget + (now - self._at) * rate)
         self._at = now
         room = min(room, int(self._budget))
-        if room < 32:
-            return []
-        rumours = list(self._by_key.values())
-        if len(rumours) > 1:
-            rumours.reverse()  # newest first among the equally often sent: sorting is stable
-            rumours.sort(key=_sent)
-        taken: list[bytes] = []
-        for rumour in rumours:
-            size = len(rumour.data)
-            if size > room:
-                if room < 64:
-                    break
+        taken: list[Rumour] = []
+        too_large: list[Rumour] = []
+        while self._heap and room >= _ROOM_MIN and len(too_large) < _TOO_LARGE_MAX:
+            sent, _, rumour = heapq.heappop(self._heap)
+            if self._by_key.get(rumour.key) is not rumour:
                 continue
-            room -= size
-            self._budget -= size
-            taken.append(rumour.data)
+            if rumour.sent != sent:
+                self._push(rumour)
+            elif len(rumour.data) > room:
+                too_large.append(rumour)
+            else:
+                room -= len(rumour.data)
+                taken.append(rumour)
+        for rumour in taken:
+            self._budget -= len(rumour.data)
             rumour.sent += 1.0
             if rumour.sent >= limit:
                 self.discard(rumour.key)
-        return taken
+            else:
+                self._push(rumour)
+        for rumour in too_large:
+            self._push(rumour)
+        return [rumour.data for rumour in taken]
 
-
-def _sent(rumour: Rumour) -> float:
-    return rumour.sent
+    def _push(self, rumour: Rumour) -> None:
+        heapq.heappush(self._heap, (rumour.sent, rumour.number, rumour))
 
 
 class Rumours:
