@@ -311,6 +311,13 @@ class FinishModel:
     deployment: DeploymentId
 
 
+@dataclass(frozen=True, slots=True)
+class LimitUploads:
+    """Serve at most this many uploads at a time from now on; those under way go on."""
+
+    slots: int
+
+
 class StallReason(Enum):
     """Why no chunk has arrived for three seconds, in the words of status."""
 
@@ -342,4 +349,5 @@ Command: TypeAlias = (
     | ClaimSeed
     | FinishModel
     | ReportStall
+    | LimitUploads
 )

@@ -50,6 +50,7 @@ from gossipd.core.events import (
     FetchFailed,
     HoldingsHeard,
     Isolated,
+    LimitUploads,
     PeerLost,
     PeerReachable,
     PeerSeen,
@@ -81,6 +82,7 @@ SwarmEvent: TypeAlias = (
     | DeploymentClosed
 )
 _TICK_S = 0.25
+_WINDOW_SMOOTH = 0.1  # per tick: follows within 2.5 s
 _EARLY_DEPLOYMENTS_MAX = 64  # subscriptions that came before their deployment was opened here
 _EARLY_PEERS_MAX = 256
 
@@ -103,6 +105,8 @@ class Planner:
         self._early: dict[DeploymentId, set[NodeId]] = {}
         self._free_slots = settings.slots_assumed
         self._commands: list[Command] = []
+        self._window = float(settings.fetches_min)
+        self._slots = 0
         self._tick_s = -math.inf
         self._surroundings = self._around(0.0)
 
@@ -243,6 +247,7 @@ class Planner:
             or now < around.reads_allowed_s
             or (bool(members) and not any(peer.usable(now) for peer in members))
         )
+        self._limit_uploads()
         for swarm in self._swarms.values():
             swarm.tick_s = now
             refresh_duties(swarm, around, now)
@@ -250,6 +255,19 @@ class Planner:
             give_up_lost(swarm, now)
             hedge(swarm, self.settings.fetches_max + 1 - swarm.replica.fetches, now)
             swarm.report(alone=alone, now=now)
+
+    def _limit_uploads(self) -> None:
+        """As many uploads as others are likely to have fetches in flight, and a few: more only share the uplink thinner."""
+        if not self._swarms:
+            return
+        window = max(swarm.fetch_window() for swarm in self._swarms.values())
+        self._window += (max(window, self.settings.fetches_min) - self._window) * _WINDOW_SMOOTH
+        slots = min(
+            self.settings.slots_max, max(self.settings.slots_min, round(self._window * self.settings.slots_ratio))
+        )
+        if slots != self._slots:
+            self._slots = slots
+            self._commands.append(LimitUploads(slots))
 
     def drain(self) -> list[Command]:
         """The commands since the last call, in order."""

@@ -9,9 +9,12 @@ from dataclasses import dataclass
 class PlannerSettings:
     """Bounds and times of the brain; times in seconds. The defaults serve 100 Mbit/s to 100 Gbit/s."""
 
-    fetches_min: int = 5
+    fetches_min: int = 3
     """Fetches in flight when few chunks are ready. Fewer let links idle by chance; each more adds one chunk time to
     every hop of a chunk."""
+    handling_s: float = 0.045
+    """What a chunk costs between its last byte and the next request for it, on an idle link: hash, write, news, plan.
+    So many chunk times of further fetches are always in flight."""
     fetches_max: int = 16
     """Most fetches in flight, all deployments together."""
     backlog_share: float = 0.33
@@ -19,11 +22,16 @@ class PlannerSettings:
     pipeline_s: float = 0.25
     """Round trip of a request on loaded links (50 ms of queue in each of four ports in the lab): so many chunk times of
     further fetches are of use, and ``fetches_slack`` besides."""
-    fetches_slack: int = 3
+    fetches_slack: int = 2
     fetches_per_peer_max: int = 3
     """Most fetches in flight from one peer, so that one bad peer never holds all of them."""
     fetch_timeout_s_min: float = 5.0
     """Shortest deadline of a fetch; else 20 times what a fetch takes."""
+    slots_min: int = 4
+    slots_max: int = 24
+    slots_ratio: float = 1.25
+    """Upload slots: so many times the fetches that we have in flight ourselves, as a guess at what others have. With
+    more, first copies leave their holder slowly, all at once; with fewer, requests are refused."""
     slots_assumed: int = 4
     """Free upload slots of a peer that has not said yet."""
 
@@ -45,9 +53,9 @@ class PlannerSettings:
     silence_s: float = 5.0
     """A neighbour that said nothing for so long is asked again for its holdings."""
 
-    spread: int = 2
+    spread: int = 4
     """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
-    spread_far: int = 1
+    spread_far: int = 2
     """The same among racks: with h holders in other racks known, the first ``spread_far x h`` racks import."""
     busy_weight: float = 0.2
     """What a busy slot of a holder weighs against one fetch of our own in flight from it."""

@@ -23,7 +23,7 @@ from gossipd.core.planner_settings import PlannerSettings
 from membership.member import NodeId
 
 _SAMPLE = 12  # rarest of 8 to 32 differ by a tenth of a point in the design notes' simulation
-_STALE_CHUNK_TIMES = 3.0  # a slot of a busy peer frees within about that when it serves 4 at a time
+_STALE_CHUNK_TIMES = 0.75  # a slot of a busy peer frees within about that when it serves some at a time
 _STALE_S_MAX = 0.5
 
 

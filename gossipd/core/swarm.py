@@ -91,7 +91,7 @@ class Swarm:
         self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # what a chunk takes on this host's link
         self.patience_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
         self.batch_s = settings.batch_s_min  # how long urgent news wait for company
-        self.window_max = settings.fetches_min
+        self.window_min = self.window_max = settings.fetches_min
         self.measure()
         self.tick_s = now
         self.duties_version: tuple[int, frozenset[NodeId]] | None = None
@@ -105,7 +105,8 @@ class Swarm:
             self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
             settings = self.settings
             self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
-            most = settings.fetches_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
+            self.window_min = settings.fetches_min + int(settings.handling_s / self.chunk_time_s)
+            most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
             self.window_max = min(settings.fetches_max, most)
         usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.patience_s = self.settings.patience * usual_s
@@ -257,7 +258,7 @@ class Swarm:
     def fetch_window(self) -> int:
         """How many fetches keep the link busy: more when ready chunks pile up, fewer while storage needs part of it."""
         backlog = len(self.demand.near) + len(self.demand.imports)
-        window = min(self.window_max, self.settings.fetches_min + int(backlog * self.settings.backlog_share))
+        window = min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
         if self.replica.reads and self.reader.readers:
             # Fair sharing gives each read its part of the external link only while our own link has no more flows
             # than all readers have reads.

@@ -19,6 +19,7 @@ from gossipd.core.events import (
     FetchFailed,
     FinishModel,
     HoldingsHeard,
+    LimitUploads,
     ProbeSource,
     ReportStall,
     SendDelta,
@@ -139,6 +140,9 @@ class SimHost:
             case FinishModel():
                 self.done_s = self.world.now
                 self.world.finished(self)
+            case LimitUploads():
+                self.slots = command.slots
+                self.post(SlotsChanged(self.slots - len(self.serving)))
             case ReportStall():
                 self.stalls += command.reason is not None
 
