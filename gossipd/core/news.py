@@ -5,8 +5,8 @@ form and numbering of messages (the control hand), which are per pair: it turns 
 
 Every subscriber is told everything in the end, in batches. News are urgent for a rack mate that lacks the chunk, and
 for the importer of another rack when this host is a natural origin of the chunk: it read it from storage, imported
-it, or is its own rack's first in line. Urgent news wait for one batch time, which takes all that is pending for that peer
-with it; the rest waits for ``news_lazy_s``. What is being read from storage rides on every message and is
+it, or is its own rack's first in line. Urgent news wait for one batch time, which takes all that is pending for that
+peer with it; the rest waits for ``news_lazy_s``. What is being read from storage rides on every message and is
 urgent for other readers. Subscribers with the same pending news share one command.
 """
 

@@ -257,7 +257,7 @@ class Planner:
             swarm.report(alone=alone, now=now)
 
     def _limit_uploads(self) -> None:
-        """As many uploads as others are likely to have fetches in flight, and a few: more only share the uplink thinner."""
+        """As many uploads as others are likely to have fetches in flight, and a few more."""
         if not self._swarms:
             return
         window = max(swarm.fetch_window() for swarm in self._swarms.values())

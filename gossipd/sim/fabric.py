@@ -3,9 +3,9 @@
 What lives here: ports (host up and down, rack up and down, external), flows over them, and their rates. What does not:
 why a flow exists.
 
-Rates are recomputed in full at most every ``quantum_s`` (a twentieth of a chunk time), by progressive filling: all
-flows grow together until a link is full, its flows are fixed, the others grow on. In between, a flow that ends gives its
-rate back to its links and a flow that begins takes what is left on its, so that no capacity lies idle for a
+Rates are recomputed in full at most every quantum (a twentieth of a chunk time), by progressive filling: all flows
+grow together until a link is full, its flows are fixed, the others grow on. In between, a flow that ends gives its
+rate back to its links and a flow that begins takes what is left on its own, so that no capacity lies idle for a
 quantum. Exact max-min at every change would cost some 50 times more at 1,000 hosts for the same totals.
 """
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gossipd.core.planner_settings import PlannerSettings
 
@@ -94,22 +94,32 @@ class Scenario:
         return max(bounds, key=lambda name: bounds[name])
 
 
+def lab_delays(scenario: Scenario) -> Scenario:
+    """The delays of the shaped lab of ``tests.bench.lab``: a queue in each tbf, slower storing on two shared cores."""
+    return replace(scenario, queue_s=0.02, store_s=0.004)
+
+
 def lab(
     *, hosts: int = 16, racks: int = 4, mb: int = 256, mbit: float = 100.0, oversubscription: float = 1.0
 ) -> Scenario:
-    """The shaped lab of ``tests.bench.lab``: slow links, 50 ms queues, chunks of 256 KiB."""
-    rate = mbit * 1e6 / 8 / 1.047  # headers cost 4.7 % (one plain download)
+    """The shaped lab: 100 Mbit/s links that lose 4.7 % to headers (one plain download), chunks of 256 KiB."""
+    rate = mbit * 1e6 / 8 / 1.047
     size = mb << 20
-    return Scenario(
-        hosts=hosts,
-        racks=racks,
-        size=size,
-        chunks=size // (256 << 10),
-        link=rate,
-        external=rate,
-        oversubscription=oversubscription,
-        queue_s=0.05,
-        store_s=0.004,
-        source_delay_s=0.01,
-        upload_slots=8,
+    return lab_delays(
+        Scenario(
+            hosts=hosts,
+            racks=racks,
+            size=size,
+            chunks=chunk_count_of(size),
+            link=rate,
+            external=rate,
+            oversubscription=oversubscription,
+        )
     )
+
+
+def chunk_count_of(size: int) -> int:
+    """How many chunks a publisher makes of one file of that size by default: 256 KiB to 16 MiB each, about 2,048."""
+    target = max(1, -(-size // 2048))
+    chunk_bytes = min(16 << 20, max(256 << 10, 1 << (target - 1).bit_length()))
+    return -(-size // chunk_bytes)

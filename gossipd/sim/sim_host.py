@@ -60,13 +60,13 @@ class Transfer:
 class SimHost:
     """A host. ``index`` is its place in ``World.hosts``."""
 
-    def __init__(self, world: World, index: int, node: NodeId, rack: int, planner: Planner, slots: int) -> None:
+    def __init__(self, world: World, *, index: int, node: NodeId, rack: int, planner: Planner) -> None:
         self.world = world
         self.index = index
         self.node = node
         self.rack = rack
         self.planner = planner
-        self.slots = slots
+        self.slots = world.scenario.upload_slots
         self.up = self.down = -1  # links
         self.alive = True
         self.held = 0

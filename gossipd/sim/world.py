@@ -31,8 +31,10 @@ _CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches everybody within some
 class World:
     """One run. ``run`` plays it to the end."""
 
-    def __init__(self, scenario: Scenario, *, settled: bool = True) -> None:
+    def __init__(self, scenario: Scenario, *, settled: bool = True, keep_arrivals: bool = False) -> None:
         self.scenario = scenario
+        self.arrivals: list[tuple[float, int, int]] | None = [] if keep_arrivals else None
+        self.slowed: list[int] = []
         self.now = 0.0
         self.deployment = DeploymentId(blake2b(b"simulated %d" % scenario.rng, digest_size=32).digest())
         self._rng = Random(scenario.rng)
@@ -53,7 +55,6 @@ class World:
         self._apply_slowdowns()
         self.delivered_count = 0
         self.first_copy_s: list[float | None] = [None] * scenario.chunks
-        self.rack_copies = [[0] * scenario.chunks for _ in range(scenario.racks)]
         self.entered = [0] * scenario.racks  # chunks that entered a rack from outside
         self.external_chunks = 0
         self.timeline: list[list[float]] = [[] for _ in self.hosts]
@@ -68,7 +69,7 @@ class World:
         planner = Planner(
             node=node, rack=f"rack-{rack}", settings=scenario.settings, rng=Random(f"{scenario.rng} {index}")
         )
-        host = SimHost(self, index, node, rack, planner, scenario.upload_slots)
+        host = SimHost(self, index=index, node=node, rack=rack, planner=planner)
         host.up, host.down = self.fabric.add_link(scenario.link), self.fabric.add_link(scenario.link)
         return host
 
@@ -80,11 +81,12 @@ class World:
             chosen = [self.hosts[slow.host]] if slow.host is not None else []
             chosen += self._rng.sample(self.hosts, round(slow.share * len(self.hosts)))
             for host in chosen:
+                self.slowed.append(host.index)
                 for link in (host.up, host.down):
                     self.fabric.capacity[link] = self.fabric.free[link] = self.scenario.link * slow.factor
 
     def _greet(self, settled: bool) -> None:
-        """Members know each other, seeds are elected and stable, before time 0; then the deployment opens everywhere."""
+        """Members know each other and seeds are elected before time 0; then the deployment opens everywhere."""
         scenario = self.scenario
         early = self.now = -10.0 if settled else 0.0
         for host in self.hosts:
@@ -143,7 +145,7 @@ class World:
         return scenario.delay_s * (0.5 + self._rng.random()) + scenario.queue_s * 5 * queue
 
     def send(self, sender: SimHost, peer: NodeId, event: Event) -> None:
-        """A control message; ordered per pair as on a connection, because delays change slowly against their spacing."""
+        """A control message; in order per pair, as delays change slowly against the spacing of messages."""
         receiver = self.by_node[peer]
         if receiver.alive:
             self.after(self.delay(sender, receiver), receiver.post, event)
@@ -231,6 +233,8 @@ class World:
         """A host holds a new chunk."""
         self.delivered_count += 1
         self.timeline[host.index].append(self.now)
+        if self.arrivals is not None:
+            self.arrivals.append((self.now, host.index, chunk))
         if self.first_copy_s[chunk] is None:
             self.first_copy_s[chunk] = self.now
         while self._kills and self.delivered_count >= self._kills[0].progress * self.scenario.chunks * len(self.hosts):

@@ -1,0 +1,191 @@
+"""``gossipd simulate``: what a cluster of any size would get, on a virtual clock with the daemon's own planner.
+
+What lives here: reading the options into a scenario, printing the outcome. What does not: simulating (``gossipd.sim``).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gossipd.cli.options import echo_json, examples
+from gossipd.core.errors import ExitCode, UsageError
+
+_SIZES = {
+    "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
+}  # fmt: skip
+_BITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
+_DELIVERIES_MAX = 2_000_000  # hosts x chunks that run in about half an hour on one core
+_CHUNKS_MAX = 2_000
+
+
+class Size(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
+    """``500GB``, ``256MiB``; decimal and binary units; gives bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value))
+        if not found or found[2] not in _SIZES or float(found[1]) <= 0:
+            self.fail(f"'{value}' is no size; write for example 500GB or 256MiB", param, ctx)
+        return int(float(found[1]) * _SIZES[found[2]])
+
+
+class Rate(click.ParamType):  # type: ignore[type-arg]
+    """``10Gbit``, ``100Mbit/s``; gives bytes per second."""
+
+    name = "rate"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+?)(?:ps|/s)?", str(value))
+        if not found or found[2] not in _BITS or float(found[1]) <= 0:
+            self.fail(f"'{value}' is no rate; write for example 10Gbit or 100Mbit", param, ctx)
+        return float(found[1]) * _BITS[found[2]] / 8
+
+
+class Share(click.ParamType):  # type: ignore[type-arg]
+    """``3%@0.25`` or ``10%@30%``; gives the two as fractions."""
+
+    name = "share@value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
+        if isinstance(value, tuple):
+            return value
+        found = re.fullmatch(r"(\d+(?:\.\d+)?)%@(\d+(?:\.\d+)?)(%?)", str(value))
+        if not found:
+            self.fail(f"'{value}' must look like 3%@0.25 or 10%@30%", param, ctx)
+        second = float(found[2]) / (100 if found[3] else 1)
+        if float(found[1]) > 100 or not 0 < second <= 1:
+            self.fail(f"'{value}' is out of range: at most 100 %, and above 0 to 1 behind the @", param, ctx)
+        return float(found[1]) / 100, second
+
+
+@click.command(
+    epilog=examples(
+        "gossipd simulate --hosts 1000 --racks 25 --size 500GB --link 10Gbit --external 10Gbit",
+        "gossipd simulate --hosts 100 --racks 5 --size 70GB --link 25Gbit --external 10Gbit --oversubscription 4",
+        "gossipd simulate --hosts 200 --racks 5 --size 500GB --chunks 500 --kill 5%@30% --slow 3%@0.25 --plot run.png",
+        "gossipd simulate --hosts 100 --size 500GB --chunks 500 --strategy chain --json",
+    )
+)
+@click.option("--hosts", type=click.IntRange(1, 100_000), default=100, show_default=True)
+@click.option("--racks", type=click.IntRange(1, 10_000), help="Default: one per 40 hosts.")
+@click.option("--size", type=Size(), default="500GB", show_default=True, help="Of the model.")
+@click.option("--link", type=Rate(), default="10Gbit", show_default=True, help="Of each host, both ways at once.")
+@click.option("--external", type=Rate(), help="Of storage to all racks together. Default: as one host's link.")
+@click.option("--chunks", type=click.IntRange(1, 1_000_000), help="Coarsens the model; fewer chunks are harsher.")
+@click.option(
+    "--oversubscription",
+    type=click.FloatRange(0.1, 1000),
+    default=1.0,
+    show_default=True,
+    help="A rack's host links together over its uplink.",
+)
+@click.option("--slow", type=Share(), multiple=True, metavar="SHARE%@FACTOR", help="Hosts at a part of the rate.")
+@click.option("--kill", type=Share(), multiple=True, metavar="SHARE%@PROGRESS%", help="Hosts that die, and when.")
+@click.option(
+    "--strategy",
+    type=click.Choice(["swarm", "sequential", "parallel", "tree", "chain"]),
+    default="swarm",
+    show_default=True,
+    help="swarm is simulated with the daemon's planner; the others are closed forms.",
+)
+@click.option(
+    "--preset",
+    type=click.Choice(["datacentre", "lab"]),
+    default="datacentre",
+    show_default=True,
+    help="Delays and queues: a data centre's switches, or the shaped links of tests.bench.lab.",
+)
+@click.option("--queue-ms", type=click.FloatRange(0, 10_000), help="One way through each saturated port.")
+@click.option("--rng", type=int, default=1, show_default=True, help="The same number gives the same run.")
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE.png",
+    help="Completion per rack, and chunk by host. Needs matplotlib.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
+def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any) -> int:
+    """Say how long a model takes to every host, what limits it, and what it costs.
+
+    Deterministic: the same options and --rng give the same figures on any machine.
+    """  # fmt: skip
+    from gossipd.sim.outcome import closed_form, simulated
+    from gossipd.sim.world import World
+
+    scenario = _scenario(strategy=strategy, **options)
+    if strategy != "swarm":
+        if plot is not None or scenario.kills or scenario.slowdowns:
+            raise UsageError("--plot, --kill and --slow need --strategy swarm: the others are closed forms")
+        outcome = closed_form(scenario, strategy)
+    else:
+        world = World(scenario, keep_arrivals=plot is not None)
+        world.run()
+        outcome = simulated(world)
+        if plot is not None:
+            from gossipd.sim.plot import draw
+
+            draw(world, plot)
+    if as_json:
+        echo_json({"schema_version": 1, **outcome.to_json()})
+    else:
+        _print(outcome)
+    return int(ExitCode.DONE if outcome.hosts_complete == outcome.hosts_alive else ExitCode.PARTIAL)
+
+
+def _scenario(
+    *, hosts: int, racks: int | None, size: int, link: float, external: float | None, chunks: int | None,
+    oversubscription: float, slow: tuple[tuple[float, float], ...], kill: tuple[tuple[float, float], ...],
+    preset: str, queue_ms: float | None, rng: int, strategy: str,
+) -> Any:  # fmt: skip
+    from dataclasses import replace
+
+    from gossipd.sim.scenario import Kill, Scenario, Slowdown, chunk_count_of, lab_delays
+
+    racks = racks or max(1, round(hosts / 40))
+    if racks > hosts:
+        raise UsageError(f"--racks {racks} is more than --hosts {hosts}")
+    if chunks is None:
+        chunks = chunk_count_of(size)
+        if strategy == "swarm":
+            chunks = min(chunks, _CHUNKS_MAX, max(200, _DELIVERIES_MAX // hosts))
+    scenario = Scenario(
+        hosts=hosts, racks=racks, size=size, chunks=min(chunks, size), link=link, external=external or link,
+        oversubscription=oversubscription, rng=rng,
+        slowdowns=tuple(Slowdown(factor=factor, share=share) for share, factor in slow),
+        kills=tuple(Kill(progress=progress, share=share) for share, progress in kill),
+    )  # fmt: skip
+    if preset == "lab":
+        scenario = lab_delays(scenario)
+    if queue_ms is not None:
+        scenario = replace(scenario, queue_s=queue_ms / 1000)
+    return scenario
+
+
+def _print(outcome: Any) -> None:
+    lines = [
+        f"{outcome.hosts} hosts, {outcome.chunks} chunks, {outcome.strategy}",
+        f"last host       {outcome.seconds_last:10.1f} s   {100 * outcome.efficiency:5.1f} % of the bound",
+        f"median host     {outcome.seconds_median:10.1f} s",
+        f"bound           {outcome.bound_s:10.1f} s   {outcome.limiting_resource}",
+        f"external        {outcome.external_x:10.3f} x the model",
+        f"entered racks   {outcome.crossrack_x:10.3f} x the model, {outcome.imports_per_rack:.3f} per rack",
+        f"tail p99.9/p50  {outcome.tail_p999_over_p50:10.3f}",
+        f"loss            {outcome.loss_chunk_times:10.1f} chunk times",
+    ]
+    if outcome.strategy == "swarm":
+        lines.append(f"control         {outcome.control_bytes_per_node_s / 1000:10.1f} KB/s sent per node")
+    if outcome.seconds_last_slow is not None:
+        lines.append(f"last slow host  {outcome.seconds_last_slow:10.1f} s")
+    if outcome.hosts_complete < outcome.hosts_alive:
+        lines.append(f"incomplete      {outcome.hosts_alive - outcome.hosts_complete:10d} hosts")
+    click.echo("\n".join(lines))
