@@ -16,6 +16,7 @@ from random import Random
 from struct import error as struct_error
 
 from membership import wire
+from membership.answers import ASK_BYTES, Answers
 from membership.board import Board
 from membership.errors import SealError, WireError
 from membership.events import Kind, Output
@@ -33,7 +34,7 @@ from membership.replay import ReplayWindows
 from membership.roster import Gone
 from membership.seal import DatagramSeal, KeyRing, Opened, Seal
 from membership.settings import SwimSettings
-from membership.synchroniser import ASK_BYTES, Synchroniser
+from membership.synchroniser import Synchroniser
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN shall not make us talk
@@ -76,7 +77,8 @@ class Swim:
         self._pings = Pings(node, self._judge)
         self._prober = Prober(node, self._judge, self._pings, now)
         self._helper = Helper(node, self._judge, self._pings, now)
-        self._synchroniser = Synchroniser(node, self._board, now)
+        self._answers = Answers(node, self._board, now)
+        self._synchroniser = Synchroniser(node, self._board, self._answers, now)
         self._joiner = Joiner(node, self._registrar, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
         self._gossip_s: float | None = None
@@ -91,9 +93,9 @@ class Swim:
             wire.NACK: self._on_nack,
             wire.GOSSIP: self._on_gossip,
             wire.ITEMS: self._on_items,
-            wire.SYNC_ASK: self._synchroniser.on_ask,
+            wire.SYNC_ASK: self._answers.on_ask,
             wire.SYNC_LIST: self._synchroniser.on_list,
-            wire.SYNC_WANT: self._synchroniser.on_want,
+            wire.SYNC_WANT: self._answers.on_want,
             wire.BUSY: self._synchroniser.on_busy,
             wire.WORRIES: self._judge.on_worries,
             wire.WORRY_WANT: self._judge.on_worry_want,
@@ -370,7 +372,7 @@ class Swim:
             self._take_items(wire.split_items(body, ASK_BYTES), now)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
-                self._synchroniser.on_ask(body, claim, now)
+                self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1
 

@@ -13,27 +13,16 @@ exchanges on a timer of 30 s and more (memberlist, foca), which is why their las
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 
 from membership import wire
+from membership.answers import HASHES, WANT_ROW, Answers
 from membership.board import Board
-from membership.digest import BUCKET_COUNT
-from membership.errors import WireError
 from membership.lexicon import Claim
-from membership.member import MemberState
 from membership.node import Node
 from membership.seal import BODY_BYTES_MAX
+from membership.sync_rows import LOW, unpack_rows
 
-_HASHES = struct.Struct(f">{BUCKET_COUNT}I")
-ASK_BYTES = wire.SEQUENCE_HEAD.size + _HASHES.size
-_ROW = struct.Struct(">8sQ")
-_WANT_ROW = struct.Struct(">8sB")
-_BUCKET_HEAD = struct.Struct(">BBB")
-_LOW = 0xFFFFFFFF  # the liveness half of a mark; zero for who is not alive
-_WHOLE = 1  # flag: these rows are all that the peer has in this bucket
-_ROWS_PER_BUCKET = 80  # more than fit beside each other; above 20,000 members a bucket comes in parts
-_LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
 _WANTS_AT_ONCE = 48
 _WANTED_MAX = 20000
 _PUSHES_MAX = 400
@@ -59,17 +48,16 @@ class Session:
 class Synchroniser:
     """One per brain."""
 
-    def __init__(self, node: Node, board: Board, now: float) -> None:
+    def __init__(self, node: Node, board: Board, answers: Answers, now: float) -> None:
         self._node = node
         self._board = board
+        self._answers = answers
         self._session: Session | None = None
         self._sequence = 0
         self._gap_s = node.settings.sync_gap_s
         self._next_s = now
         self._equal_s = now
         self._equals = 0
-        self._tokens = node.settings.sync_datagrams_burst
-        self._tokens_at = now
 
     def on_digest(self, peer: Claim, digest: int, flags: int, now: float) -> None:
         """A ping or ack carried the sender's digest."""
@@ -99,7 +87,7 @@ class Synchroniser:
         self._session = Session(peer, self._sequence, now)
         node.counts["sync_sessions"] += 1
         ask = wire.SEQUENCE_HEAD.pack(wire.SYNC_ASK, self._sequence)
-        ask += _HASHES.pack(*node.roster.digest.bucket_hashes())
+        ask += HASHES.pack(*node.roster.digest.bucket_hashes())
         if node.catching_up and len(ask) + len(node.own.item) <= BODY_BYTES_MAX:
             ask += node.own.item  # the peer may not know us yet
         node.send_bare(peer, ask)
@@ -140,84 +128,6 @@ class Synchroniser:
             for peer in node.roster.pick(1):
                 self.start(peer, now)
 
-    # ---- answering
-
-    def on_ask(self, body: bytes, peer: Claim, now: float) -> None:
-        """List what we have in the buckets that differ."""
-        node = self._node
-        _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
-        if len(body) < ASK_BYTES:
-            raise WireError("a SYNC_ASK of the wrong size")
-        if not self._take_tokens(2, now):
-            node.send_bare(peer, wire.SEQUENCE_HEAD.pack(wire.BUSY, sequence))
-            return
-        theirs = _HASHES.unpack_from(body, wire.SEQUENCE_HEAD.size)
-        ours = node.roster.digest.bucket_hashes()
-        differing = [index for index in range(BUCKET_COUNT) if ours[index] != theirs[index]]
-        turn = int(node.rng.random() * len(differing)) if differing else 0
-        rows: dict[int, list[bytes]] = {index: [] for index in differing[turn:] + differing[:turn]}
-        for claim in node.roster.claims.values():
-            if claim.bucket in rows:
-                mark = claim.mark if claim.handle not in node.roster.gone else claim.mark & ~_LOW
-                rows[claim.bucket].append(_ROW.pack(claim.handle, mark))
-        for bucket, row_id, mark in self._board.rows():
-            if bucket in rows:
-                rows[bucket].append(_ROW.pack(row_id, mark))
-        head = wire.SEQUENCE_HEAD.pack(wire.SYNC_LIST, sequence)
-        for number, part in enumerate(_pack_rows(rows, BODY_BYTES_MAX - len(head))):
-            if number >= _LISTS_MAX or (number and not self._take_tokens(1, now)):
-                break
-            node.send_bare(peer, head + part)
-
-    def on_want(self, body: bytes, peer: Claim, now: float) -> None:
-        """Send what was asked for, as far as our budget goes."""
-        at = wire.SEQUENCE_HEAD.size
-        if (len(body) - at) % _WANT_ROW.size:
-            raise WireError("a SYNC_WANT of the wrong size")
-        items: list[bytes] = []
-        for row_id, what in _WANT_ROW.iter_unpack(body[at:]):
-            items += self._items_of(row_id, what)
-        self._send_items(peer, items, now)
-
-    def _items_of(self, row_id: bytes, what: int) -> list[bytes]:
-        roster = self._node.roster
-        claim = roster.claims.get(row_id)
-        if claim is None:
-            statement = self._board.item_of(row_id)
-            return [] if statement is None else [statement]
-        gone = roster.gone.get(row_id)
-        if gone is None:
-            wanted = [claim.item] if what & wire.WANT_RECORD else []
-            return [*wanted, claim.proof] if claim.proof else wanted
-        state = wire.STATE_LEFT if gone.state is MemberState.LEFT else wire.STATE_DEAD
-        listed = wire.roster(state, claim.incarnation, claim.record_bytes)
-        return [listed, *gone.evidence] if what & wire.WANT_RECORD else list(gone.evidence)
-
-    def _send_items(self, peer: Claim, items: list[bytes], now: float) -> None:
-        parts: list[bytes] = [bytes((wire.ITEMS,))]
-        size = 1
-        for data in items:
-            if size + len(data) > BODY_BYTES_MAX:
-                if not self._take_tokens(1, now):
-                    return
-                self._node.send_bare(peer, b"".join(parts))
-                parts, size = [bytes((wire.ITEMS,))], 1
-            parts.append(data)
-            size += len(data)
-        if size > 1 and self._take_tokens(1, now):
-            self._node.send_bare(peer, b"".join(parts))
-
-    def _take_tokens(self, count: int, now: float) -> bool:
-        settings = self._node.settings
-        gained = (now - self._tokens_at) * settings.sync_datagrams_per_s
-        self._tokens = min(settings.sync_datagrams_burst, self._tokens + gained)
-        self._tokens_at = now
-        if self._tokens < count:
-            self._node.counts["sync_budget_used_up"] += 1
-            return False
-        self._tokens -= count
-        return True
-
     # ---- asking
 
     def on_busy(self, body: bytes, peer: Claim, now: float) -> None:
@@ -235,7 +145,7 @@ class Synchroniser:
         assert session is not None
         session.heard_s = now
         pushes: list[tuple[bytes, int]] = []
-        for bucket, whole, rows in _unpack_rows(body, wire.SEQUENCE_HEAD.size):
+        for bucket, whole, rows in unpack_rows(body, wire.SEQUENCE_HEAD.size):
             self._compare(session, rows, pushes)
             if whole:
                 everything = wire.WANT_RECORD | wire.WANT_LIVENESS
@@ -243,8 +153,8 @@ class Synchroniser:
         if pushes:
             items: list[bytes] = []
             for row_id, what in pushes[:_PUSHES_MAX]:
-                items += self._items_of(row_id, what)
-            self._send_items(peer, items, now)
+                items += self._answers.items_of(row_id, what)
+            self._answers.send_items(peer, items, now)
         self._want_more(session, now)
 
     def _compare(self, session: Session, rows: dict[bytes, int], pushes: list[tuple[bytes, int]]) -> None:
@@ -255,7 +165,7 @@ class Synchroniser:
                 if self._board.mark_of(row_id) != mark and len(session.wanted) < _WANTED_MAX:
                     session.wanted.append((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
                 continue
-            ours = claim.mark if row_id not in roster.gone else claim.mark & ~_LOW
+            ours = claim.mark if row_id not in roster.gone else claim.mark & ~LOW
             if ours == mark:
                 continue
             everything = wire.WANT_RECORD | wire.WANT_LIVENESS
@@ -266,7 +176,7 @@ class Synchroniser:
                     (row_id, wire.WANT_LIVENESS if same_record and row_id not in roster.gone else everything)
                 )
             # If it lives here and not there, the record may be what they lack; its death is proved without it.
-            pushes.append((row_id, wire.WANT_LIVENESS if same_record and mark & _LOW else everything))
+            pushes.append((row_id, wire.WANT_LIVENESS if same_record and mark & LOW else everything))
 
     def _missing_there(self, bucket: int, rows: dict[bytes, int]) -> list[bytes]:
         ours = [claim.handle for claim in self._node.roster.bucket_members({bucket})]
@@ -281,7 +191,7 @@ class Synchroniser:
             return
         session.asked = len(batch)
         head = wire.SEQUENCE_HEAD.pack(wire.SYNC_WANT, session.sequence)
-        self._node.send_bare(session.peer, head + b"".join(_WANT_ROW.pack(*row) for row in batch))
+        self._node.send_bare(session.peer, head + b"".join(WANT_ROW.pack(*row) for row in batch))
 
     def on_items(self, count: int, news: int, peer: Claim, now: float) -> None:
         """So many items came from a peer, of which so many changed our view."""
@@ -300,36 +210,3 @@ class Synchroniser:
     def _is_current(self, sequence: int, peer: Claim) -> bool:
         session = self._session
         return session is not None and session.sequence == sequence and session.peer.handle == peer.handle
-
-
-def _pack_rows(rows: dict[int, list[bytes]], room: int) -> list[bytes]:
-    """Rows of each bucket behind its head, in as few parts as fit ``room``."""
-    parts: list[bytes] = []
-    current = b""
-    for bucket, all_rows in rows.items():
-        for at in range(0, max(1, len(all_rows)), _ROWS_PER_BUCKET):
-            piece = all_rows[at : at + _ROWS_PER_BUCKET]
-            flags = _WHOLE if len(all_rows) <= _ROWS_PER_BUCKET else 0
-            data = _BUCKET_HEAD.pack(bucket, flags, len(piece)) + b"".join(piece)
-            if len(current) + len(data) > room:
-                parts.append(current)
-                current = b""
-            current += data
-    return [*parts, current] if current else parts
-
-
-def _unpack_rows(body: bytes, at: int) -> list[tuple[int, bool, dict[bytes, int]]]:
-    """The inverse of ``_pack_rows``. Raises WireError."""
-    found: list[tuple[int, bool, dict[bytes, int]]] = []
-    while at < len(body):
-        if at + _BUCKET_HEAD.size > len(body):
-            raise WireError("cut short")
-        bucket, flags, count = _BUCKET_HEAD.unpack_from(body, at)
-        at += _BUCKET_HEAD.size
-        stop = at + count * _ROW.size
-        if stop > len(body):
-            raise WireError("cut short")
-        rows = {row_id: mark for row_id, mark in _ROW.iter_unpack(body[at:stop]) if row_id[0] == bucket}
-        found.append((bucket, bool(flags & _WHOLE), rows))
-        at = stop
-    return found
