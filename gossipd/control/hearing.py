@@ -102,7 +102,7 @@ class Hearing:
             case control.Unsubscribe(deployment=deployment):
                 if self._followers.remove(node, deployment):
                     self._host.on_event(events.UnsubscribeHeard(node, deployment))
-            case control.Hello() | control.Complaint():
+            case control.Hello():
                 self._host.on_message(node, message)
             case _:
                 self._counters["misplaced"] += 1  # a reply at the entrance

@@ -40,7 +40,7 @@ class ControlHost(Protocol):
         """Something the planner wants to hear: news, subscriptions, reachability."""
 
     def on_message(self, node: NodeId, message: control.Message) -> None:
-        """A one-way message from a member: Hello or Complaint."""
+        """A one-way message from a member that is neither news nor a subscription: Hello."""
 
     def on_request(self, visitor: Visitor, message: control.Message, reply: Reply) -> None:
         """A request; ``reply`` may be called once, now or later. Clients may only send trigger requests."""

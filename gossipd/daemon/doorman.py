@@ -66,7 +66,7 @@ class Doorman:
 
     def greeting(self) -> control.Hello:
         """See ControlHost."""
-        return control.Hello(f"gossipd {__version__}", b"")
+        return control.Hello(f"gossipd {__version__}")
 
     def on_event(self, event: Event) -> None:
         """See ControlHost."""

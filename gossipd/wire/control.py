@@ -27,7 +27,6 @@ from gossipd.core.ids import DeploymentId
 INTEGER_MAX = 2**53 - 1
 CHUNKS_MAX = 1_000_000  # as in manifests
 DELTA_ITEMS_MAX = 256  # per list; longer news is split. Also the longest array a frame may hold
-STATEMENTS_PER_PAGE = 64
 STATEMENT_BYTES_MAX = 512  # one is some 200 bytes; room for more fields
 MANIFEST_PART_BYTES = 128 * 1024
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
@@ -45,25 +44,9 @@ Token_ = Annotated[bytes, Meta(min_length=TOKEN_BYTES, max_length=TOKEN_BYTES)]
 
 
 class Hello(Struct, frozen=True, array_like=True):
-    """First word on a connection: our software, and a digest of the statements we know."""
+    """First word on a connection: our software."""
 
     software: Label
-    register_digest: Annotated[bytes, Meta(max_length=32)]
-
-
-class StatementsWanted(Struct, frozen=True, array_like=True):
-    """Request: statements from this position on, in the order the answering node keeps them."""
-
-    offset: Count
-
-
-class Statements(Struct, frozen=True, array_like=True):
-    """Reply: signed statements, and how many there are in all."""
-
-    statements: Annotated[
-        tuple[Annotated[bytes, Meta(max_length=STATEMENT_BYTES_MAX)], ...], Meta(max_length=STATEMENTS_PER_PAGE)
-    ]
-    total: Count
 
 
 class Subscribe(Struct, frozen=True, array_like=True):
@@ -96,13 +79,6 @@ class Delta(Struct, frozen=True, array_like=True):
     dropped: Gaps
     reading: Gaps
     free_slots: Small
-
-
-class Complaint(Struct, frozen=True, array_like=True):
-    """The chunk that you sent did not hash to the manifest's digest: look at yours again."""
-
-    deployment: Deployment
-    chunk: Annotated[int, Meta(ge=0, lt=CHUNKS_MAX)]
 
 
 class TokenWanted(Struct, frozen=True, array_like=True):
@@ -188,13 +164,10 @@ class Refused(Struct, frozen=True, array_like=True):
 
 Message: TypeAlias = (
     Hello
-    | StatementsWanted
-    | Statements
     | Subscribe
     | Unsubscribe
     | Holdings
     | Delta
-    | Complaint
     | TokenWanted
     | Token
     | Ping
@@ -211,28 +184,24 @@ Message: TypeAlias = (
 # Numbers are for ever; a retired one is never given again.
 NUMBERS: dict[type[Message], int] = {
     Hello: 1,
-    StatementsWanted: 2,
-    Statements: 3,
-    Subscribe: 4,
-    Unsubscribe: 5,
-    Holdings: 6,
-    Delta: 7,
-    Complaint: 8,
-    TokenWanted: 9,
-    Token: 10,
-    Ping: 11,
-    Pong: 12,
-    TriggerQuery: 13,
-    TriggerState: 14,
-    ManifestPart: 15,
-    PartKept: 16,
-    TriggerOrder: 17,
-    TriggerReply: 18,
-    Refused: 19,
+    Subscribe: 2,
+    Unsubscribe: 3,
+    Holdings: 4,
+    Delta: 5,
+    TokenWanted: 6,
+    Token: 7,
+    Ping: 8,
+    Pong: 9,
+    TriggerQuery: 10,
+    TriggerState: 11,
+    ManifestPart: 12,
+    PartKept: 13,
+    TriggerOrder: 14,
+    TriggerReply: 15,
+    Refused: 16,
 }
 # What answers what; besides, anything may be answered with Refused.
 REPLY_TO: dict[type[Message], type[Message]] = {
-    StatementsWanted: Statements,
     TokenWanted: Token,
     Ping: Pong,
     TriggerQuery: TriggerState,

@@ -59,7 +59,7 @@ class FakeHost:
         return self.chunk_counts.get(deployment)
 
     def greeting(self) -> control.Hello:
-        return control.Hello("gossipd test", b"")
+        return control.Hello("gossipd test")
 
     def on_event(self, event: Event) -> None:
         self.events.append(event)

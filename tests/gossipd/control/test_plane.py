@@ -52,17 +52,18 @@ async def test_a_ping_is_answered_by_the_plane_itself() -> None:
 async def test_many_requests_at_once_get_their_own_replies() -> None:
     async with nodes(2) as (a, b):
         b.host.answer = lambda asked: (
-            control.Statements((), asked.offset) if isinstance(asked, control.StatementsWanted) else None
+            control.PartKept(asked.offset) if isinstance(asked, control.ManifestPart) else None
         )
         replies: list[tuple[int, control.Message]] = []
 
         async def ask(number: int) -> None:
-            replies.append((number, await a.plane.request(b.host.node, control.StatementsWanted(number), 5)))
+            part = control.ManifestPart(DEPLOYMENT, 100, number, b"m")
+            replies.append((number, await a.plane.request(b.host.node, part, 5)))
 
         async with trio.open_nursery() as nursery:
             for number in range(100):
                 nursery.start_soon(ask, number)
-        assert sorted(replies) == [(number, control.Statements((), number)) for number in range(100)]
+        assert sorted(replies) == [(number, control.PartKept(number)) for number in range(100)]
 
 
 async def test_a_reply_of_the_wrong_kind_is_no_reply() -> None:
@@ -118,11 +119,11 @@ async def test_a_worker_thread_can_ask() -> None:
 
 async def test_a_link_begins_with_hello_and_carries_one_way_words() -> None:
     async with nodes(2) as (a, b):
-        assert a.plane.send_nowait(b.host.node, control.Complaint(DEPLOYMENT, 7))
+        assert a.plane.send_nowait(b.host.node, control.Hello("gossipd test, again"))
         await until(lambda: len(b.host.messages) == 2)
         assert set(b.host.messages) == {
-            (a.host.node, control.Hello("gossipd test", b"")),
-            (a.host.node, control.Complaint(DEPLOYMENT, 7)),
+            (a.host.node, control.Hello("gossipd test")),
+            (a.host.node, control.Hello("gossipd test, again")),
         }
 
 
@@ -253,9 +254,9 @@ async def test_an_idle_link_is_closed_and_opened_again_when_needed() -> None:
 async def test_a_full_queue_refuses_and_counts() -> None:
     narrow = ControlSettings(link_queue_messages_max=3)
     async with nodes(2, settings=narrow) as (a, b):
-        sent = [a.plane.send_nowait(b.host.node, control.Complaint(DEPLOYMENT, chunk)) for chunk in range(5)]
+        sent = [a.plane.send_nowait(b.host.node, control.Hello(f"word {word}")) for word in range(5)]
         assert sent == [True, True, True, False, False]
-        assert a.plane.statistics()["control_dropped_Complaint"] == 2
+        assert a.plane.statistics()["control_dropped_Hello"] == 2
 
 
 async def test_what_a_peer_must_not_send_is_dropped_and_counted() -> None:
@@ -263,15 +264,15 @@ async def test_what_a_peer_must_not_send_is_dropped_and_counted() -> None:
         opened(a, b)
         link = a.plane.links.link_to(b.host.node)
         assert link is not None
-        for frame in (b"\x07", b"\x01\xc1", b"\x01\x92\x63\x00", b"\x01\x92\x0c\x00", b"\x01\x93\x04\x00\xa1x"):
+        for frame in (b"\x07", b"\x01\xc1", b"\x01\x92\x63\x00", b"\x01\x92\x09\x00", b"\x01\x93\x02\x00\xa1x"):
             link.put(frame)
         b.plane._following.begin(a.host.node, DEPLOYMENT, trio.current_time())
         for size, chunks in ((999, ChunkSet(999)), (1000, ChunkSet(16))):
             a.plane.send_nowait(
                 b.host.node, control.Holdings(DEPLOYMENT, 1, size, chunks.to_wire() + b"\x00\x00\x00\x00", 1)
             )
-        a.plane.send_nowait(b.host.node, control.Complaint(DEPLOYMENT, 1))
-        await until(lambda: (a.host.node, control.Complaint(DEPLOYMENT, 1)) in b.host.messages)
+        a.plane.send_nowait(b.host.node, control.Hello("the last word"))
+        await until(lambda: (a.host.node, control.Hello("the last word")) in b.host.messages)
         counted = b.plane.statistics()
         assert counted["control_undecodable_version"] == 1
         assert counted["control_undecodable_msgpack"] == 1
@@ -330,7 +331,7 @@ async def test_no_wake_up_is_lost_when_sending_and_receiving_interleave(monkeypa
         async def ask(asking: Node, asked: Node, number: int) -> None:
             for _ in range(60):
                 assert await asking.plane.request(asked.host.node, control.Ping(), 20) == control.Pong()
-                asking.plane.send_nowait(asked.host.node, control.Complaint(DEPLOYMENT, number))
+                asking.plane.send_nowait(asked.host.node, control.Hello(f"word {number}"))
 
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:
