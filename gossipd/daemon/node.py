@@ -83,6 +83,8 @@ class Node:
         self._nursery = nursery
         self._token = trio.lowlevel.current_trio_token()
         self._pings = 0
+        self._bugs: list[BaseException] = []
+        self._bug_found = trio.Event()
         self._runtime: SwimRuntime | None = None
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
@@ -148,7 +150,7 @@ class Node:
             cluster=self.cluster, plane=self.plane, client=hands.client, reader=hands.reader, store=hands.store,
             manifest_of=self.deployments.manifest_of, post=self.brain.post, claim_seed=self._claim_seed,
             finish=self.deployments.finish, stalled=self.deployments.stalled, read_threads=config.sources.connections,
-            trouble=lambda deployment, error: self._token.run_sync_soon(
+            bug=self.bug, trouble=lambda deployment, error: self._token.run_sync_soon(
                 self.deployments.source_trouble, deployment, error
             ),
         )  # fmt: skip
@@ -193,10 +195,12 @@ class Node:
                 async with trio.open_nursery() as inner:
                     for task in (self.brain.run, self.teller.run, self.lag.run, self.spread.adopt_orphans):
                         inner.start_soon(task)
+                    inner.start_soon(self._stop_for_bugs)
                     inner.start_soon(self._keep_roster)
                     inner.start_soon(self._probe_sources_again)
                     inner.start_soon(keep_joining, self.swim, lambda: self.config.net.join, self._wake)
                     await self._open_local_doors(inner)
+                    await trio.to_thread.run_sync(self._finish_removals)
                     self.spread.begin()
                     yield
                     self._say_goodbye()
@@ -205,6 +209,12 @@ class Node:
                 outer.cancel_scope.cancel()
         finally:
             udp.close()
+
+    def _finish_removals(self) -> None:
+        """What was marked as removed when the last run ended, and is still there."""
+        for model in self.hands.store.models():
+            if self.register.is_removed(model.deployment) and model.name:
+                self.hands.store.remove(model.name, model.version)
 
     async def _check_doors(self) -> None:
         """Strangers are refused, or we do not run."""
@@ -269,6 +279,15 @@ class Node:
             except StateWriteError as error:
                 kept_revision = -1  # it is tried again in a second
                 self.alarms.ring(error.code, str(error.args[0]))
+
+    def bug(self, error: BaseException) -> None:
+        """From any thread: something that cannot happen did. The node stops, with everything verified kept."""
+        self._bugs.append(error)
+        self._token.run_sync_soon(self._bug_found.set)
+
+    async def _stop_for_bugs(self) -> None:
+        await self._bug_found.wait()
+        raise AssertionError("a worker thread met what it should not have") from self._bugs[0]
 
     async def _probe_sources_again(self) -> None:
         """Never returns: a source that could not be read is tried again, so that no outage of storage is for good."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import structlog
 
@@ -52,6 +52,7 @@ class Performer:
         finish: Callable[[DeploymentId], None],
         stalled: Callable[[events.ReportStall], None],
         trouble: Callable[[DeploymentId, GossipdError], None],
+        bug: Callable[[BaseException], None],
         read_threads: int,
     ) -> None:
         self._cluster = cluster
@@ -65,6 +66,7 @@ class Performer:
         self._finish = finish
         self._stalled = stalled
         self._trouble = trouble
+        self._bug = bug
         self._fetchers = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="fetch")
         self._readers = ThreadPoolExecutor(read_threads, thread_name_prefix="read")
         self._chores = ThreadPoolExecutor(2, thread_name_prefix="chore")
@@ -78,13 +80,13 @@ class Performer:
         """Begin what the planner wants."""
         match command:
             case events.StartFetch():
-                self._fetchers.submit(self._fetch, command)
+                self._submit(self._fetchers, self._fetch, command)
             case events.CancelFetch():
                 self._client.cancel(command.peer, command.deployment, command.chunk)
             case events.StartSourceRead():
-                self._readers.submit(self._read, command)
+                self._submit(self._readers, self._read, command)
             case events.ProbeSource():
-                self._chores.submit(self._probe, command.deployment)
+                self._submit(self._chores, self._probe, command.deployment)
             case events.Subscribe():
                 self._plane.subscribe(command.peer, command.deployment)
             case events.Unsubscribe():
@@ -106,6 +108,17 @@ class Performer:
                 self._finish(command.deployment)
             case events.ReportStall():
                 self._stalled(command)
+
+    def _submit(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
+        try:
+            pool.submit(work, *what).add_done_callback(self._ended)
+        except RuntimeError:
+            log.debug("too late for more work")  # the pool is shut down: the daemon is stopping
+
+    def _ended(self, work: Future[None]) -> None:
+        """What a hand may raise is caught where it is raised: anything else is our own bug and stops the node."""
+        if not work.cancelled() and (error := work.exception()) is not None:
+            self._bug(error)
 
     # ---- in threads --------------------------------------------------------------------------------
 
@@ -134,7 +147,7 @@ class Performer:
             )
         except DigestMismatchError:
             log.warning("corrupt chunk", peer=self._name(command.peer), chunk=command.chunk)
-            self._chores.submit(self._complain, command)
+            self._submit(self._chores, self._complain, command)
             return FailReason.CORRUPT
         except StoreWriteError:
             return FailReason.DISK
@@ -180,7 +193,7 @@ class Performer:
 
     def recheck(self, deployment: DeploymentId, chunk: int) -> None:
         """A peer complains, or our own file could not be read: look at the chunk again, in a thread."""
-        self._chores.submit(self._recheck, deployment, chunk)
+        self._submit(self._chores, self._recheck, deployment, chunk)
 
     def _recheck(self, deployment: DeploymentId, chunk: int) -> None:
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +74,7 @@ async def _live(config: Config) -> int:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
             node = Node(config, read_keys(config), nursery)
+            threading.excepthook = lambda args: node.bug(args.exc_value or AssertionError(args.exc_type.__name__))
             async with node.serving():
                 notifier.ready(f"{config.node.name} serves on port {config.net.port}")
                 nursery.start_soon(notifier.run_watchdog)
