@@ -8,7 +8,7 @@ forget a dead member at different times must not look different for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -160,7 +160,7 @@ class Roster:
         """Members to be tried now and then; those who said goodbye are not."""
         return [handle for handle, gone in self.gone.items() if gone.state is MemberState.DEAD]
 
-    def bucket_members(self, wanted: set[int]) -> Iterator[Claim]:
+    def bucket_members(self, wanted: Container[int]) -> Iterator[Claim]:
         """All members of the roster, alive or not, whose bucket is among ``wanted``."""
         for claim in self.claims.values():
             if claim.bucket in wanted:

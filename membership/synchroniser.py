@@ -145,11 +145,13 @@ class Synchroniser:
         assert session is not None
         session.heard_s = now
         pushes: list[tuple[bytes, int]] = []
+        theirs: dict[int, dict[bytes, int]] = {}
         for bucket, whole, rows in unpack_rows(body, wire.SEQUENCE_HEAD.size):
             self._compare(session, rows, pushes)
             if whole:
-                everything = wire.WANT_RECORD | wire.WANT_LIVENESS
-                pushes += [(row_id, everything) for row_id in self._missing_there(bucket, rows)]
+                theirs[bucket] = rows
+        everything = wire.WANT_RECORD | wire.WANT_LIVENESS
+        pushes += [(row_id, everything) for row_id in self._missing_there(theirs)]
         if pushes:
             items: list[bytes] = []
             for row_id, what in pushes[:_PUSHES_MAX]:
@@ -178,10 +180,16 @@ class Synchroniser:
             # If it lives here and not there, the record may be what they lack; its death is proved without it.
             pushes.append((row_id, wire.WANT_LIVENESS if same_record and mark & LOW else everything))
 
-    def _missing_there(self, bucket: int, rows: dict[bytes, int]) -> list[bytes]:
-        ours = [claim.handle for claim in self._node.roster.bucket_members({bucket})]
-        ours += [row_id for where, row_id, _ in self._board.rows() if where == bucket]
-        return [row_id for row_id in ours if row_id not in rows]
+    def _missing_there(self, theirs: dict[int, dict[bytes, int]]) -> list[bytes]:
+        """What we have, and the peer has not, in the buckets that it listed as a whole; one look at everything."""
+        ours = [
+            claim.handle
+            for claim in self._node.roster.bucket_members(theirs)
+            if claim.handle not in theirs[claim.bucket]
+        ]
+        return ours + [
+            row_id for where, row_id, _ in self._board.rows() if where in theirs and row_id not in theirs[where]
+        ]
 
     def _want_more(self, session: Session, now: float) -> None:
         if session.asked > 0:
