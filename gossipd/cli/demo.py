@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gossipd.cli.options import byte_words, examples, time_words
+from gossipd.cli.options import examples, time_words
+from gossipd.core.units import show_bytes
 
 if TYPE_CHECKING:
     from gossipd.demo.play import DemoResult
@@ -104,17 +105,17 @@ def _words(result: DemoResult) -> list[str]:
     size = result.bytes_total
     racks = f"{result.racks} rack{'s' if result.racks > 1 else ''}"
     lines = [
-        f"{result.hosts_complete} of {result.hosts} hosts in {racks} have all {byte_words(size)} "
+        f"{result.hosts_complete} of {result.hosts} hosts in {racks} have all {show_bytes(size)} "
         f"({result.chunks_total} chunks) after {time_words(result.seconds)}, every byte compared",
-        f"  from storage   {byte_words(result.source_bytes):>9}  {result.source_bytes / size:.2f} x the model, "
+        f"  from storage   {show_bytes(result.source_bytes):>9}  {result.source_bytes / size:.2f} x the model, "
         f"in {result.source_requests} requests, by the server's own count",
-        f"  between racks  {byte_words(result.peer_bytes_cross_rack):>9}  "
+        f"  between racks  {show_bytes(result.peer_bytes_cross_rack):>9}  "
         f"{result.peer_bytes_cross_rack / size:.2f} x the model",
-        f"  inside racks   {byte_words(result.peer_bytes_same_rack):>9}  "
+        f"  inside racks   {show_bytes(result.peer_bytes_same_rack):>9}  "
         f"{result.peer_bytes_same_rack / size:.2f} x the model",
     ]
     if result.duplicate_bytes:
-        lines.append(f"  fetched twice  {byte_words(result.duplicate_bytes):>9}")
+        lines.append(f"  fetched twice  {show_bytes(result.duplicate_bytes):>9}")
     if result.killed is not None:
         lines.append(f"{result.killed} was killed with {result.killed_at_chunks} chunks, resumed and completed")
     if result.corrupted_on_disk:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
-from gossipd.cli.options import NameVersion, byte_words, daemon_options, echo_json, examples, table
+from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, table
 from gossipd.core.errors import NotFoundError
+from gossipd.core.units import show_bytes
 from gossipd.ops.status_client import StatusClient
 
 
@@ -24,7 +25,7 @@ def ls(*, client: StatusClient, as_json: bool) -> int:
         (
             f"{'*' if model['current'] else ' '} {model['name']}@{model['version']}",
             model["state"],
-            byte_words(model["bytes_total"]),
+            show_bytes(model["bytes_total"]),
             model["completed_at"] or "-",
             model["path"] or "-",
         )

@@ -14,7 +14,6 @@ import click
 
 from gossipd.cli.options import (
     NameVersion,
-    byte_words,
     daemon_options,
     echo_json,
     examples,
@@ -22,6 +21,7 @@ from gossipd.cli.options import (
     table,
     time_words,
 )
+from gossipd.core.units import show_bytes
 from gossipd.ops.status_client import StatusClient
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
@@ -80,7 +80,7 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
         f"seeds     {', '.join(seeds) or 'none'}",
         f"security  {_painted(security['state'], colour)}, bulk {security['bulk_encryption']}"
         + "".join(f"; {reason}" for reason in security["reasons"]),
-        f"store     {_painted(store['condition'], colour)}, {byte_words(store['free_bytes'])} free"
+        f"store     {_painted(store['condition'], colour)}, {show_bytes(store['free_bytes'])} free"
         + (f"; {store['detail']}" if store["detail"] else ""),
     ]
     if page["inbox"]["trouble"]:
@@ -100,10 +100,10 @@ def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
         _painted(row["state"], colour),
         done,
         f"{row['hosts_complete']}/{row['hosts_total']} hosts",
-        f"{byte_words(row['bytes_total'])} in {row['chunks_total']} chunks",
+        f"{show_bytes(row['bytes_total'])} in {row['chunks_total']} chunks",
     ]
     if row["rate_in_bytes_per_s"]:
-        words.append(f"{byte_words(row['rate_in_bytes_per_s'])}/s")
+        words.append(f"{show_bytes(row['rate_in_bytes_per_s'])}/s")
     if row["eta_s"] is not None:
         words.append(f"{time_words(row['eta_s'])} to go")
     if row["stall"]:
@@ -132,10 +132,10 @@ def traffic_words(row: dict[str, Any]) -> str:
     """Where the bytes came from, and what was wasted."""
     ratio = row["source_bytes"] / row["bytes_total"] if row["bytes_total"] else 0.0
     return (
-        f"source {byte_words(row['source_bytes'])} ({ratio:.2f}x)  "
-        f"same rack {byte_words(row['peer_bytes_same_rack'])}  "
-        f"cross rack {byte_words(row['peer_bytes_cross_rack'])}  "
-        f"duplicate {byte_words(row['duplicate_bytes'])}  corrupt {row['corrupt_chunks']}"
+        f"source {show_bytes(row['source_bytes'])} ({ratio:.2f}x)  "
+        f"same rack {show_bytes(row['peer_bytes_same_rack'])}  "
+        f"cross rack {show_bytes(row['peer_bytes_cross_rack'])}  "
+        f"duplicate {show_bytes(row['duplicate_bytes'])}  corrupt {row['corrupt_chunks']}"
     )
 
 

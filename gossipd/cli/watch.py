@@ -18,8 +18,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from gossipd.cli.options import byte_words, percent_words, time_words
+from gossipd.cli.options import percent_words, time_words
 from gossipd.cli.status import traffic_words
+from gossipd.core.units import show_bytes
 from gossipd.ops.status_client import DaemonUnreachableError
 
 INTERVAL_S = 1.0  # the records behind the page are renewed at most once a second
@@ -73,7 +74,7 @@ def _deployment(row: dict[str, Any], rows_max: int) -> list[RenderableType]:
     title = Text(f"\n{row['name']}@{row['version']}  ", style="bold")
     title.append(row["state"], style=_STYLES.get(row["state"], "cyan"))
     if row["rate_in_bytes_per_s"]:
-        title.append(f"  {byte_words(row['rate_in_bytes_per_s'])}/s")
+        title.append(f"  {show_bytes(row['rate_in_bytes_per_s'])}/s")
     if row["eta_s"] is not None:
         title.append(f"  {time_words(row['eta_s'])} to go")
     if row["stall"]:

@@ -12,6 +12,7 @@ import re
 
 _SIZE = re.compile(r"(\d{1,15})(\.\d{1,6})?\s?(?:([kmgt])(ib|b)?|b)?", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(r"(\d{1,9})(\.\d{1,6})?\s?(ms|s|m|h|d)?", re.ASCII)
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -30,12 +31,13 @@ def parse_bytes(text: str) -> int:
 
 
 def show_bytes(count: float) -> str:
-    """``1.5 GiB``: three digits or so, powers of 1024."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if abs(count) < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" or count == int(count) else f"{count:.1f} {unit}"
+    """``1.5 GiB``, ``4 MiB``, ``150 MiB``: powers of 1024; a decimal only below 100, and only where there is one."""
+    unit = 0
+    while count >= 1024 and unit < len(_BINARY) - 1:
         count /= 1024
-    return f"{count:.1f} TiB"
+        unit += 1
+    whole = unit == 0 or count >= 100 or count == int(count)
+    return f"{count:.0f} {_BINARY[unit]}" if whole else f"{count:.1f} {_BINARY[unit]}"
 
 
 def parse_seconds(text: str) -> float:

@@ -1,25 +1,11 @@
-"""Sizes, times and shares as people read and type them."""
+"""Times and shares as people read and type them."""
 
 from __future__ import annotations
 
+import click
 import pytest
 
-from gossipd.cli.options import Duration, byte_words, percent_words, table, time_words
-
-
-@pytest.mark.parametrize(
-    ("count", "words"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (256 << 20, "256 MiB"),
-        (1 << 40, "1.0 TiB"),
-        (1 << 60, "1024 PiB"),
-    ],
-)
-def test_bytes_have_a_binary_unit(count: int, words: str) -> None:
-    assert byte_words(count) == words
+from gossipd.cli.options import Duration, percent_words, table, time_words
 
 
 @pytest.mark.parametrize(
@@ -42,6 +28,11 @@ def test_times_have_at_most_two_units(seconds: float, words: str) -> None:
 )
 def test_durations_are_typed_with_a_unit(text: str, seconds: float) -> None:
     assert Duration().convert(text, None, None) == seconds
+
+
+def test_what_is_no_duration_is_the_users_mistake() -> None:
+    with pytest.raises(click.BadParameter, match="'soon' is not a duration such as 90s"):
+        Duration().convert("soon", None, None)
 
 
 def test_a_table_has_no_blanks_at_the_ends_of_lines() -> None:

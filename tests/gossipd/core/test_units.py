@@ -40,7 +40,10 @@ def test_what_is_no_duration_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (3 * 2**30, "3 GiB"), (5e15, "4547.5 TiB")],
-)
+    [
+        (0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536, "1.5 KiB"), (3 * 2**30, "3 GiB"),
+        (150.6 * 2**20, "151 MiB"), (1.25 * 2**40, "1.2 TiB"), (2**60, "1024 PiB"),
+    ],
+)  # fmt: skip
 def test_sizes_are_shown_short(count: float, text: str) -> None:
     assert show_bytes(count) == text
