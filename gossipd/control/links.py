@@ -72,7 +72,6 @@ class Links:
         self._reports: deque[tuple[int, str]] = deque()  # from the monitor; drained in every turn
         self._names = rng.randrange(1 << 16) << 16
         self._bell = Bell()
-        self._next_sweep_s = 0.0
         self.counters = {"sent": 0, "sent_bytes": 0, "dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
         self._socket = context.socket(zmq.ROUTER)
         secure(self._socket, handshake_s=settings.handshake_s, message_bytes_max=FRAME_BYTES_MAX)

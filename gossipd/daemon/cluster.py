@@ -14,9 +14,8 @@ import structlog
 from gossipd.core.events import Event, Isolated, PeerLost, PeerSeen, PeerView
 from gossipd.core.standing import Standing
 from membership import events as said
-from membership.member import Member, MemberState, NodeId, Record
+from membership.member import Member, NodeId, Record
 
-LIVE = (MemberState.ALIVE, MemberState.SUSPECT)
 log = structlog.get_logger("cluster")
 
 

@@ -115,12 +115,6 @@ class State:
         """Durable on return."""
         self._write(f"{MANIFESTS}/{deployment.hex()}", envelope)
 
-    def forget_envelope(self, deployment: DeploymentId) -> None:
-        """Nobody will ask for it again."""
-        path = f"{MANIFESTS}/{deployment.hex()}"
-        if self._disk.kind(path) is Kind.FILE:
-            self._disk.remove_file(path)
-
     def _read(self, name: str) -> bytes | None:
         if self._disk.kind(name) is not Kind.FILE:
             return None

@@ -44,7 +44,6 @@ from gossipd.core.ids import ChunkIndex, DeploymentId
 VERSION = 1
 HELLO_KIND = 1
 TOKEN_BYTES = 32
-DEPLOYMENT_BYTES = 32
 
 _HELLO = struct.Struct("!BBH32s")
 _REQUEST = struct.Struct("!BBHII32s")
