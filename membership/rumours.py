@@ -42,9 +42,10 @@ class RumourClass:
     discarded or heard again: what comes up stale is dropped or put back at its right place.
     """
 
-    def __init__(self, bytes_per_s: float, length_max: int) -> None:
+    def __init__(self, bytes_per_s: float, length_max: int, *, doubles: bool = False) -> None:
         self._rate = bytes_per_s
         self._length_max = length_max
+        self._doubles = doubles
         self._by_key: dict[Hashable, Rumour] = {}
         self._heap: list[tuple[float, int, Rumour]] = []
         self._number = 0
@@ -86,7 +87,7 @@ class RumourClass:
         """Items for one datagram with ``room`` bytes left; each taking counts as one sending."""
         if not self._by_key:
             return []
-        rate = self._rate * 2 if self._backlog > _BACKLOG else self._rate
+        rate = self._rate * 2 if self._doubles and self._backlog > _BACKLOG else self._rate
         self._budget = min(rate * _BURST_S, self._budget + (now - self._at) * rate)
         self._at = now
         room = min(room, int(self._budget))
@@ -123,7 +124,9 @@ class Rumours:
 
     def __init__(self, rumour_bytes_per_s: int, statement_bytes_per_s: int, progress_bytes_per_s: int) -> None:
         rates = (rumour_bytes_per_s, statement_bytes_per_s, progress_bytes_per_s)
-        self.classes = tuple(RumourClass(rate, size) for rate, size in zip(rates, _QUEUE_MAX, strict=True))
+        doubles = (True, False, False)
+        limits = zip(rates, _QUEUE_MAX, doubles, strict=True)
+        self.classes = tuple(RumourClass(rate, size, doubles=double) for rate, size, double in limits)
         self.membership, self.statements, self.progress = self.classes
 
     def __bool__(self) -> bool:
@@ -138,8 +141,7 @@ class Rumours:
         for index, queue in enumerate(self.classes):
             waiting = any(self.classes[index + 1 :])
             share = (left * 2 // 3 if index == MEMBERSHIP else left // 2) if waiting else left
-            # Progress is superseded within seconds and may be lost: half of the sendings is enough.
-            items = queue.take(share, limit if index != PROGRESS else max(3, limit // 2), now)
+            items = queue.take(share, limit, now)
             parts += items
             left -= sum(map(len, items))
         return b"".join(parts)
