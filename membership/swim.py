@@ -197,7 +197,7 @@ class Swim:
 
     def next_deadline(self) -> float:
         """When ``handle_timer`` wants to be called; inf for never."""
-        return self._node.next_deadline()
+        return float("inf") if self._node.has_left else self._node.next_deadline()
 
     def adopt_view(self, others: Sequence[Swim]) -> None:
         """Believe what others believe, without a word on the network: a simulator's warm start.

@@ -315,6 +315,7 @@ def test_after_goodbye_a_brain_is_silent() -> None:
     swim.drain()
     swim.handle_timer(cluster.now + 100)
     assert swim.drain() == []
+    assert swim.next_deadline() == float("inf")
 
 
 def test_every_member_up_carries_a_signed_record() -> None:
