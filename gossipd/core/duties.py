@@ -19,6 +19,8 @@ from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
 from membership.member import NodeId
 
+_LINES_PER_HOST = 5  # even enough, and few enough for a host to have some dozens of neighbours in other racks
+
 
 class Duties:
     """The view of one deployment as this host sees it. ``refresh`` recomputes it; all else reads."""
@@ -32,6 +34,7 @@ class Duties:
         self.racks: dict[str, tuple[NodeId, ...]] = {}
         self.rack_of: dict[NodeId, str] = {}
         self._lines: dict[str, tuple[tuple[NodeId, ...], ...]] = {}
+        self._folds = BUCKETS
         self.mates: set[NodeId] = set()
         self.readers: tuple[NodeId, ...] = ()
         self.neighbours: set[NodeId] = set()
@@ -65,6 +68,8 @@ class Duties:
         self.racks = {rack: tuple(sorted(members)) for rack, members in sorted(racks.items())}
         self.mates = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
         self.readers = self._elect([view for view in targets if view.node in usable], slow, seeds)
+        most = max((len(members) for members in self.racks.values()), default=1)
+        self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
         self._lines = {rack: self._rack_line(members) for rack, members in self.racks.items()}
         self.places = self._own_places()
         self.rack_places = self._own_rack_places()
@@ -86,27 +91,30 @@ class Duties:
         return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
 
     def _rack_line(self, members: tuple[NodeId, ...]) -> tuple[tuple[NodeId, ...], ...]:
-        """The line of each bucket. A reader has the first copies of what it reads to spread: it imports last."""
+        """The lines of a rack. A reader has the first copies of what it reads to spread: it imports last."""
         importers = tuple(node for node in members if node not in self.readers)
         if len(importers) < 2:
-            return bucket_lines(members, self._salt)
+            return bucket_lines(members, self._salt, self._folds)
         readers = tuple(node for node in members if node in self.readers)
-        return tuple((*line, *readers) for line in bucket_lines(importers, self._salt))
+        return tuple((*line, *readers) for line in bucket_lines(importers, self._salt, self._folds))
 
     def _own_places(self) -> list[int]:
-        members = self.racks.get(self._own.rack, ())
-        if self._own.node not in members:
-            return [len(members)] * BUCKETS
-        return [line.index(self._own.node) for line in self._lines[self._own.rack]]
+        lines = self._lines.get(self._own.rack, ())
+        if not lines or self._own.node not in lines[0]:
+            return [len(lines[0]) if lines else 0] * BUCKETS
+        places = [line.index(self._own.node) for line in lines]
+        return [places[bucket % self._folds] for bucket in range(BUCKETS)]
 
     def _own_rack_places(self) -> list[int]:
-        lines = rack_lines(tuple(self.racks), self._salt)
-        return [line.index(self._own.rack) for line in lines]
+        if self._own.rack not in self.racks:
+            return [0] * BUCKETS
+        places = [line.index(self._own.rack) for line in rack_lines(tuple(self.racks), self._salt)]
+        return [places[bucket % self._folds] for bucket in range(BUCKETS)]
 
     def first_in_line(self, rack: str, bucket: int) -> NodeId | None:
         """Who imports this bucket's chunks into that rack."""
         lines = self._lines.get(rack)
-        return lines[bucket][0] if lines else None
+        return lines[bucket % self._folds][0] if lines else None
 
     def _neighbours(self, size: int) -> set[NodeId]:
         own = self._own.node
@@ -141,7 +149,7 @@ class Duties:
     def _ring_of_racks(self) -> set[NodeId]:
         found: set[NodeId] = set()
         lines = rack_lines(tuple(self.racks), self._salt)
-        for bucket, place in enumerate(self.places):
+        for bucket, place in enumerate(self.places[: self._folds]):
             if place:
                 continue
             ring = lines[bucket]

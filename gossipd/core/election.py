@@ -94,8 +94,10 @@ class Election:
             self._hold_until = now + self._settings.quorum_hold_s
             self._racks_seen = [(now, racks)]
 
+    def begin_allowed_s(self, now: float) -> float:
+        """From when the first read of a deployment may begin: the seeds must have been the same for a while."""
+        return max(self.seeds_changed_s + self._settings.seeds_stable_s, self.reads_allowed_s(now))
+
     def reads_allowed_s(self, now: float) -> float:
-        """From when external storage may be read: after the stability gate and any quorum hold."""
-        if self.isolated:
-            return now + self._settings.seeds_stable_s
-        return max(self.seeds_changed_s + self._settings.seeds_stable_s, self._hold_until)
+        """From when a deployment that is being read may go on: shares that moved have a grace of their own."""
+        return now + self._settings.seeds_stable_s if self.isolated else self._hold_until

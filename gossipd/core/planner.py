@@ -229,7 +229,8 @@ class Planner:
         return sorted(swarms, key=lambda swarm: -swarm.priority) if len(swarms) > 1 else swarms
 
     def _around(self, now: float) -> Surroundings:
-        return Surroundings(self._own, self._election.seeds, self._election.reads_allowed_s(now))
+        election = self._election
+        return Surroundings(self._own, election.seeds, election.begin_allowed_s(now), election.reads_allowed_s(now))
 
     def _tick(self, now: float) -> None:
         self._tick_s = now
@@ -244,7 +245,7 @@ class Planner:
         members = [peer for peer in self._peers if peer.member]
         alone = (
             self._election.isolated
-            or now < around.reads_allowed_s
+            or now < around.begin_allowed_s
             or (bool(members) and not any(peer.usable(now) for peer in members))
         )
         self._limit_uploads()

@@ -38,14 +38,14 @@ def scores(name: bytes, salt: bytes, count: int) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1_024)
-def bucket_lines(members: tuple[NodeId, ...], salt: bytes) -> tuple[tuple[NodeId, ...], ...]:
-    """For each bucket, the members from first to last in line. ``members`` must be sorted."""
+def bucket_lines(members: tuple[NodeId, ...], salt: bytes, count: int = BUCKETS) -> tuple[tuple[NodeId, ...], ...]:
+    """For each of ``count`` buckets, the members from first to last in line. ``members`` must be sorted."""
     if not members:
-        return ((),) * BUCKETS
-    scored = {member: scores(member, salt, BUCKETS) for member in members}
-    room = dict.fromkeys(members, -(-BUCKETS // len(members)))
+        return ((),) * count
+    scored = {member: scores(member, salt, count) for member in members}
+    room = dict.fromkeys(members, -(-count // len(members)))
     lines = []
-    for bucket in range(BUCKETS):
+    for bucket in range(count):
         line = sorted(members, key=lambda member: scored[member][bucket], reverse=True)
         first = next(member for member in line if room[member] > 0)
         room[first] -= 1

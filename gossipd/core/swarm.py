@@ -57,6 +57,7 @@ class Surroundings:
 
     own: PeerView
     seeds: frozenset[NodeId]
+    begin_allowed_s: float
     reads_allowed_s: float
 
 
@@ -87,6 +88,7 @@ class Swarm:
         self.stall = StallWatch(settings.stall_s)
         self.commands: list[Command] = []
         self.probe_asked = False
+        self.reads_begun = False
         self._link_version = -1
         self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # what a chunk takes on this host's link
         self.patience_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
@@ -288,7 +290,9 @@ class Swarm:
 
     def plan_reads(self, around: Surroundings, now: float) -> None:
         """Read from storage what is ours to read."""
-        if now >= around.reads_allowed_s and self.replica.state is ReplicaState.FETCHING:
+        allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
+        if now >= allowed_s and self.replica.state is ReplicaState.FETCHING:
+            self.reads_begun = True
             for run in self.reader.plan(self.replica, now):
                 for chunk in run:
                     self.replica.start(chunk, SOURCE, now)

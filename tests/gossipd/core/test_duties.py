@@ -1,0 +1,99 @@
+"""Who does what follows from the view alone, the same on every host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from gossipd.core.duties import Duties
+from gossipd.core.events import PeerView
+from gossipd.core.manifest_payload import EVERY_HOST, Targets
+from gossipd.core.peers import Peers
+from gossipd.core.planner_settings import PlannerSettings
+from membership.member import NodeId
+from tests.gossipd.core.planning import SETTINGS, node, view
+
+
+def duties_of(
+    own: PeerView,
+    views: Sequence[PeerView],
+    *,
+    targets: Targets = EVERY_HOST,
+    seeds: Sequence[int] = (),
+    slow: Sequence[int] = (),
+    unreachable: Sequence[int] = (),
+    settings: PlannerSettings = SETTINGS,
+) -> Duties:
+    peers = Peers(settings, Random(1))
+    for one in views:
+        if one.node != own.node:
+            peers.seen(one)
+    for number in unreachable:
+        peers.reached(node(number), False)
+    duties = Duties(own, targets, b"salt", settings)
+    slow_nodes = frozenset(node(number) for number in slow)
+    assert duties.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 0.0)
+    assert not duties.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 1.0)
+    return duties
+
+
+def cluster(racks: int, per_rack: int) -> list[PeerView]:
+    return [view(rack * per_rack + at, f"rack-{rack}", name=f"h{at}") for rack in range(racks) for at in range(per_rack)]
+
+
+def test_all_hosts_name_the_same_importer() -> None:
+    views = cluster(3, 4)
+    for bucket in (0, 17, 255):
+        named = {duties_of(own, views).first_in_line("rack-1", bucket) for own in views}
+        assert len(named) == 1
+
+
+def test_a_seed_reads_and_does_not_import() -> None:
+    views = cluster(3, 4)
+    duties = duties_of(views[0], views, seeds=[0, 4, 8])
+    assert duties.readers == tuple(sorted(node(number) for number in (0, 4, 8)))
+    firsts = {duties.first_in_line("rack-1", bucket) for bucket in range(256)}
+    assert node(4) not in firsts
+    assert len(firsts) == 3
+
+
+def test_a_seed_that_cannot_be_reached_loses_its_share_at_once() -> None:
+    views = cluster(3, 4)
+    assert node(4) not in duties_of(views[0], views, seeds=[0, 4, 8], unreachable=[4]).readers
+
+
+def test_a_host_that_lags_has_no_duties() -> None:
+    views = cluster(2, 4)
+    duties = duties_of(views[0], views, seeds=[0, 4], slow=[4, 5])
+    assert duties.readers == (node(0),)
+    assert {duties.first_in_line("rack-1", bucket) for bucket in range(256)} == {node(6), node(7)}
+
+
+def test_hosts_outside_the_targets_do_nothing_and_are_no_neighbours() -> None:
+    views = cluster(2, 4)
+    duties = duties_of(views[0], views, seeds=[0, 4], targets=Targets(names=("h0", "h1")))
+    assert duties.neighbours == {node(number) for number in (1, 4, 5)}
+    assert {duties.first_in_line("rack-1", bucket) for bucket in range(256)} == {node(4), node(5)}
+
+
+def test_without_any_claim_one_host_reads() -> None:
+    views = cluster(2, 4)
+    assert len({duties_of(own, views).readers for own in views}) == 1
+    assert len(duties_of(views[0], views).readers) == 1
+
+
+def test_neighbours_are_mutual_and_few_in_a_large_cluster() -> None:
+    views = cluster(12, 8)
+    everyone = {own.node: duties_of(own, views).neighbours for own in views}
+    for own, neighbours in everyone.items():
+        assert own not in neighbours
+        assert len(neighbours) <= SETTINGS.mates_max + SETTINGS.far_neighbours_max
+        for other in neighbours:
+            assert own in everyone[other]
+
+
+def test_a_rack_larger_than_the_limit_is_a_ring() -> None:
+    views = cluster(1, 100)
+    everyone: dict[NodeId, set[NodeId]] = {own.node: duties_of(own, views).neighbours for own in views}
+    assert all(len(neighbours) <= SETTINGS.mates_max + 1 for neighbours in everyone.values())
+    assert all(own in everyone[other] for own, neighbours in everyone.items() for other in neighbours)

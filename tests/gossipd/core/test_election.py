@@ -1,0 +1,126 @@
+"""One seed per rack: sticky, without a round, given up by who should not be it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from gossipd.core.election import Election
+from gossipd.core.events import PeerView
+from gossipd.core.peers import Peers
+from tests.gossipd.core.planning import SETTINGS, node, view
+
+
+class Rack:
+    """``count`` members that hear each other's claims at once."""
+
+    def __init__(self, count: int) -> None:
+        self.views = {node(number): view(number) for number in range(count)}
+        self.peers = {own: Peers(SETTINGS, Random(1)) for own in self.views}
+        self.elections = {own: Election(one, SETTINGS) for own, one in self.views.items()}
+        for own, peers in self.peers.items():
+            for one in self.views.values():
+                if one.node != own:
+                    peers.seen(one)
+        self.claims = 0
+
+    def run(self, start: float, seconds: float, *, dead: frozenset[bytes] = frozenset()) -> None:
+        for tick in range(round(seconds * 4)):
+            for own, election in self.elections.items():
+                if own in dead:
+                    continue
+                term = election.decide(self.peers[own], start + tick / 4)
+                if term is not None:
+                    self.claims += term > 0
+                    self.show(own, term)
+
+    def show(self, own: bytes, term: int) -> None:
+        old = self.views[own]  # type: ignore[index]
+        new = PeerView(old.node, old.rack, old.zone, old.can_read_sources, term)
+        self.views[new.node] = new
+        for other, peers in self.peers.items():
+            if other != own:
+                peers.seen(new)
+
+    def seeds(self) -> list[bytes]:
+        return [own for own, election in self.elections.items() if election.term]
+
+
+def test_a_rack_has_exactly_one_seed_and_keeps_it() -> None:
+    rack = Rack(5)
+    rack.run(0.0, 5.0)
+    assert len(rack.seeds()) == 1
+    first = rack.seeds()
+    rack.run(5.0, 60.0)
+    assert rack.seeds() == first
+    assert rack.claims == 1
+
+
+def test_a_dead_seed_is_replaced_with_a_higher_term() -> None:
+    rack = Rack(5)
+    rack.run(0.0, 5.0)
+    dead = rack.seeds()[0]
+    for other, peers in rack.peers.items():
+        if other != dead:
+            peers.lost(dead)  # type: ignore[arg-type]
+    rack.run(5.0, 5.0, dead=frozenset([dead]))
+    heirs = [own for own in rack.seeds() if own != dead]
+    assert len(heirs) == 1
+    assert rack.elections[heirs[0]].term == 2  # type: ignore[index]
+
+
+def test_of_two_claims_the_higher_term_wins() -> None:
+    rack = Rack(2)
+    one, other = rack.elections
+    rack.elections[one].term, rack.elections[other].term = 1, 2
+    rack.show(one, 1)
+    rack.show(other, 2)
+    rack.run(0.0, 2.0)
+    assert rack.seeds() == [other]
+
+
+def test_an_isolated_seed_gives_up_and_reads_nothing() -> None:
+    rack = Rack(3)
+    rack.run(0.0, 5.0)
+    seed = rack.elections[rack.seeds()[0]]  # type: ignore[index]
+    seed.isolated = True
+    assert seed.reads_allowed_s(5.0) > 5.0
+    rack.run(5.0, 0.25)
+    assert seed.term == 0
+
+
+def test_who_cannot_read_sources_does_not_claim() -> None:
+    election = Election(view(0, reads=False), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    for tick in range(40):
+        assert election.decide(peers, tick / 4) is None
+
+
+def test_who_gave_up_does_not_claim_again_for_a_while() -> None:
+    election = Election(view(0), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    assert election.decide(peers, 0.0) == 1
+    election.give_up(1.0)
+    assert election.decide(peers, 1.0) == 0
+    assert election.decide(peers, 50.0) is None
+    assert election.decide(peers, 61.5) == 2
+
+
+def test_nobody_reads_before_the_seeds_have_been_the_same_for_a_while() -> None:
+    election = Election(view(0), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    election.decide(peers, 10.0)
+    assert election.begin_allowed_s(10.0) == 10.0 + SETTINGS.seeds_stable_s
+
+
+def test_half_of_the_racks_gone_at_once_pauses_reads_and_then_lets_them_go_on() -> None:
+    election = Election(view(0), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    for number, rack in enumerate("bcdef", start=1):
+        peers.seen(view(number, rack))
+    election.decide(peers, 0.0)
+    for number in range(1, 5):
+        peers.lost(node(number))
+    election.decide(peers, 8.0)
+    assert election.reads_allowed_s(8.0) == 8.0 + SETTINGS.quorum_hold_s
+    election.decide(peers, 8.0 + SETTINGS.quorum_hold_s)
+    assert election.reads_allowed_s(70.0) <= 70.0

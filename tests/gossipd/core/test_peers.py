@@ -1,0 +1,94 @@
+"""Evidence about one pair and the cluster's verdict never overwrite each other; bad peers are left alone for a while."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gossipd.core.events import FailReason
+from gossipd.core.peers import Peer, Peers
+from tests.gossipd.core.planning import SETTINGS, node, view
+
+
+def peers_with_one() -> tuple[Peers, Peer]:
+    peers = Peers(SETTINGS, Random(1))
+    peers.seen(view(1))
+    peer = peers.get(node(1))
+    assert peer is not None
+    return peers, peer
+
+
+def test_a_dead_member_is_not_usable_however_reachable() -> None:
+    peers, peer = peers_with_one()
+    peers.lost(node(1))
+    peers.reached(node(1), True)
+    assert not peer.usable(0.0)
+    assert peers.seen(view(1))
+    assert peer.usable(0.0)
+
+
+def test_an_unreachable_member_is_not_usable_until_evidence_says_so() -> None:
+    peers, peer = peers_with_one()
+    peers.reached(node(1), False)
+    peers.seen(view(1))
+    assert not peer.usable(1e6)
+    assert peers.reached(node(1), True)
+    assert peer.usable(0.0)
+
+
+@pytest.mark.parametrize("reason", [FailReason.CORRUPT, FailReason.GONE, FailReason.REFUSED])
+def test_a_peer_that_lies_or_vanishes_is_asked_no_more_for_a_while(reason: FailReason) -> None:
+    peers, peer = peers_with_one()
+    version = peers.version
+    peers.started(peer)
+    peers.failed(node(1), reason, 10.0)
+    assert not peer.usable(10.1)
+    assert peers.version > version
+    assert peer.usable(10.0 + 61.0)
+    version = peers.version
+    peers.expire(10.0 + 61.0)
+    assert peers.version > version
+
+
+def test_each_failure_in_a_row_doubles_the_pause_up_to_a_minute() -> None:
+    peers, peer = peers_with_one()
+    pauses = []
+    for _ in range(8):
+        peers.failed(node(1), FailReason.GONE, 0.0)
+        pauses.append(peer.shunned_until)
+    assert pauses[0] < 1.5
+    assert 30 < pauses[-1] <= 75
+    peers.delivered(node(1), 1.0)
+    peers.failed(node(1), FailReason.GONE, 0.0)
+    assert peer.shunned_until < 1.5
+
+
+def test_busy_is_no_fault_but_says_that_no_slot_is_free() -> None:
+    peers, peer = peers_with_one()
+    peers.started(peer)
+    peers.failed(node(1), FailReason.BUSY, 5.0)
+    assert peer.usable(5.0)
+    assert (peer.free, peer.asked) == (0, 0)
+
+
+def test_only_a_peer_far_slower_than_usual_is_slow() -> None:
+    peers, _ = peers_with_one()
+    peers.seen(view(2))
+    for _ in range(40):
+        peers.delivered(node(1), 1.0)
+    for _ in range(10):
+        peers.delivered(node(2), 8.0)
+        peers.delivered(node(1), 1.0)
+    slow, quick = peers.get(node(2)), peers.get(node(1))
+    assert slow is not None
+    assert quick is not None
+    assert peers.slowness(slow) > 2
+    assert peers.slowness(quick) == 1
+
+
+def test_a_fetch_that_was_given_up_is_not_counted_for_ever() -> None:
+    peers, peer = peers_with_one()
+    peers.started(peer)
+    peers.released(node(1))
+    assert peer.asked == 0

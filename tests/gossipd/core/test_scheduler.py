@@ -1,0 +1,94 @@
+"""Which chunk of whom: imports first, rare before common, idle holders before busy ones, never a busy or shunned one."""
+
+from __future__ import annotations
+
+from random import Random
+
+from gossipd.core.availability import Availability
+from gossipd.core.demand import Demand
+from gossipd.core.peers import Peers
+from gossipd.core.rendezvous import BUCKETS
+from gossipd.core.scheduler import Scheduler
+from tests.gossipd.core.planning import SETTINGS, node, view
+
+
+class Table:
+    """A scheduler with rack mates 1 and 2, and 9 in another rack; all first in line."""
+
+    def __init__(self) -> None:
+        self.peers = Peers(SETTINGS, Random(1))
+        for number in (1, 2):
+            self.peers.seen(view(number))
+        self.peers.seen(view(9, "b"))
+        self.seen = Availability(50, held=0)
+        self.wants = Demand(self.seen, SETTINGS)
+        self.wants.want(range(50))
+        self.wants.set_places([0] * BUCKETS, [0] * BUCKETS, 0.0, 1.0)
+        self.scheduler = Scheduler(self.seen, self.wants, self.peers, settings=SETTINGS, rng=Random(2))
+
+    def hear(self, number: int, *chunks: int, free: int = 4) -> None:
+        near = number < 9
+        for chunk in self.seen.add(node(number), chunks, near=near):
+            self.wants.consider(chunk, 0.0, 1.0)
+        self.peers.slots(node(number), free, 0.0)
+
+    def pick(self, count: int = 1, now: float = 0.0) -> list[tuple[int, bytes]]:
+        return list(self.scheduler.pick(count, now, 0.02))
+
+
+def test_what_the_rack_waits_for_goes_first() -> None:
+    table = Table()
+    table.hear(1, 3)
+    table.hear(9, 7)
+    assert table.pick(2) == [(7, node(9)), (3, node(1))]
+
+
+def test_an_idle_holder_is_asked_before_a_busy_one() -> None:
+    table = Table()
+    table.hear(1, 3, free=1)
+    table.hear(2, 3, free=4)
+    busy = table.peers.get(node(1))
+    assert busy is not None
+    for _ in range(2):
+        busy.asked += 1
+    assert table.pick() == [(3, node(2))]
+
+
+def test_a_holder_without_free_slots_is_left_alone_until_the_news_is_old() -> None:
+    table = Table()
+    table.hear(1, 3, free=0)
+    assert table.pick() == []
+    assert table.scheduler.all_busy
+    assert table.pick(now=1.0) == [(3, node(1))]
+
+
+def test_a_chunk_is_never_picked_twice() -> None:
+    table = Table()
+    table.hear(1, 3, 4)
+    table.hear(2, 3, 4)
+    picked = table.pick(5)
+    assert sorted(chunk for chunk, _ in picked) == [3, 4]
+    assert table.pick(5) == []
+
+
+def test_one_peer_never_holds_all_fetches() -> None:
+    table = Table()
+    table.hear(1, *range(20), free=20)
+    assert len(table.pick(10)) == SETTINGS.fetches_per_peer_max
+
+
+def test_a_shunned_peer_is_not_asked() -> None:
+    table = Table()
+    table.hear(1, 3)
+    table.peers.reached(node(1), False)
+    assert table.pick() == []
+
+
+def test_the_same_generator_gives_the_same_picks() -> None:
+    runs = []
+    for _ in range(2):
+        table = Table()
+        table.hear(1, *range(20))
+        table.hear(2, *range(10, 30))
+        runs.append(table.pick(6))
+    assert runs[0] == runs[1]
