@@ -36,7 +36,8 @@ REPAIR_SECONDS_MAX = 60.0
 SETTLE_SECONDS_MAX = 20.0  # totals travel by gossip, once a second
 STALL_SECONDS_MAX = 120.0  # without one more chunk anywhere
 POLL_S = 0.1
-DAMAGED_CHUNKS = 8  # each makes a neighbour fetch from another rack for a while; enough for some to be met
+DAMAGED_SHARE = 1 / 128  # of all chunks: enough for some to be met by other hosts
+DAMAGED_MIN = 4
 HALF_WAY = 0.4  # what a host says of itself is up to a second old; by then it is about a half
 SPREAD_SECONDS = 5.0  # storage is slowed so that delivery takes at least this long: half-way can then be seen
 SIZE_MIN = 4 * 1024 * 1024
@@ -300,7 +301,13 @@ def _make_trouble(stage: _Stage, total: int) -> None:
     if stage.rot is None and stage.chunks.get(order.corrupt, 0) >= total * HALF_WAY:
         stage.audience.step(f"flipping bytes in what {order.corrupt} has stored")
         models = stage.host(order.corrupt).models
-        stage.rot = Rot(stage.manifest, models, stage.original, chunks_max=DAMAGED_CHUNKS, rng=Random())
+        stage.rot = Rot(
+            stage.manifest,
+            models,
+            stage.original,
+            chunks_max=max(DAMAGED_MIN, int(total * DAMAGED_SHARE)),
+            rng=Random(),
+        )
         stage.rot.start()
 
 
