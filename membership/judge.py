@@ -160,18 +160,20 @@ class Judge:
             # A further voice would shorten the wait a little, but is not worth everybody's bandwidth.
             node.rumours.membership.add((claim.handle, accusing.handle), data)
             node.hurry(now)
-        self._set_deadline(claim, suspicion, suspicion.since_s)
+        self._set_deadline(claim, suspicion, now)
         if first:
             node.tell(MemberSuspected(node.member(claim)))
 
-    def _set_deadline(self, claim: Claim, suspicion: Suspicion, since: float) -> None:
+    def _set_deadline(self, claim: Claim, suspicion: Suspicion, now: float) -> None:
         node = self._node
         wait = suspicion.wait_s(node.settings, self._roster.live, claim.record.rack, self._roster.racks)
-        if since + wait < suspicion.deadline:
-            suspicion.deadline = since + wait
+        # A late second accuser may make an old suspicion overdue: the subject is asked all the same.
+        deadline = max(suspicion.since_s + wait, now + _LAST_WORD_S)
+        if deadline < suspicion.deadline:
+            suspicion.deadline = deadline
             handle = claim.handle
-            node.at(suspicion.deadline, lambda now: self._on_deadline(handle, suspicion, now))
-            node.at(suspicion.deadline - _LAST_WORD_S, lambda now: self._ask_for_last_word(handle, suspicion, now))
+            node.at(deadline, lambda later: self._on_deadline(handle, suspicion, later))
+            node.at(deadline - _LAST_WORD_S, lambda later: self._ask_for_last_word(handle, suspicion, later))
 
     def worry(self) -> int:
         """A sum over all whom we suspect on enough accusations; on every probe, so that a missed one shows at once."""

@@ -323,3 +323,12 @@ def test_every_member_up_carries_a_signed_record() -> None:
     ups = [event for event in told.of(MemberUp) if isinstance(event, MemberUp)]
     assert len(ups) == 12
     assert all(len(event.member.record.signature) == 64 for event in ups)
+
+
+def test_no_host_takes_a_busy_minute_for_a_stop_of_its_own() -> None:
+    cluster, _ = joined(40)
+    for index in range(30, 40):
+        cluster.crash(index)
+        cluster.run(cluster.now + 2.0)
+    cluster.run(cluster.now + 20.0)
+    assert sum(cluster.swim(index).statistics().get("gaps", 0) for index in range(30)) == 0
