@@ -13,10 +13,9 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from random import Random
-from typing import Any
 
 import structlog
 import trio
@@ -27,27 +26,26 @@ from gossipd.control.plane import ControlPlane
 from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_desk import TriggerDesk
-from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, Command, Event, ProbeSource
 from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import KEY_BYTES, SecretKey
 from gossipd.core.planner import Planner
 from gossipd.core.planner_settings import PlannerSettings
-from gossipd.core.progress import HostReason, HostState, ProgressFormatError
-from gossipd.core.register_file import register_to_bytes
-from gossipd.core.statement import Statement
+from gossipd.core.progress import HostReason, HostState
 from gossipd.daemon import settings as translate
 from gossipd.daemon.brain import Brain
 from gossipd.daemon.cluster import Callbacks, Cluster
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments, Host
 from gossipd.daemon.doorman import Doorman
+from gossipd.daemon.gossip import Gossip
 from gossipd.daemon.hands import Hands
 from gossipd.daemon.joining import keep_joining
+from gossipd.daemon.keeping import Keeping
 from gossipd.daemon.operations import Orders
 from gossipd.daemon.performer import Performer
 from gossipd.daemon.spread import Spread
-from gossipd.daemon.state import State, StateWriteError
+from gossipd.daemon.state import State
 from gossipd.daemon.teller import Teller
 from gossipd.daemon.triggers import Triggers
 from gossipd.daemon.view import Alarms, Sights, View
@@ -61,15 +59,10 @@ from gossipd.ops.status import health_app, status_app
 from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
 from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.wire import control
-from membership import events as said
-from membership.errors import PublishError
+from membership.events import PayloadHeard
 from membership.member import NodeId
-from membership.runtime import SwimRuntime, open_udp_socket, serve
-from membership.swim import Swim
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
-PINGS_MAX = 16
-ROSTER_KEEP_S = 5.0
 PROBE_AGAIN_S = 10.0  # one request of one byte; storage that is back is found within the least pause of a seed
 log = structlog.get_logger("node")
 
@@ -82,10 +75,8 @@ class Node:
         self.config, self.keys = config, keys
         self._nursery = nursery
         self._token = trio.lowlevel.current_trio_token()
-        self._pings = 0
         self._bugs: list[BaseException] = []
         self._bug_found = trio.Event()
-        self._runtime: SwimRuntime | None = None
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
         self.alarms, self.lag = Alarms(), LoopLag()
@@ -95,12 +86,9 @@ class Node:
         roster = self.state.roster()
         record = translate.own_record(config, keys.node.public, self.state.next_boot(wall_s))
         self.own: NodeId = record.node
-        self.swim = Swim(
-            settings=translate.swim_settings(config), record=record, sign=keys.node.sign, keyring=keys.cluster,
-            rng=Random(secrets.randbits(64)), now=now, roster=roster,
-        )  # fmt: skip
+        self.gossip = Gossip(config, keys, record=record, roster=roster, alarm=self.alarms.ring)
         self.cluster = Cluster(self.own)
-        self.cluster.begin(self.swim.self_record(), roster)
+        self.cluster.begin(self.gossip.swim.self_record(), roster)
         self.planner = Planner(
             node=self.own, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
             settings=PlannerSettings(), rng=Random(secrets.randbits(64)), can_read_sources=config.sources.enabled,
@@ -128,7 +116,7 @@ class Node:
         self.spread = Spread(
             secret=self.keys.node, own=self.own, cluster=self.cluster, register=self.register, state=self.state,
             client=hands.client, clients=lambda: self.keys.clients, trusted=self.trusted,
-            publish=self._publish_statement, audit=self.audit.record, rng=Random(secrets.randbits(64)),
+            publish=self.gossip.publish_statement, audit=self.audit.record, rng=Random(secrets.randbits(64)),
         )  # fmt: skip
         self.deployments = Deployments(
             host=Host(config.node.name, config.node.rack), trusted=self.trusted, register=self.register,
@@ -144,8 +132,11 @@ class Node:
         self.teller = Teller(
             own=self.own, table=self.state.progress(now=now, wall_s=wall_s), deployments=self.deployments,
             store=hands.store, hosts=lambda: len(self.cluster.records),
-            publish=self._publish_progress, uploaded=hands.shelf.take_uploaded,
+            publish=self.gossip.publish_progress, uploaded=hands.shelf.take_uploaded,
         )  # fmt: skip
+        self.keeping = Keeping(
+            state=self.state, register=self.register, swim=self.gossip.swim, teller=self.teller, alarm=self.alarms.ring
+        )
         self.performer = Performer(
             cluster=self.cluster, plane=self.plane, client=hands.client, reader=hands.reader, store=hands.store,
             manifest_of=self.deployments.manifest_of, post=self.brain.post, claim_seed=self._claim_seed,
@@ -165,15 +156,15 @@ class Node:
         self.inbox = Inbox(config.store.inbox, self.spread.offer)
         self.view = View(
             Sights(
-                config=config, own=self.own, swim=self.swim, planner=self.planner, deployments=self.deployments,
+                config=config, own=self.own, swim=self.gossip.swim, planner=self.planner, deployments=self.deployments,
                 teller=self.teller, store=hands.store, server=hands.server, client=hands.client, reader=hands.reader,
                 pool=hands.pool, inbox=self.inbox, audit=self.audit, lag=self.lag, alarms=self.alarms,
                 control_figures=self.plane.statistics,
             )
         )  # fmt: skip
         self.orders = Orders(
-            swim=self.swim, wake=self._wake, register=self.register, deployments=self.deployments, spread=self.spread,
-            store=hands.store, state=self.state, teller=self.teller, audit=self.audit.record,
+            swim=self.gossip.swim, wake=self.gossip.wake, register=self.register, deployments=self.deployments,
+            spread=self.spread, store=hands.store, state=self.state, teller=self.teller, audit=self.audit.record,
         )  # fmt: skip
 
     # ---- life --------------------------------------------------------------------------------------
@@ -182,33 +173,32 @@ class Node:
     async def serving(self) -> AsyncIterator[None]:
         """Everything listens, strangers were seen to be refused, and the cluster is being looked for."""
         config = self.config
-        udp = open_udp_socket(config.net.bind, config.net.port)
-        try:
-            async with trio.open_nursery() as outer:
-                outer.start_soon(self.audit.run)
-                await outer.start(self.plane.serve, config.net.bind, config.net.port)
-                await trio.to_thread.run_sync(self.hands.server.start, *config.bulk_address)
-                self._runtime = await outer.start(
-                    partial(serve, self.swim, udp, on_event=self.cluster.hear, clock=trio.current_time)
-                )
-                await self._check_doors()
-                async with trio.open_nursery() as inner:
-                    for task in (self.brain.run, self.teller.run, self.lag.run, self.spread.adopt_orphans):
-                        inner.start_soon(task)
-                    inner.start_soon(self._stop_for_bugs)
-                    inner.start_soon(self._keep_roster)
-                    inner.start_soon(self._probe_sources_again)
-                    inner.start_soon(keep_joining, self.swim, lambda: self.config.net.join, self._wake)
-                    await self._open_local_doors(inner)
-                    await trio.to_thread.run_sync(self._finish_removals)
-                    self.spread.begin()
-                    yield
-                    self._say_goodbye()
-                    inner.cancel_scope.cancel()
-                await self._close_hands()
-                outer.cancel_scope.cancel()
-        finally:
-            udp.close()
+        async with trio.open_nursery() as outer:
+            outer.start_soon(self.audit.run)
+            await outer.start(self.plane.serve, config.net.bind, config.net.port)
+            await trio.to_thread.run_sync(self.hands.server.start, *config.bulk_address)
+            await self.gossip.start(outer, self.cluster.hear)
+            await self._check_doors()
+            async with trio.open_nursery() as inner:
+                for task in (
+                    self.brain.run,
+                    self.teller.run,
+                    self.lag.run,
+                    self.keeping.run,
+                    self.spread.adopt_orphans,
+                ):
+                    inner.start_soon(task)
+                inner.start_soon(self._stop_for_bugs)
+                inner.start_soon(self._probe_sources_again)
+                inner.start_soon(keep_joining, self.gossip.swim, lambda: self.config.net.join, self.gossip.wake)
+                await self._open_local_doors(inner)
+                await trio.to_thread.run_sync(self._finish_removals)
+                self.spread.begin()
+                yield
+                self._say_goodbye()
+                inner.cancel_scope.cancel()
+            await self._close_hands()
+            outer.cancel_scope.cancel()
 
     def _finish_removals(self) -> None:
         """What was marked as removed when the last run ended, and is still there."""
@@ -242,43 +232,14 @@ class Node:
     def _say_goodbye(self) -> None:
         for deployment in self.deployments.by_id.values():
             self.teller.tell(deployment)
-        self.swim.leave(trio.current_time())
-        self._wake()
+        self.gossip.leave()
 
     async def _close_hands(self) -> None:
         with trio.CancelScope(shield=True):
             await trio.to_thread.run_sync(self.hands.stop_moving)
             await trio.to_thread.run_sync(self.performer.close)
             await trio.to_thread.run_sync(self.hands.close)
-            await trio.to_thread.run_sync(self._keep_state)
-
-    def _keep_state(self) -> None:
-        """At the end; a disk that refuses costs what gossip brings again."""
-        with contextlib.suppress(StateWriteError):
-            self.state.keep_roster(self.swim.roster_records())
-            self.state.keep_register(register_to_bytes(self.register))
-            self.state.keep_progress(self.teller.table.to_bytes())
-        self.state.close()
-
-    async def _keep_roster(self) -> None:
-        """Never returns: who belongs, what was last said and how far everybody is, on disk for the next start."""
-        kept_revision, kept_s = self.register.revision, trio.current_time()
-        while True:
-            await trio.sleep(1.0)
-            writes: list[tuple[Callable[[Any], None], Any]] = []
-            if self.register.revision != kept_revision:
-                kept_revision = self.register.revision
-                writes.append((self.state.keep_register, register_to_bytes(self.register)))
-            if trio.current_time() - kept_s > ROSTER_KEEP_S:
-                kept_s = trio.current_time()
-                writes.append((self.state.keep_roster, self.swim.roster_records()))
-                writes.append((self.state.keep_progress, self.teller.table.to_bytes()))
-            try:
-                for write, what in writes:
-                    await trio.to_thread.run_sync(write, what)
-            except StateWriteError as error:
-                kept_revision = -1  # it is tried again in a second
-                self.alarms.ring(error.code, str(error.args[0]))
+            await trio.to_thread.run_sync(self.keeping.keep_all)
 
     def bug(self, error: BaseException) -> None:
         """From any thread: something that cannot happen did. The node stops, with everything verified kept."""
@@ -340,35 +301,17 @@ class Node:
     def _member_gone(self, node: NodeId) -> None:
         self.plane.member_gone(node)
 
-    def _heard(self, event: said.PayloadHeard) -> None:
-        if event.kind is said.Kind.STATEMENT:
-            self.spread.heard(event.payload, event.origin)
-            return
-        try:
-            self.teller.heard(event.key, event.version, event.payload)
-        except ProgressFormatError as error:
-            log.debug("progress not understood", code=error.code)
+    def _heard(self, event: PayloadHeard) -> None:
+        self.gossip.hear(event, statement=self.spread.heard, progress=self.teller.heard)
 
-    def _publish_statement(self, statement: Statement) -> None:
-        self._publish(said.Kind.STATEMENT, statement.deployment, statement.rank, statement.encode())
+    def _probe_wanted(self, node: NodeId) -> None:
+        self._nursery.start_soon(self.gossip.ping, node, self._ask)
 
-    def _publish_progress(self, key: bytes, version: int, record: bytes) -> None:
-        self._publish(said.Kind.PROGRESS, key, version, record)
-
-    def _publish(self, kind: said.Kind, key: bytes, version: int, payload: bytes) -> None:
-        try:
-            self.swim.publish(kind, key, version, payload, trio.current_time())
-        except PublishError as error:
-            self.alarms.ring("E_GOSSIP_FULL", str(error))
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._runtime is not None:
-            self._runtime.wake()
+    async def _ask(self, node: NodeId) -> None:
+        await self.plane.request(node, control.Ping(), PING_S)
 
     def _claim_seed(self, term: int) -> None:
-        self.swim.update_payload(translate.standing(self.config, seed_term=term).to_bytes(), trio.current_time())
-        self._wake()
+        self.gossip.claim_seed(term)
         self.audit.record("seed claimed" if term else "seed given up", rack=self.config.node.rack, term=term)
 
     def _token_of(self, node: NodeId) -> bytes:
@@ -376,21 +319,6 @@ class Node:
         reply = self.plane.request_from_thread(node, control.TokenWanted(), PING_S)
         assert isinstance(reply, control.Token)
         return reply.token
-
-    def _probe_wanted(self, node: NodeId) -> None:
-        if self._pings < PINGS_MAX and self._runtime is not None:
-            self._nursery.start_soon(self._ping, node)
-
-    async def _ping(self, node: NodeId) -> None:
-        self._pings += 1
-        try:
-            await self.plane.request(node, control.Ping(), PING_S)
-        except GossipdError:
-            return  # silence says nothing more than membership knows
-        finally:
-            self._pings -= 1
-        self.swim.control_probe_result(node, True, trio.current_time())
-        self._wake()
 
     def change(self, config: Config, keys: Keys) -> None:
         """SIGHUP: limits, sources, trust and clients may change while running."""
@@ -400,5 +328,5 @@ class Node:
         self.plane.clients_changed()
         self.spread.roster_changed()
         self.planner.set_own(can_read_sources=config.sources.enabled)
-        self._claim_seed(self.planner.statistics().seed_term)
+        self.gossip.change(config)
         set_level(config.log.level)

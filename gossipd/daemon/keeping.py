@@ -1,0 +1,63 @@
+"""What is written to ``DIR/state`` while the daemon runs, and once more at its end.
+
+What lives here: when. What does not: the files (``state``). What must be on disk before it is acted on is written by
+whoever acts (``deployments``, ``operations``); this catches up with the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from gossipd.core.register import Register
+from gossipd.core.register_file import register_to_bytes
+from gossipd.daemon.state import State, StateWriteError
+from gossipd.daemon.teller import Teller
+from membership.swim import Swim
+
+LOOK_S = 1.0
+KEEP_S = 5.0  # a crash costs at most this much of what gossip brings again
+
+
+class Keeping:
+    """One task; owned by the trio loop."""
+
+    def __init__(
+        self, *, state: State, register: Register, swim: Swim, teller: Teller, alarm: Callable[[str, str], None]
+    ) -> None:
+        self._state = state
+        self._register = register
+        self._swim = swim
+        self._teller = teller
+        self._alarm = alarm
+
+    async def run(self) -> None:
+        """Never returns."""
+        kept_revision, kept_s = self._register.revision, trio.current_time()
+        while True:
+            await trio.sleep(LOOK_S)
+            writes: list[tuple[Callable[[Any], None], Any]] = []
+            if self._register.revision != kept_revision:
+                kept_revision = self._register.revision
+                writes.append((self._state.keep_register, register_to_bytes(self._register)))
+            if trio.current_time() - kept_s > KEEP_S:
+                kept_s = trio.current_time()
+                writes.append((self._state.keep_roster, self._swim.roster_records()))
+                writes.append((self._state.keep_progress, self._teller.table.to_bytes()))
+            try:
+                for write, what in writes:
+                    await trio.to_thread.run_sync(write, what)
+            except StateWriteError as error:
+                kept_revision = -1  # it is tried again at the next look
+                self._alarm(error.code, str(error.args[0]))
+
+    def keep_all(self) -> None:
+        """At the end; a disk that refuses costs what gossip brings again."""
+        with contextlib.suppress(StateWriteError):
+            self._state.keep_roster(self._swim.roster_records())
+            self._state.keep_register(register_to_bytes(self._register))
+            self._state.keep_progress(self._teller.table.to_bytes())
+        self._state.close()
