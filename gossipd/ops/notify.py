@@ -27,7 +27,7 @@ class Notifier:
         self.watchdog_s = int(interval) / 1e6 if interval.isdecimal() and mine else None
 
     def ready(self, words: str = "") -> None:
-        """The daemon serves; systemd goes on with what waits for it."""
+        """The daemon serves; systemd goes on with what waits for it. ``words`` are shown by ``systemctl status``."""
         self._send("READY=1", words)
 
     def stopping(self) -> None:
@@ -37,10 +37,6 @@ class Notifier:
     def reloading(self, monotonic_us: int) -> None:
         """SIGHUP was taken; ``ready`` ends it. The time is needed by Type=notify-reload."""
         self._send(f"RELOADING=1\nMONOTONIC_USEC={monotonic_us}", "")
-
-    def words(self, words: str) -> None:
-        """One line for ``systemctl status``."""
-        self._send("", words)
 
     async def run_watchdog(self) -> None:
         """Says twice in each interval that the loop turns; returns at once when nobody asked for it."""
