@@ -165,8 +165,6 @@ class Peers:
                 (peer.shunned_until for peer in self._peers.values() if peer.shunned_until > now), default=0.0
             )
 
-    def slowness(self, peer: Peer) -> float:
-        """1 for a normal peer, else how many times slower than usual it is."""
-        if not peer.elapsed_s or not self.usual_s or peer.elapsed_s < _SLOW_RATIO * self.usual_s:
-            return 1.0
-        return peer.elapsed_s / self.usual_s
+    def slow_s(self) -> float:
+        """What a fetch takes from a slow peer, at least."""
+        return _SLOW_RATIO * self.usual_s if self.usual_s else float("inf")

@@ -212,13 +212,16 @@ class Planner:
         if now >= self._tick_s + _TICK_S:
             self._tick(now)
             self._surroundings = self._around(now)
-        around = self._surroundings
-        room = self.settings.fetches_max - sum(swarm.replica.fetches for swarm in self._swarms.values())
+        room = self.settings.fetches_max
+        for swarm in self._swarms.values():
+            room -= swarm.replica.fetches
         for swarm in self._by_priority():
             swarm.measure()
-            swarm.plan_reads(around, now)
-            started = swarm.plan_fetches(max(room, 0 if swarm.replica.fetches else 1), now)
-            room -= started
+            if swarm.may_read():
+                swarm.plan_reads(self._surroundings, now)
+            swarm.demand.take_turns(now)
+            if swarm.demand.near or swarm.demand.imports:
+                room -= swarm.plan_fetches(max(room, 0 if swarm.replica.fetches else 1), now)
             swarm.tell(self._free_slots, now)
             if swarm.commands:
                 self._commands += swarm.commands

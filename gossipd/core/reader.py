@@ -55,6 +55,7 @@ class Reader:
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self._inherited: dict[int, float] = {}  # bucket -> when we may begin with it
         self.readers: tuple[NodeId, ...] = ()
+        self.is_reader = False
         self.readable: bool | None = None
         self._usual_s = 0.0  # what our reads take
         self._failures = 0
@@ -85,6 +86,7 @@ class Reader:
                     self._inherited[bucket] = now + self._settings.read_grace_s
         self._claims = {node: chunks for node, chunks in self._claims.items() if node in readers}
         self.readers, self._lines = readers, lines
+        self.is_reader = self._own in readers
 
     def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> None:
         """A peer says what it is reading now."""
@@ -132,7 +134,7 @@ class Reader:
 
     def plan(self, replica: Replica, now: float) -> list[tuple[int, ...]]:
         """Runs of adjacent chunks to read from storage now."""
-        if self._own not in self.readers or not self.readable or now < self._pause_until or not self._ahead:
+        if not self.is_reader or not self.readable or now < self._pause_until or not self._ahead:
             return []
         room = self._chunks_max() - replica.reads
         if room <= 0:
@@ -215,9 +217,3 @@ class Reader:
         if run:
             runs.append(tuple(run))
         return runs
-
-    def idle_until(self, now: float) -> float | None:
-        """When this reader may have something to do that no event announces."""
-        if self._own not in self.readers or not self.readable or not self._ahead:
-            return None
-        return max(now + self._settings.read_stuck_s / 4, self._pause_until)

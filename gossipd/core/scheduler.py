@@ -25,6 +25,7 @@ from membership.member import NodeId
 _SAMPLE = 12  # rarest of 8 to 32 differ by a tenth of a point in the design notes' simulation
 _STALE_CHUNK_TIMES = 0.75  # a slot of a busy peer frees within about that when it serves some at a time
 _STALE_S_MAX = 0.5
+_GOOD_COST = 2.2  # nothing of ours in flight there, and most slots free: looking further gains less than a slot
 
 
 class Scheduler:
@@ -74,6 +75,8 @@ class Scheduler:
                 cost = found[0] + place * self._settings.rarity_weight
                 if best is None or cost < best[0]:
                     best = (cost, chunk, found[1])
+                    if cost < _GOOD_COST:
+                        break
         if best is None:
             return None
         self._peers.started(best[2])
@@ -86,19 +89,24 @@ class Scheduler:
         best: Peer | None = None
         best_cost = 0.0
         rng = self._rng.random
-        asked_max = self._settings.fetches_per_peer_max
-        slots = self._peers.slots_most
+        asked_max, weight = self._settings.fetches_per_peer_max, self._settings.busy_weight
+        slots, slow_s = self._peers.slots_most, self._peers.slow_s()
         get = self._peers.get
         for node in holders:
             peer = get(node)
-            if peer is None or peer.asked >= asked_max or node == but or not peer.usable(now):
+            if peer is None or peer.asked >= asked_max:
                 continue
             free = peer.free
-            if free <= 0 and now - peer.free_at < stale_s * (0.5 + rng()):
+            if free <= 0:
+                if now - peer.free_at < stale_s * (0.5 + rng()):
+                    continue
+                free = 0
+            if node == but or not peer.usable(now):
                 continue
-            cost = (peer.asked + 1 + self._settings.busy_weight * max(0, slots - free)) * self._peers.slowness(
-                peer
-            ) + rng()
+            cost = peer.asked + 1 + (weight * (slots - free) if free < slots else 0.0)
+            if peer.elapsed_s > slow_s:
+                cost *= peer.elapsed_s / self._peers.usual_s
+            cost += rng()
             if best is None or cost < best_cost:
                 best, best_cost = peer, cost
         return None if best is None else (best_cost, best)

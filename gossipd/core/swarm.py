@@ -270,10 +270,6 @@ class Swarm:
 
     def plan_fetches(self, room: int, now: float) -> int:
         """Start fetches; returns how many."""
-        self.demand.take_turns(now)
-        if not self.demand.near and not self.demand.imports:
-            self.scheduler.all_busy = False
-            return 0
         count = min(room, self.fetch_window() - self.replica.fetches)
         if count <= 0 or self.replica.state is not ReplicaState.FETCHING:
             return 0
@@ -287,6 +283,10 @@ class Swarm:
         self.replica.start(chunk, node, now)
         timeout_s = max(self.settings.fetch_timeout_s_min, 20 * self.peers.usual_s)
         self.commands.append(StartFetch(self.deployment, chunk, node, timeout_s))
+
+    def may_read(self) -> bool:
+        """Whether storage is, or may be, this host's to read, or was."""
+        return self.reader.is_reader or bool(self.news.reading)
 
     def plan_reads(self, around: Surroundings, now: float) -> None:
         """Read from storage what is ours to read."""
@@ -346,6 +346,6 @@ class Swarm:
             deadline = news
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn
-        if self.scheduler.all_busy and self.replica.fetches < self.window_max:
+        if self.scheduler.all_busy and (self.demand.near or self.demand.imports):
             deadline = min(deadline, now + max(0.005, self.chunk_time_s / 2))
         return deadline
