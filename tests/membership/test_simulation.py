@@ -97,8 +97,7 @@ def test_leaping_clocks_kill_nobody() -> None:
     assert cluster.struck["clock_jump"] == 3
 
 
-@pytest.mark.parametrize("share", [2, 8])
-@pytest.mark.parametrize("length_s", [60.0, 600.0])
+@pytest.mark.parametrize(("share", "length_s"), [(2, 60.0), (8, 60.0), (8, 600.0)])
 def test_a_partition_heals_by_itself(share: int, length_s: float) -> None:
     away = set(range(MEMBERS // share))
     cluster, _ = watched(13, away)
