@@ -1,6 +1,7 @@
 """Cuts a run of bytes into chunks and hands each to the store.
 
-One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it.
+One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it; none
+for chunks that arrive whole.
 """
 
 from __future__ import annotations
@@ -51,6 +52,10 @@ class Assembly:
         while piece:
             if self._lease is None:
                 length = self._manifest.chunk_length(self._chunks[self._position])
+                if len(piece) >= length:  # a whole chunk in somebody else's memory needs none of ours
+                    self._deliver(piece[:length])
+                    piece = piece[length:]
+                    continue
                 self._lease = self._pool.acquire(length, gave_up=self._stopped)
                 self._filled = 0
             view = self._lease.view
@@ -59,7 +64,7 @@ class Assembly:
             self._filled += step
             piece = piece[step:]
             if self._filled == len(view):
-                self._deliver(self._lease)
+                self._deliver(view)
 
     def close(self) -> None:
         """Gives the memory back; what had come of an unfinished chunk is lost."""
@@ -67,11 +72,11 @@ class Assembly:
             self._lease.release()
             self._lease = None
 
-    def _deliver(self, lease: Lease) -> None:
+    def _deliver(self, body: memoryview) -> None:
         chunk = self._chunks[self._position]
         now = self._clock()
         try:
-            self._writer.put(self._manifest.id, chunk, lease.view, SOURCE, now - self._began_s)
+            self._writer.put(self._manifest.id, chunk, body, SOURCE, now - self._began_s)
         except DigestMismatchError:
             raise SourceHashError(self._what, f"chunk {chunk} does not hash to the manifest's digest") from None
         finally:

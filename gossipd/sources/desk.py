@@ -39,6 +39,7 @@ from gossipd.sources.touch import Addresses, resolve, uses_proxy
 _WAITING_HELPS = (SourceBusyError, SourceUnreachableError, SourceShortError)
 _ABOUT_THE_HOST = (SourceAuthError, SourceNotFoundError, SourceChangedError, SourceRangeError, SourceLongError)
 REFUSALS_MAX = 3  # objects of one source that refuse before the whole source is left alone for a while
+RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
 HOSTS_MAX = 1024  # authorities remembered; a manifest names at most 16 sources, and allow lists are short
 Clock = Callable[[], float]
 _Key = TypeVar("_Key")
@@ -79,6 +80,7 @@ class Desk:
         self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, SourceError]]] = {}
         self._results: Counter[tuple[str, str]] = Counter()
         self._troubles: dict[str, str] = {}
+        self._fast: set[str] = set()
         self._requests = self._retries = self._bytes = self._in_flight = 0
 
     def set_policy(self, policy: SourcePolicy) -> None:
@@ -147,12 +149,29 @@ class Desk:
             if isinstance(error, SourceError) and not isinstance(error, SourceCancelledError):
                 _bound(self._troubles)
                 self._troubles[place] = error.sentence
+                self._fast.discard(place)
             if isinstance(error, _WAITING_HELPS):
                 pace.failed(self._clock(), error.retry_after_s)
             elif isinstance(error, _ABOUT_THE_HOST):
                 pace.succeeded()
             else:
                 pace.left()
+
+    def is_fast(self, source: SourceUrl) -> bool:
+        """Whether the host's last answer came at the rate at which whole ranges are read."""
+        with self._lock:
+            return authority(source) in self._fast
+
+    def note_rate(self, source: SourceUrl, received: int, waited_s: float) -> None:
+        """How quickly a range came, our own time not counted."""
+        if received < RATED_BYTES_MIN:
+            return
+        place = authority(source)
+        with self._lock:
+            if received >= self._settings.whole_rate_bytes_min * waited_s and len(self._fast) < HOSTS_MAX:
+                self._fast.add(place)
+            else:
+                self._fast.discard(place)
 
     def take_retry(self, source: SourceUrl) -> bool:
         """True when one more repeat to this host is within its budget."""

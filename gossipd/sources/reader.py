@@ -2,8 +2,9 @@
 
 Theory of operation. ``read_chunks`` is called from worker threads, many at once, and blocks. It cuts the chunks into
 runs (``ranges``), one request each, streams every run into pooled buffers, and hands each whole chunk to the store,
-which hashes before it writes (``assembly``). A request passes the desk first: the policy on schemes, hosts and
-addresses, and the pace of its host. The sources of a manifest are mirrors, tried in order for what is still missing.
+which hashes before it writes (``assembly``). A request (``requests``) passes the desk first: the policy on schemes,
+hosts and addresses, and the pace of its host. The sources of a manifest are mirrors, tried in order for what is
+still missing.
 
 An error is either about this moment (busy, unreachable, slow, short, one wrong hash), and then the request is repeated
 within its host's budget; or about the object (not there, no right, changed, not the range asked for), and then the
@@ -19,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -31,22 +32,18 @@ from gossipd.core.source_policy import SourcePolicy
 from gossipd.core.source_url import SourceUrl, parse_source_url
 from gossipd.ports import ChunkWriter, NotHeldError, StoreWriteError
 from gossipd.sources.assembly import Assembly
-from gossipd.sources.clients import Clients, Clock, Stream
+from gossipd.sources.clients import Clock
 from gossipd.sources.desk import Desk, Resolve, SourceStatistics
-from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError, SourceHashError
+from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import FileRange, Run, next_run
+from gossipd.sources.requests import Job, OnError, Requests
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.touch import Addresses, resolve, touch
-from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
+from gossipd.sources.touch import resolve
 from gossipd.throttle import Throttle
 
 if TYPE_CHECKING:
     from gossipd.core.manifest import Manifest
-
-STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: hyper reads up to 400 KiB ahead, and one piece is ours
-_STOP_LOOKED_AT_S = 0.1  # how often a wait for another read asks whether its own was stopped
-_FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first look
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +71,6 @@ class ProbeOutcome:
     errors: tuple[GossipdError, ...] = ()
 
 
-@dataclass(slots=True, eq=False)
-class _Job:
-    """One call, while it runs."""
-
-    manifest: Manifest
-    stop: threading.Event = field(default_factory=threading.Event)
-    stored: list[ChunkIndex] = field(default_factory=list)
-    errors: list[GossipdError] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class _Request:
-    """One request, while it runs. ``struggling``: the host failed the last time it was asked."""
-
-    struggling: bool
-    received: int = 0
-
-
 class SourceReader:
     """All of one host's reads from external storage. Thread-safe.
 
@@ -107,23 +86,18 @@ class SourceReader:
     def __init__(
         self, *, writer: ChunkWriter, pool: BufferPool, throttle: Throttle, policy: SourcePolicy,
         settings: SourceSettings | None = None, rng: Random | None = None, clock: Clock = time.monotonic,
-        find: Resolve = resolve, on_error: Callable[[DeploymentId, SourceError], None] | None = None,
+        find: Resolve = resolve, on_error: OnError | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings or SourceSettings()
         self._writer = writer
         self._pool = pool
-        self._throttle = throttle
         self._clock = clock
-        self._on_error = on_error
         self._desk = Desk(self._settings, policy=policy, rng=rng or Random(), clock=clock, find=find)
-        self._clients = Clients(self._settings)
-        self._versions = PinnedVersions()
-        self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
-        quarter = pool.statistics().pool_bytes // 4
-        self._stream_bytes = min(STREAM_BYTES, quarter)
-        self._streams = threading.BoundedSemaphore(quarter // self._stream_bytes)
+        self._requests = Requests(
+            self._desk, pool=pool, throttle=throttle, settings=self._settings, clock=clock, on_error=on_error
+        )
         self._lock = threading.Lock()
-        self._running: set[_Job] = set()
+        self._running: set[Job] = set()
         self._closed = False
 
     def read_chunks(self, manifest: Manifest, chunks: Sequence[ChunkIndex]) -> ReadOutcome:
@@ -148,7 +122,7 @@ class SourceReader:
             for url in manifest.sources:
                 location = Location.of(parse_source_url(url), manifest.files[index].path)
                 try:
-                    self._read_range(job, location, FileRange(index, 0, 1), lambda _: None)
+                    self._requests.read(job, location, FileRange(index, 0, 1), lambda _: None)
                 except SourceError as error:
                     self._note(job, location, error)
                 else:
@@ -167,14 +141,18 @@ class SourceReader:
         """``cancel``, and drop what was remembered of its objects' versions."""
         self.cancel(deployment)
         self._desk.forget(deployment)
-        self._versions.forget(deployment)
+        self._requests.forget(deployment)
 
     def close(self) -> None:
         """Stop everything; reads that begin later end at once as cancelled."""
         with self._lock:
             self._closed = True
         self._stop(lambda _: True)
-        self._clients.close()
+        self._requests.close()
+
+    def reads_whole(self, manifest: Manifest) -> bool:
+        """Whether the first source is read in whole ranges now, because it is fast and nothing limits the rate."""
+        return self._requests.reads_whole(parse_source_url(manifest.sources[0]))
 
     def statistics(self) -> SourceStatistics:
         """Counts so far, and what is wrong with which host now."""
@@ -183,8 +161,8 @@ class SourceReader:
     # ---- jobs ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _job(self, manifest: Manifest) -> Iterator[_Job]:
-        job = _Job(manifest)
+    def _job(self, manifest: Manifest) -> Iterator[Job]:
+        job = Job(manifest)
         with self._lock:
             self._running.add(job)
             if self._closed:
@@ -195,14 +173,14 @@ class SourceReader:
             with self._lock:
                 self._running.discard(job)
 
-    def _stop(self, chosen: Callable[[_Job], bool]) -> None:
+    def _stop(self, chosen: Callable[[Job], bool]) -> None:
         with self._lock:
             for job in self._running:
                 if chosen(job):
                     job.stop.set()
         self._pool.wake()
 
-    def _note(self, job: _Job, location: Location, error: GossipdError) -> None:
+    def _note(self, job: Job, location: Location, error: GossipdError) -> None:
         """An error that decided something: the object may be left alone for a while."""
         job.errors.append(error)
         if isinstance(error, SourceError) and error.again == 0 and not isinstance(error, SourceCancelledError):
@@ -210,7 +188,7 @@ class SourceReader:
 
     # ---- one source ----------------------------------------------------------------------------
 
-    def _read_from(self, job: _Job, source: SourceUrl, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
+    def _read_from(self, job: Job, source: SourceUrl, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
         """Reads ``chunks`` from one source; returns those it did not get."""
         pending = chunks
         failed: list[ChunkIndex] = []
@@ -235,7 +213,7 @@ class SourceReader:
                 pending = pending[len(run.chunks) :]
         return failed
 
-    def _read_run(self, job: _Job, source: SourceUrl, run: Run, first: Location) -> None:
+    def _read_run(self, job: Job, source: SourceUrl, run: Run, first: Location) -> None:
         """Raises SourceError, StoreWriteError, NotHeldError."""
         assembly = Assembly(
             job.manifest, run.chunks, what=first.shown, writer=self._writer, pool=self._pool, clock=self._clock,
@@ -244,119 +222,11 @@ class SourceReader:
         try:
             for part in run.ranges:
                 location = Location.of(source, job.manifest.files[part.file_index].path)
-                self._read_range(job, location, part, assembly.feed)
+                self._requests.read(job, location, part, assembly.feed)
         except PoolExhaustedError:
             raise SourceCancelledError(first.shown, "the read was stopped") from None
         finally:
             assembly.close()
-
-    # ---- one request ---------------------------------------------------------------------------
-
-    def _read_range(self, job: _Job, location: Location, part: FileRange, sink: Callable[[memoryview], None]) -> None:
-        """The bytes of one range, in pieces, to ``sink``. Raises SourceError, and whatever ``sink`` raises."""
-        if (refused := self._desk.refusal(job.manifest.id, location)) is not None:
-            raise refused
-        addresses = self._desk.admit(location.source, location.shown)
-        small = part.length <= self._settings.touch_bytes_max
-        if addresses and not small:
-            self._look_once(job, location, addresses, part)
-        with self._asked(job, location) as request:
-            if addresses and (small or request.struggling):
-                length = part.length if small else 1
-                touched = touch(location, addresses, part.offset, length, self._settings)
-                self._check(job, location, part, touched.version)
-                if small:
-                    self._pour(job, location, request, memoryview(touched.body), sink)
-                    return
-            self._stream(job, location, part, request, sink)
-
-    @contextmanager
-    def _room_for_a_stream(self, job: _Job, location: Location) -> Iterator[None]:
-        """Counts obstore's buffers in the pool; a quarter of it at most, so that a chunk always finds room too."""
-        _acquire(self._streams, job, location)
-        try:
-            with self._pool.reserve(self._stream_bytes, gave_up=job.stop.is_set):
-                yield
-        finally:
-            self._streams.release()
-
-    def _name_the_change(self, job: _Job, location: Location, part: FileRange) -> None:
-        """If-Match has failed: look at what is there now, for an error that names both versions."""
-        if addresses := self._desk.admit(location.source, location.shown):
-            self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
-
-    def _stream(
-        self, job: _Job, location: Location, part: FileRange, request: _Request, sink: Callable[[memoryview], None]
-    ) -> None:
-        store = self._clients.open(location)
-        pinned = self._versions.get(job.manifest.id, location)
-        with self._room_for_a_stream(job, location):
-            try:
-                stream = Stream(
-                    store, location, part.offset, part.length, pinned, settings=self._settings, clock=self._clock
-                )
-            except SourceChangedError:
-                self._name_the_change(job, location, part)
-                raise
-            self._check(job, location, part, stream.version)
-            for piece in stream:
-                self._pour(job, location, request, piece, sink)
-
-    def _look_once(self, job: _Job, location: Location, addresses: Addresses, part: FileRange) -> None:
-        """Touch the object unless it has been seen; when many begin with it at once, one of them does."""
-        lock = self._first_looks[hash(location.key) % _FIRST_LOOKS]
-        _acquire(lock, job, location)
-        try:
-            if self._versions.get(job.manifest.id, location) is not None:
-                return
-            if (refused := self._desk.refusal(job.manifest.id, location)) is not None:
-                raise refused
-            with self._asked(job, location) as request:
-                touched = touch(location, addresses, part.offset, 1, self._settings)
-                self._check(job, location, part, touched.version)
-                request.received += len(touched.body)
-        except SourceError as error:
-            if error.again == 0:
-                self._desk.refuse(job.manifest.id, location, error)
-            raise
-        finally:
-            lock.release()
-
-    @contextmanager
-    def _asked(self, job: _Job, location: Location) -> Iterator[_Request]:
-        """One request: from the desk's leave to its report."""
-        request = _Request(self._desk.enter(location.source, location.shown, job.stop))
-        error: GossipdError | None = None
-        try:
-            yield request
-        except GossipdError as caught:
-            error = caught
-            if self._on_error is not None and isinstance(caught, SourceError):
-                self._on_error(job.manifest.id, caught)
-            raise
-        finally:
-            self._desk.leave(location.source, error, request.received)
-
-    def _check(self, job: _Job, location: Location, part: FileRange, seen: ObjectVersion) -> None:
-        expected = job.manifest.files[part.file_index].size
-        if self._versions.get(job.manifest.id, location) is None:
-            check_size(location.shown, found=seen.size, expected=expected)
-        self._versions.check(job.manifest.id, location, seen)
-
-    def _pour(
-        self, job: _Job, location: Location, request: _Request, piece: memoryview, sink: Callable[[memoryview], None]
-    ) -> None:
-        request.received += len(piece)
-        if job.stop.is_set():
-            raise SourceCancelledError(location.shown, "the read was stopped")
-        self._throttle.take(len(piece))
-        sink(piece)
-
-
-def _acquire(lock: threading.Lock | threading.BoundedSemaphore, job: _Job, location: Location) -> None:
-    while not lock.acquire(timeout=_STOP_LOOKED_AT_S):
-        if job.stop.is_set():
-            raise SourceCancelledError(location.shown, "the read was stopped")
 
 
 def _may_repeat(error: GossipdError, repeats: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -25,7 +26,7 @@ FILES = toy_files(Random(1))
 # Pauses and time-outs that a test can afford; the rules are the same.
 QUICK = SourceSettings(
     read_timeout_s=0.3, connect_timeout_s=0.5, rate_grace_s=0.2, backoff_first_s=0.002, backoff_max_s=0.01,
-    patience_s=5.0, retry_after_max_s=0.02, touch_bytes_max=16 * 1024,
+    patience_s=5.0, retry_after_max_s=0.02, touch_bytes_max=16 * 1024, whole_timeout_s=0.5,
 )  # fmt: skip
 ONE_FILE = {"a.bin": Random(2).randbytes(3 * CHUNK_BYTES)}
 
@@ -47,8 +48,9 @@ class Seat:
         self.store = MemoryStore(manifest)
         self.pool = BufferPool(pool_bytes)
         self.errors: list[GossipdError] = []
+        self.throttle = Throttle()
         self.reader = SourceReader(
-            writer=self.store, pool=self.pool, throttle=Throttle(),
+            writer=self.store, pool=self.pool, throttle=self.throttle,
             policy=SourcePolicy.parse(allow or ["http://127.0.0.1:*", "http://localhost:*"]),
             settings=settings, rng=Random(3), on_error=lambda _, error: self.errors.append(error), find=find,
         )  # fmt: skip
@@ -148,6 +150,31 @@ def test_a_wrong_answer_to_a_large_read_is_named_and_never_data(
     assert outcome.errors[-1].code == code
     assert outcome.reason is reason
     assert f"{server.url}/a.bin" in str(outcome.errors[-1])
+
+
+@pytest.mark.parametrize(("kind", "code", "reason"), ALWAYS)
+def test_a_wrong_answer_of_a_host_that_was_fast_is_named_and_never_data(
+    server: FaultServer, kind: Misbehaviour, code: str, reason: FailReason
+) -> None:
+    files = {"a.bin": Random(9).randbytes(8 * CHUNK_BYTES)}
+    server.objects.update(files)
+    seat = Seat(sign(files, server.url), settings=replace(QUICK, whole_rate_bytes_min=1))
+    assert seat.read(0, 1, 2, 3).failed == ()
+    assert seat.reader.reads_whole(seat.manifest)
+    server.always = Fault(kind)
+    outcome = seat.read(5)
+    assert outcome.stored == ()
+    assert outcome.errors[-1].code == code
+    assert outcome.reason is reason
+    assert not seat.reader.reads_whole(seat.manifest), "it has to show again that it is fast"
+
+
+def test_a_fast_host_is_read_in_pieces_when_there_is_a_limit(server: FaultServer) -> None:
+    seat = one_file(server)
+    seat.read()
+    assert seat.reader.reads_whole(seat.manifest)
+    seat.throttle.set_rate(1e9)
+    assert not seat.reader.reads_whole(seat.manifest)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,214 @@
+"""One request for one range: admission, the first look, the stream, and what is learnt from it.
+
+What lives here: everything between "these bytes of that object" and pieces of them. What does not: which bytes, when to
+repeat, and which mirror (``reader``). Used by many threads at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gossipd.buffers import BufferPool
+from gossipd.core.errors import GossipdError
+from gossipd.core.ids import ChunkIndex, DeploymentId
+from gossipd.core.source_url import SourceUrl
+from gossipd.sources.clients import Clients, Clock, Stream
+from gossipd.sources.desk import Desk
+from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError
+from gossipd.sources.location import Location
+from gossipd.sources.ranges import FileRange
+from gossipd.sources.settings import SourceSettings
+from gossipd.sources.touch import Addresses, touch
+from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
+from gossipd.throttle import Throttle
+
+if TYPE_CHECKING:
+    from gossipd.core.manifest import Manifest
+
+STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: hyper reads up to 400 KiB ahead, and one piece is ours
+_STOP_LOOKED_AT_S = 0.1  # how often a wait for another read asks whether its own was stopped
+_FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first look
+
+OnError = Callable[[DeploymentId, SourceError], None]
+Sink = Callable[[memoryview], None]
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One call of the reader, while it runs."""
+
+    manifest: Manifest
+    stop: threading.Event = field(default_factory=threading.Event)
+    stored: list[ChunkIndex] = field(default_factory=list)
+    errors: list[GossipdError] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """One request, while it runs. ``struggling``: the host failed the last time it was asked."""
+
+    struggling: bool
+    received: int = 0
+
+
+class Requests:
+    """Asks. ``desk`` and ``pool`` are shared with the reader."""
+
+    def __init__(
+        self, desk: Desk, *, pool: BufferPool, throttle: Throttle, settings: SourceSettings, clock: Clock,
+        on_error: OnError | None,
+    ) -> None:  # fmt: skip
+        self._desk = desk
+        self._pool = pool
+        self._throttle = throttle
+        self._settings = settings
+        self._clock = clock
+        self._on_error = on_error
+        self._clients = Clients(settings)
+        self._versions = PinnedVersions()
+        self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
+        self._pool_bytes = pool.statistics().pool_bytes
+        quarter = self._pool_bytes // 4
+        self._stream_bytes = min(STREAM_BYTES, quarter)
+        self._streams = threading.BoundedSemaphore(quarter // self._stream_bytes)
+
+    def forget(self, deployment: DeploymentId) -> None:
+        """Drop what was remembered of its objects' versions."""
+        self._versions.forget(deployment)
+
+    def reads_whole(self, source: SourceUrl) -> bool:
+        """The host is fast, and no limit of bytes a second asks for pieces."""
+        return self._throttle.rate is None and self._desk.is_fast(source)
+
+    def close(self) -> None:
+        """Drop the clients."""
+        self._clients.close()
+
+    def read(self, job: Job, location: Location, part: FileRange, sink: Callable[[memoryview], None]) -> None:
+        """The bytes of one range, in pieces, to ``sink``. Raises SourceError, and whatever ``sink`` raises."""
+        if (refused := self._desk.refusal(job.manifest.id, location)) is not None:
+            raise refused
+        addresses = self._desk.admit(location.source, location.shown)
+        small = part.length <= self._settings.touch_bytes_max
+        if addresses and not small:
+            self._look_once(job, location, addresses, part)
+        with self._asked(job, location) as request:
+            if addresses and (small or request.struggling):
+                length = part.length if small else 1
+                touched = touch(location, addresses, part.offset, length, self._settings)
+                self._check(job, location, part, touched.version)
+                if small:
+                    self._pour(job, location, request, memoryview(touched.body), sink)
+                    return
+            self._stream(job, location, part, request, sink)
+
+    @contextmanager
+    def _room(self, job: Job, location: Location, part: FileRange, *, whole: bool) -> Iterator[None]:
+        """Counts obstore's buffers in the pool.
+
+        A whole range is there twice while obstore joins its pieces, and needs no lease of ours. Streams may hold a
+        quarter of the pool at most, so that the chunks they are cut into always find room.
+        """
+        if whole:
+            with self._pool.reserve(2 * part.length, gave_up=job.stop.is_set):
+                yield
+            return
+        _acquire(self._streams, job, location)
+        try:
+            with self._pool.reserve(self._stream_bytes, gave_up=job.stop.is_set):
+                yield
+        finally:
+            self._streams.release()
+
+    def _name_the_change(self, job: Job, location: Location, part: FileRange) -> None:
+        """If-Match has failed: look at what is there now, for an error that names both versions."""
+        if addresses := self._desk.admit(location.source, location.shown):
+            self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
+
+    def _stream(
+        self, job: Job, location: Location, part: FileRange, request: _Asked, sink: Callable[[memoryview], None]
+    ) -> None:
+        whole = self._may_read_whole(job, location, part)
+        store = self._clients.open(location, whole=whole)
+        pinned = self._versions.get(job.manifest.id, location)
+        with self._room(job, location, part, whole=whole):
+            try:
+                stream = Stream(
+                    store, location, part.offset, part.length, pinned, whole=whole, settings=self._settings,
+                    clock=self._clock,
+                )  # fmt: skip
+            except SourceChangedError:
+                self._name_the_change(job, location, part)
+                raise
+            self._check(job, location, part, stream.version)
+            for piece in stream:
+                self._pour(job, location, request, piece, sink)
+            self._desk.note_rate(location.source, part.length, stream.waited_s)
+
+    def _may_read_whole(self, job: Job, location: Location, part: FileRange) -> bool:
+        """From a fast host, without a rate limit, and whole chunks only: a part of a packed one needs our buffer."""
+        return (
+            part.length >= job.manifest.chunk_bytes
+            and 2 * part.length <= self._pool_bytes
+            and self.reads_whole(location.source)
+        )
+
+    def _look_once(self, job: Job, location: Location, addresses: Addresses, part: FileRange) -> None:
+        """Touch the object unless it has been seen; when many begin with it at once, one of them does."""
+        lock = self._first_looks[hash(location.key) % _FIRST_LOOKS]
+        _acquire(lock, job, location)
+        try:
+            if self._versions.get(job.manifest.id, location) is not None:
+                return
+            if (refused := self._desk.refusal(job.manifest.id, location)) is not None:
+                raise refused
+            with self._asked(job, location) as request:
+                touched = touch(location, addresses, part.offset, 1, self._settings)
+                self._check(job, location, part, touched.version)
+                request.received += len(touched.body)
+        except SourceError as error:
+            if error.again == 0:
+                self._desk.refuse(job.manifest.id, location, error)
+            raise
+        finally:
+            lock.release()
+
+    @contextmanager
+    def _asked(self, job: Job, location: Location) -> Iterator[_Asked]:
+        """One request: from the desk's leave to its report."""
+        request = _Asked(self._desk.enter(location.source, location.shown, job.stop))
+        error: GossipdError | None = None
+        try:
+            yield request
+        except GossipdError as caught:
+            error = caught
+            if self._on_error is not None and isinstance(caught, SourceError):
+                self._on_error(job.manifest.id, caught)
+            raise
+        finally:
+            self._desk.leave(location.source, error, request.received)
+
+    def _check(self, job: Job, location: Location, part: FileRange, seen: ObjectVersion) -> None:
+        expected = job.manifest.files[part.file_index].size
+        if self._versions.get(job.manifest.id, location) is None:
+            check_size(location.shown, found=seen.size, expected=expected)
+        self._versions.check(job.manifest.id, location, seen)
+
+    def _pour(
+        self, job: Job, location: Location, request: _Asked, piece: memoryview, sink: Callable[[memoryview], None]
+    ) -> None:
+        request.received += len(piece)
+        if job.stop.is_set():
+            raise SourceCancelledError(location.shown, "the read was stopped")
+        self._throttle.take(len(piece))
+        sink(piece)
+
+
+def _acquire(lock: threading.Lock | threading.BoundedSemaphore, job: Job, location: Location) -> None:
+    while not lock.acquire(timeout=_STOP_LOOKED_AT_S):
+        if job.stop.is_set():
+            raise SourceCancelledError(location.shown, "the read was stopped")
