@@ -63,7 +63,7 @@ class Duties:
         self.rack_of = {view.node: view.rack for view in targets}
         racks: dict[str, list[NodeId]] = {}
         for view in targets:
-            if view.node in usable and (view.node not in slow or view.node == own.node):
+            if view.node in usable and view.node not in slow:
                 racks.setdefault(view.rack, []).append(view.node)
         self.racks = {rack: tuple(sorted(members)) for rack, members in sorted(racks.items())}
         self.mates = {view.node for view in targets if view.rack == own.rack and view.node != own.node}

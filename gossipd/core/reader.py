@@ -47,6 +47,11 @@ class Reader:
         self._rng = rng
         extents = -(-shape.chunk_count // shape.extent_chunks)
         self._order = reading_order(extents, salt)
+        self._position_of = [0] * extents
+        for position, extent in enumerate(self._order):
+            self._position_of[extent] = position
+        self._taken_over: set[int] = set()  # positions that others read than their owners: no progress of those
+        self._jitter = rng.random() / 2
         self._ahead = deque(range(extents))  # positions of extents not known to be present, ascending
         self.present = bytearray(shape.chunk_count)
         self._at_head_s: dict[int, float] = {}
@@ -94,6 +99,9 @@ class Reader:
             if self._claims.get(peer) != (claim := frozenset(chunks)):
                 self._claims[peer] = claim
                 self._progress_s[peer] = now
+                for position in {self._position_of[chunk // self._shape.extent_chunks] for chunk in claim}:
+                    if self._lines[position % BUCKETS][:1] != (peer,):
+                        self._taken_over.add(position)
         else:
             self._claims.pop(peer, None)
 
@@ -145,7 +153,10 @@ class Reader:
             if room <= 0:
                 break
             if self._may_read(position, now):
-                for run in self._runs(position, replica, room):
+                if self._lines[position % BUCKETS][0] != self._own:
+                    self._taken_over.add(position)
+                respecting = now - self._at_head_s[position] < _CLAIM_FACTOR * self._takeover_s()
+                for run in self._runs(position, replica, room, respecting=respecting):
                     runs.append(run)
                     room -= len(run)
         if not runs and not replica.reads:
@@ -158,10 +169,10 @@ class Reader:
             line = self._lines[position % BUCKETS]
             if len(line) > 1 and line[1] == self._own and not self._is_claimed(position):
                 age = now - self._at_head_s[position]
-                if age >= max(self._settings.read_stuck_s, 2 * self._usual_s) and (
-                    runs := self._runs(position, replica, self.unit_chunks)
-                ):
-                    return runs
+                if age >= max(self._settings.read_stuck_s, 2 * self._usual_s):
+                    self._taken_over.add(position)
+                    if runs := self._runs(position, replica, self.unit_chunks, respecting=True):
+                        return runs
         return []
 
     def _is_claimed(self, position: int) -> bool:
@@ -181,8 +192,10 @@ class Reader:
             position = ahead.popleft()
             if all(present[chunk] for chunk in self._chunks(position)):
                 self._at_head_s.pop(position, None)
-                if line := self._lines[position % BUCKETS]:
+                line = self._lines[position % BUCKETS]
+                if line and position not in self._taken_over:
                     self._progress_s[line[0]] = now
+                self._taken_over.discard(position)
                 continue
             head.append(position)
             if now - self._at_head_s.setdefault(position, now) < stuck_s:
@@ -197,17 +210,24 @@ class Reader:
         if place == 0:
             return now >= self._inherited.get(bucket, 0.0)
         waited = now - max(self._progress_s.get(line[0], 0.0), self._at_head_s[position])
-        wait = max(self._settings.read_takeover_s, self._settings.patience * self._usual_s) * (
-            place + self._rng.random()
-        )
+        wait = self._takeover_s() * (place + self._jitter)
         return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
 
-    def _runs(self, position: int, replica: Replica, room: int) -> list[tuple[int, ...]]:
-        """Absent chunks of the extent, in runs of adjacent ones of at most a unit."""
+    def _takeover_s(self) -> float:
+        return max(self._settings.read_takeover_s, self._settings.patience * self._usual_s)
+
+    def _runs(self, position: int, replica: Replica, room: int, *, respecting: bool) -> list[tuple[int, ...]]:
+        """Absent chunks of the extent, in runs of adjacent ones of at most a unit.
+
+        Args:
+            respecting: leave out what others say they are reading.
+        """
         runs: list[tuple[int, ...]] = []
         run: list[int] = []
+        others = [claim for peer, claim in self._claims.items() if peer != self._own] if respecting else []
         for chunk in self._chunks(position):
             absent = not self.present[chunk] and not replica.holds(chunk) and chunk not in replica.flights
+            absent = absent and not any(chunk in claim for claim in others)
             if absent and room > 0:
                 run.append(chunk)
                 room -= 1

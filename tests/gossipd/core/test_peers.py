@@ -1,4 +1,4 @@
-"""Evidence about one pair and the cluster's verdict never overwrite each other; bad peers are left alone for a while."""
+"""Evidence about one pair and the cluster's verdict stay apart; bad peers are left alone for a while."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 from gossipd.core.rendezvous import BUCKETS, bucket_lines, bucket_of, rack_lines, reading_order
 from tests.gossipd.core.planning import node
@@ -38,7 +39,7 @@ def test_an_empty_view_has_empty_lines() -> None:
 
 def test_adjacent_chunks_fall_into_different_buckets_and_all_are_used() -> None:
     buckets = [bucket_of(chunk) for chunk in range(30_000)]
-    assert all(one != other for one, other in zip(buckets, buckets[1:], strict=False))
+    assert all(one != other for one, other in pairwise(buckets))
     counts = Counter(buckets)
     assert len(counts) == BUCKETS
     assert max(counts.values()) < 1.2 * min(counts.values())
@@ -48,7 +49,7 @@ def test_the_reading_order_is_a_permutation_that_does_not_follow_the_file() -> N
     order = reading_order(1_000, b"salt")
     assert sorted(order) == list(range(1_000))
     assert order == reading_order(1_000, b"salt")
-    assert sum(1 for one, other in zip(order, order[1:], strict=False) if other == one + 1) < 20
+    assert sum(1 for one, other in pairwise(order) if other == one + 1) < 20
 
 
 def test_racks_stand_in_a_line_for_each_bucket() -> None:

@@ -1,0 +1,272 @@
+"""The brain as a daemon drives it: events in, commands out."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import (
+    CancelFetch,
+    ChunkLost,
+    ChunkStored,
+    ClaimSeed,
+    Command,
+    DeltaHeard,
+    DeploymentClosed,
+    DeploymentOpened,
+    FailReason,
+    FetchFailed,
+    FinishModel,
+    HoldingsHeard,
+    Isolated,
+    LimitUploads,
+    PeerLost,
+    PeerReachable,
+    PeerSeen,
+    ProbeSource,
+    ReportStall,
+    SendDelta,
+    SendHoldings,
+    SourceProbed,
+    SourceReadFailed,
+    StallReason,
+    StartFetch,
+    StartSourceRead,
+    Subscribe,
+    SubscribeHeard,
+    Unsubscribe,
+)
+from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from tests.gossipd.core.planning import CHUNK_BYTES, DEPLOYMENT, OWN, Driven, node, opened, seed_alone, shape, view
+
+C = TypeVar("C")
+A, B = node(1), node(2)
+
+
+def of(kind: type[C], commands: list[Command]) -> list[C]:
+    return [command for command in commands if isinstance(command, kind)]
+
+
+def holdings(number: int, *chunks: int, size: int = 8, free: int = 4) -> HoldingsHeard:
+    return HoldingsHeard(node(number), DEPLOYMENT, ChunkSet.of(size, chunks), free)
+
+
+def delta(number: int, *added: int, free: int = 4, reading: tuple[int, ...] = ()) -> DeltaHeard:
+    return DeltaHeard(node(number), DEPLOYMENT, added, (), reading, free)
+
+
+def stored(chunk: int, supplier: object) -> ChunkStored:
+    return ChunkStored(DEPLOYMENT, chunk, supplier, CHUNK_BYTES, 0.1)  # type: ignore[arg-type]
+
+
+def among_mates(chunks: int = 8, held: tuple[int, ...] = ()) -> Driven:
+    """A host that is no seed, with two rack mates, of which 1 is the seed."""
+    driven = Driven()
+    driven.meet(view(1, term=1), view(2))
+    driven.tell(opened(chunks, held), after=4.0)
+    return driven
+
+
+def test_a_host_asks_its_neighbours_for_news_and_answers_those_who_ask() -> None:
+    driven = Driven()
+    driven.meet(view(1, term=1), view(2))
+    commands = driven.tell(opened(8, (3,)))
+    assert {command.peer for command in of(Subscribe, commands)} == {A, B}
+    (answer,) = of(SendHoldings, driven.tell(SubscribeHeard(A, DEPLOYMENT)))
+    assert (answer.peer, list(answer.chunks)) == (A, [3])
+
+
+def test_a_question_that_comes_before_the_deployment_is_answered_when_it_opens() -> None:
+    driven = Driven()
+    driven.meet(view(1, term=1))
+    assert not driven.tell(SubscribeHeard(A, DEPLOYMENT))
+    assert [answer.peer for answer in of(SendHoldings, driven.tell(opened(8)))] == [A]
+
+
+def test_what_a_mate_holds_is_fetched_and_told_on() -> None:
+    driven = among_mates()
+    driven.tell(SubscribeHeard(B, DEPLOYMENT))
+    (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
+    assert (fetch.chunk, fetch.peer) == (5, A)
+    (told,) = of(SendDelta, driven.tell(stored(5, A), after=0.1))
+    assert (told.peers, told.added) == ((B,), (5,))
+
+
+def test_a_busy_peer_is_not_asked_again_at_once_but_another_is() -> None:
+    driven = among_mates()
+    (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
+    commands = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.BUSY), holdings(2, 5))
+    assert [again.peer for again in of(StartFetch, commands)] == [B]
+    assert fetch.timeout_s >= 5
+
+
+def test_a_peer_that_lies_is_asked_no_more_and_others_are() -> None:
+    driven = among_mates()
+    driven.tell(holdings(1, 5, 6))
+    commands = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.CORRUPT), holdings(2, 5, 6))
+    assert {fetch.peer for fetch in of(StartFetch, commands)} <= {B}
+
+
+def test_the_share_of_a_host_that_is_out_of_reach_moves_within_a_second() -> None:
+    driven = among_mates()
+    driven.tell(holdings(1, 5))
+    driven.tell(holdings(2, 5), PeerReachable(A, False))
+    commands = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.GONE), after=0.05)
+    assert [fetch.peer for fetch in of(StartFetch, commands)] == [B]
+    back = driven.tell(PeerReachable(A, True), after=0.3)
+    assert [again.peer for again in of(Subscribe, back)] == [A]
+
+
+def test_a_lone_host_elects_itself_probes_and_reads() -> None:
+    driven = Driven()
+    claims = of(ClaimSeed, driven.wait(4.0))
+    assert [claim.term for claim in claims] == [1]
+    commands = driven.tell(opened(800, extent=8))
+    assert of(ProbeSource, commands)
+    assert not of(StartSourceRead, commands)
+    reads = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
+    chunks = [chunk for read in reads for chunk in read.chunks]
+    assert len(chunks) == 8
+    assert all(one + 1 == other for read in reads for one, other in zip(read.chunks, read.chunks[1:], strict=False))
+
+
+def test_a_failed_read_is_tried_again_after_a_pause() -> None:
+    driven = seed_alone(8)
+    (read,) = of(StartSourceRead, driven.tell())
+    assert not of(StartSourceRead, driven.tell(SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.SOURCE)))
+    assert of(StartSourceRead, driven.wait(4.0))
+
+
+def test_a_host_that_cannot_read_the_source_gives_its_claim_up() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    driven.tell(opened(8))
+    driven.tell(SourceProbed(DEPLOYMENT, False))
+    assert [claim.term for claim in of(ClaimSeed, driven.wait(1.0))] == [0]
+
+
+def test_an_isolated_seed_reads_no_more() -> None:
+    driven = seed_alone(800)
+    reads = of(StartSourceRead, driven.tell())
+    assert reads
+    landed = [stored(chunk, SOURCE) for read in reads for chunk in read.chunks]
+    commands = driven.tell(Isolated(True), *landed, after=0.3) + driven.wait(2.0)
+    assert not of(StartSourceRead, commands)
+    assert [claim.term for claim in of(ClaimSeed, commands)] == [0]
+
+
+def test_the_last_chunk_finishes_the_model_once_and_neighbours_are_left() -> None:
+    driven = among_mates(2, (0,))
+    driven.tell(holdings(1, 1, size=2))
+    commands = driven.tell(stored(1, A), after=0.5) + driven.wait(2.0)
+    assert len(of(FinishModel, commands)) == 1
+    assert {gone.peer for gone in of(Unsubscribe, commands)} == {A, B}
+
+
+def test_a_complete_copy_is_finished_without_a_fetch() -> None:
+    driven = Driven()
+    driven.meet(view(1, term=1))
+    commands = driven.tell(opened(2, (0, 1)))
+    assert of(FinishModel, commands)
+    assert not of(Subscribe, commands)
+
+
+def test_a_chunk_that_rots_is_told_and_fetched_again() -> None:
+    driven = among_mates(2, (0, 1))
+    driven.tell(SubscribeHeard(B, DEPLOYMENT))
+    commands = driven.tell(ChunkLost(DEPLOYMENT, 1), after=1.0)
+    assert [told.dropped for told in of(SendDelta, commands)] == [(1,)]
+    assert of(Subscribe, commands + driven.wait(0.5))
+    assert [fetch.chunk for fetch in of(StartFetch, driven.tell(holdings(1, 0, 1, size=2)))] == [1]
+    assert of(FinishModel, driven.tell(stored(1, A)))
+
+
+def test_a_closed_deployment_is_forgotten_and_its_fetches_cancelled() -> None:
+    driven = among_mates()
+    driven.tell(holdings(1, 5))
+    assert of(CancelFetch, driven.tell(DeploymentClosed(DEPLOYMENT)))
+    assert driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.CANCELLED), holdings(1, 6), after=0.1) == []
+
+
+def test_no_chunk_for_three_seconds_has_a_reason_and_its_end_is_told() -> None:
+    driven = among_mates()
+    driven.tell(holdings(1, 5, free=0))
+    reports = of(ReportStall, driven.wait(4.0))
+    assert reports[0].reason in (StallReason.ALL_BUSY, StallReason.NO_HOLDER)
+    assert driven.now - 100.0 < 9.0
+    (end,) = of(ReportStall, driven.tell(stored(5, A), after=0.3))
+    assert end.reason is None
+
+
+def test_a_full_disk_is_named() -> None:
+    driven = among_mates()
+    driven.tell(holdings(1, 5))
+    driven.wait(2.5)
+    driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.DISK))
+    assert of(ReportStall, driven.wait(1.5))[0].reason is StallReason.DISK
+
+
+def test_the_last_chunks_are_asked_for_twice_and_the_slower_is_cancelled() -> None:
+    driven = among_mates(8, (0, 1, 2, 3))
+    driven.tell(holdings(1, 4, 5, 6, 7), holdings(2))
+    for chunk in (4, 5, 6):
+        driven.tell(stored(chunk, A), after=0.1)
+    driven.tell(delta(2, 7))
+    hedges = [fetch for fetch in of(StartFetch, driven.wait(2.0)) if fetch.chunk == 7]
+    assert [hedge.peer for hedge in hedges] == [B]
+    (cancel,) = of(CancelFetch, driven.tell(stored(7, B)))
+    assert cancel.peer == A
+
+
+def test_a_higher_priority_takes_the_fetches_and_leaves_the_other_one() -> None:
+    driven = Driven()
+    driven.meet(view(1, term=1), *[view(number) for number in range(2, 20)])
+    urgent = DeploymentId(b"u" * 32)
+    driven.tell(opened(200), DeploymentOpened(urgent, shape(200), ChunkSet(200), priority=9))
+    heard = []
+    for number in range(1, 20):
+        heard.append(HoldingsHeard(node(number), DEPLOYMENT, ChunkSet.full(200), 4))
+        heard.append(HoldingsHeard(node(number), urgent, ChunkSet.full(200), 4))
+    fetches = of(StartFetch, driven.tell(*heard))
+    counts = {one: sum(1 for fetch in fetches if fetch.deployment == one) for one in (urgent, DEPLOYMENT)}
+    assert counts[urgent] >= counts[DEPLOYMENT] >= 1
+
+
+def test_a_member_declared_dead_holds_nothing_any_more() -> None:
+    driven = among_mates()
+    driven.tell(holdings(1, 5, free=0))
+    driven.tell(PeerLost(A))
+    assert not of(StartFetch, driven.wait(2.0))
+
+
+def test_chunks_copied_from_another_version_need_no_fetch_and_are_told() -> None:
+    driven = among_mates()
+    driven.tell(SubscribeHeard(B, DEPLOYMENT))
+    (told,) = of(SendDelta, driven.tell(stored(4, LOCAL), after=1.0))
+    assert told.added == (4,)
+
+
+def test_upload_slots_follow_what_others_are_likely_to_ask() -> None:
+    limits = of(LimitUploads, among_mates().wait(1.0))
+    assert all(4 <= limit.slots <= 24 for limit in limits)
+
+
+def test_words_about_an_unknown_deployment_do_no_harm() -> None:
+    driven = Driven()
+    driven.meet(view(1))
+    assert not driven.tell(holdings(1, 2), delta(1, 3), stored(4, A), FetchFailed(DEPLOYMENT, 1, A, FailReason.GONE))
+
+
+def test_statistics_show_what_goes_on() -> None:
+    driven = among_mates()
+    driven.tell(holdings(1, 5))
+    picture = driven.planner.statistics()
+    assert picture.swarms[DEPLOYMENT].fetches == 1
+    assert picture.swarms[DEPLOYMENT].readers == (A,)
+    assert picture.seeds == {A}
+
+
+def test_our_own_record_is_no_peer() -> None:
+    driven = Driven()
+    driven.tell(PeerSeen(view(0)))
+    assert OWN not in {subscribe.peer for subscribe in of(Subscribe, driven.tell(opened(8)))}

@@ -1,0 +1,159 @@
+"""Who reads what from storage, and when somebody else does."""
+
+from __future__ import annotations
+
+from random import Random
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.ids import SOURCE
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.core.reader import Reader
+from gossipd.core.replica import Replica
+from tests.gossipd.core.planning import DEPLOYMENT, node, shape
+
+SETTINGS = PlannerSettings(reads_window=12)
+
+
+class Storage:
+    """Several readers that see each other's reads after a while."""
+
+    def __init__(self, readers: int, chunks: int, *, extent: int = 1, settings: PlannerSettings = SETTINGS) -> None:
+        self.nodes = tuple(sorted(node(number) for number in range(1, readers + 1)))
+        self.now = 100.0
+        self.readers: dict[bytes, Reader] = {}
+        self.replicas: dict[bytes, Replica] = {}
+        for own in self.nodes:
+            reader = Reader(own, shape(chunks, extent=extent), DEPLOYMENT, settings, Random(1))
+            reader.readable = True
+            reader.set_readers(self.nodes, self.now)
+            self.readers[own] = reader
+            self.replicas[own] = Replica(DEPLOYMENT, shape(chunks, extent=extent), ChunkSet(chunks), now=self.now)
+        self.read: list[int] = []
+
+    def plan(self, own: bytes) -> list[int]:
+        runs = self.readers[own].plan(self.replicas[own], self.now)
+        chunks = [chunk for run in runs for chunk in run]
+        for chunk in chunks:
+            self.replicas[own].start(chunk, SOURCE, self.now)
+        self.read += chunks
+        for reader in self.readers.values():
+            reader.claimed(own, chunks, self.now)  # type: ignore[arg-type]
+        return chunks
+
+    def land(self, own: bytes) -> None:
+        for chunk in list(self.replicas[own].flights):
+            self.replicas[own].land(chunk, SOURCE)
+            self.replicas[own].store(chunk, self.now)
+            for reader in self.readers.values():
+                reader.present[chunk] = 1
+
+
+def test_every_chunk_is_read_once_by_somebody() -> None:
+    storage = Storage(4, 300, extent=4)
+    for _ in range(300):
+        for own in storage.nodes:
+            storage.plan(own)
+        for own in storage.nodes:
+            storage.land(own)
+        storage.now += 0.1
+    assert sorted(storage.read) == list(range(300))
+
+
+def test_shares_are_even() -> None:
+    storage = Storage(4, 256)
+    counts = dict.fromkeys(storage.nodes, 0)
+    for _ in range(300):
+        for own in storage.nodes:
+            counts[own] += len(storage.plan(own))
+            storage.land(own)
+        storage.now += 0.01
+    assert max(counts.values()) - min(counts.values()) <= 2
+
+
+def test_many_readers_together_have_about_the_window_in_flight() -> None:
+    storage = Storage(25, 2_000)
+    in_flight = sum(len(storage.plan(own)) for own in storage.nodes)
+    assert SETTINGS.reads_window / 2 <= in_flight <= SETTINGS.reads_window
+
+
+def test_few_readers_have_more_reads_each() -> None:
+    storage = Storage(2, 2_000)
+    assert len(storage.plan(storage.nodes[0])) == SETTINGS.reads_window // 2
+
+
+def test_no_reader_has_more_in_flight_than_its_share_of_the_model_allows() -> None:
+    storage = Storage(1, 100, extent=4)
+    assert len(storage.plan(storage.nodes[0])) == 4
+
+
+def test_reads_are_runs_of_adjacent_chunks_of_one_extent() -> None:
+    storage = Storage(1, 1_600, extent=8)
+    reader, replica = storage.readers[storage.nodes[0]], storage.replicas[storage.nodes[0]]
+    for run in reader.plan(replica, storage.now):
+        assert len(run) == reader.unit_chunks == 2
+        assert run[1] == run[0] + 1
+        assert run[0] // 8 == run[1] // 8
+
+
+def test_what_is_present_anywhere_is_not_read() -> None:
+    storage = Storage(1, 100)
+    reader = storage.readers[storage.nodes[0]]
+    reader.rebuild((1 << 100) - 1 - (1 << 42))
+    assert storage.plan(storage.nodes[0]) == [42]
+
+
+def test_nothing_is_read_before_the_source_is_known_to_be_readable() -> None:
+    storage = Storage(1, 100)
+    storage.readers[storage.nodes[0]].readable = None
+    assert storage.plan(storage.nodes[0]) == []
+
+
+def test_the_heir_of_a_dead_reader_waits_for_news_and_then_reads_its_share() -> None:
+    storage = Storage(2, 64)
+    first, second = storage.nodes
+    own_share = set(storage.plan(second))
+    storage.land(second)
+    storage.readers[second].set_readers((second,), storage.now)
+    before = set(storage.plan(second))
+    assert own_share.isdisjoint(before)
+    storage.land(second)
+    for _ in range(80):
+        storage.now += 0.2
+        storage.plan(second)
+        storage.land(second)
+    assert sorted(storage.read) == list(range(64))
+    assert storage.readers[first].readers == storage.nodes
+
+
+def test_a_share_that_makes_no_progress_is_taken_over_and_a_claimed_one_later() -> None:
+    for claimed in (False, True):
+        storage = Storage(2, 16)
+        silent, awake = storage.nodes
+        waited = 0.0
+        while len(storage.read) < 16 and waited < 60:
+            if claimed:
+                missing = [chunk for chunk in range(16) if not storage.readers[awake].present[chunk]]
+                storage.readers[awake].claimed(silent, missing, 100.0)
+            storage.plan(awake)
+            storage.land(awake)
+            storage.now += 0.25
+            waited += 0.25
+        assert sorted(storage.read) == list(range(16))
+        takeover = SETTINGS.read_takeover_s
+        assert takeover < waited < 4 * takeover if not claimed else 4 * takeover < waited < 8 * takeover
+
+
+def test_a_failed_read_pauses_longer_each_time() -> None:
+    storage = Storage(1, 100)
+    own = storage.nodes[0]
+    storage.readers[own].read_failed(storage.now)
+    assert storage.plan(own) == []
+    storage.now += 3.0
+    assert storage.plan(own)
+    for _ in range(10):
+        storage.readers[own].read_failed(storage.now)
+    storage.now += 20.0
+    assert storage.plan(own) == []
+    storage.now += 20.0
+    storage.land(own)
+    assert storage.plan(own)

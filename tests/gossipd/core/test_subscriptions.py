@@ -1,0 +1,54 @@
+"""Whom we have asked for news: again after silence, a restart or an absence, and not without end."""
+
+from __future__ import annotations
+
+from gossipd.core.subscriptions import Subscriptions
+from membership.member import NodeId
+from tests.gossipd.core.planning import SETTINGS, node
+
+A, B = node(1), node(2)
+
+
+def refreshed(subs: Subscriptions, now: float, *, usable: bool = True, full: bool = False) -> tuple[list[NodeId], ...]:
+    return subs.refresh([A], lambda peer: usable, lambda peer: full, now)
+
+
+def test_a_neighbour_is_asked_once_while_it_talks() -> None:
+    subs = Subscriptions(SETTINGS)
+    assert refreshed(subs, 0.0) == ([A], [])
+    for second in range(1, 20):
+        subs.heard(A, float(second))
+        assert refreshed(subs, second + 0.5) == ([], [])
+
+
+def test_a_silent_neighbour_is_asked_again_unless_it_holds_everything() -> None:
+    subs = Subscriptions(SETTINGS)
+    refreshed(subs, 0.0)
+    assert refreshed(subs, 6.0, full=True) == ([], [])
+    assert refreshed(subs, 6.0) == ([A], [])
+    assert refreshed(subs, 7.0) == ([], [])
+
+
+def test_a_neighbour_that_asks_again_has_restarted() -> None:
+    subs = Subscriptions(SETTINGS)
+    refreshed(subs, 0.0)
+    subs.greeted(A, 0.1)
+    assert refreshed(subs, 0.5) == ([], [])
+    subs.heard(A, 3.0)
+    subs.greeted(A, 3.0)
+    assert refreshed(subs, 3.1) == ([A], [])
+
+
+def test_who_is_no_neighbour_any_more_is_told() -> None:
+    subs = Subscriptions(SETTINGS)
+    refreshed(subs, 0.0)
+    assert subs.refresh([], lambda peer: True, lambda peer: False, 1.0) == ([], [A])
+    assert A not in subs
+
+
+def test_who_comes_back_is_asked_again() -> None:
+    subs = Subscriptions(SETTINGS)
+    refreshed(subs, 0.0)
+    subs.forget(A)
+    assert refreshed(subs, 0.5, usable=False) == ([], [])
+    assert refreshed(subs, 1.0) == ([A], [])

@@ -1,0 +1,58 @@
+"""Links are shared max-min fair, and nothing moves faster than they allow."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossipd.sim.fabric import Fabric, Flow
+
+
+def shared(fabric: Fabric, *paths: tuple[int, ...], length: float = 1e9) -> list[float]:
+    flows = [Flow(path, path, length, 0.0) for path in paths]
+    for flow in flows:
+        fabric.begin(flow)
+    fabric.recompute(0.0, 1e-9)
+    return [flow.rate for flow in flows]
+
+
+def test_flows_of_one_link_share_it_equally() -> None:
+    fabric = Fabric()
+    link = fabric.add_link(9.0)
+    assert shared(fabric, (link,), (link,), (link,)) == [3.0, 3.0, 3.0]
+
+
+def test_what_one_flow_cannot_use_the_others_get() -> None:
+    fabric = Fabric()
+    wide, narrow = fabric.add_link(10.0), fabric.add_link(2.0)
+    assert shared(fabric, (wide, narrow), (wide,)) == [2.0, 8.0]
+
+
+def test_the_classical_line_of_links() -> None:
+    fabric = Fabric()
+    first, second = fabric.add_link(10.0), fabric.add_link(4.0)
+    assert shared(fabric, (first,), (first, second), (second,)) == [8.0, 2.0, 2.0]
+
+
+def test_a_flow_that_ends_leaves_its_rate_to_the_next_before_all_is_recomputed() -> None:
+    fabric = Fabric()
+    link = fabric.add_link(10.0)
+    one, other = Flow("one", (link,), 100.0, 0.0), Flow("other", (link,), 100.0, 0.0)
+    for flow in (one, other):
+        fabric.begin(flow)
+    fabric.recompute(0.0, 1.0)
+    fabric.end(one, 1.0)
+    third = Flow("third", (link,), 100.0, 1.0)
+    fabric.begin(third)
+    assert third.rate == pytest.approx(5.0)
+    assert fabric.busy(link) == pytest.approx(1.0)
+
+
+def test_the_time_of_an_end_is_exact_and_bytes_are_counted() -> None:
+    fabric = Fabric()
+    link = fabric.add_link(10.0)
+    flow = Flow("it", (link,), 25.0, 0.0)
+    fabric.begin(flow)
+    assert fabric.recompute(0.0, 3.0) == [(2.5, flow)]
+    fabric.end(flow, 2.5)
+    assert fabric.carried[link] == pytest.approx(25.0)
+    assert fabric.busy(link) == 0.0

@@ -1,0 +1,74 @@
+"""``gossipd simulate``: options, figures, refusals, the picture."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gossipd.cli.simulate import simulate
+from gossipd.core.errors import UsageError
+
+FIELDS = {
+    "hosts", "chunks", "strategy", "seconds_last", "seconds_median", "bound_s", "efficiency", "limiting_resource",
+    "external_x", "imports_per_rack", "tail_p999_over_p50", "control_bytes_per_node_s", "rng", "schema_version",
+}  # fmt: skip
+TINY = ["--hosts", "6", "--racks", "2", "--size", "8MiB", "--chunks", "32", "--link", "100Mbit"]
+
+
+def output_of(*arguments: str) -> str:
+    result = CliRunner().invoke(simulate, list(arguments), standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return result.output
+
+
+def test_json_has_the_promised_fields_and_repeats_exactly() -> None:
+    first, second = (json.loads(output_of(*TINY, "--json", "--rng", "3")) for _ in range(2))
+    assert set(first) >= FIELDS
+    assert first == second
+    assert first["strategy"] == "swarm"
+    assert first["external_x"] == 1
+
+
+def test_a_rival_strategy_is_a_closed_form() -> None:
+    answer = json.loads(
+        output_of("--hosts", "100", "--size", "500GB", "--chunks", "500", "--strategy", "chain", "--json")
+    )
+    assert int(answer["seconds_last"]) == 479
+
+
+def test_people_read_what_limits() -> None:
+    text = output_of("--hosts", "100", "--size", "500GB", "--external", "1Gbit", "--strategy", "parallel")
+    assert "external link" in text
+    assert "% of the bound" in text
+
+
+def test_faults_are_taken_from_the_command_line() -> None:
+    answer = json.loads(output_of(*TINY, "--kill", "17%@30%", "--slow", "17%@0.5", "--json"))
+    assert answer["hosts_alive"] == 5
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--slow", "3"], ["--kill", "200%@30%"], ["--size", "much"], ["--link", "10Gb"], ["--link", "0Gbit"]],
+)
+def test_what_cannot_be_read_is_refused_with_an_example(arguments: list[str]) -> None:
+    result = CliRunner().invoke(simulate, [*TINY, *arguments])
+    assert result.exit_code == 2
+
+
+def test_more_racks_than_hosts_and_faults_without_a_swarm_are_refused() -> None:
+    with pytest.raises(UsageError):
+        output_of("--hosts", "2", "--racks", "5")
+    with pytest.raises(UsageError):
+        output_of(*TINY, "--strategy", "tree", "--kill", "10%@30%")
+
+
+def test_the_picture_is_a_png(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "run.png"
+    output_of(*TINY, "--plot", str(target))
+    assert target.read_bytes().startswith(b"\x89PNG")

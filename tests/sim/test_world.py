@@ -1,0 +1,105 @@
+"""Whole clusters of real planners: everything arrives, once, whatever dies or is slow. Seeds that failed stay here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from gossipd.sim.outcome import Outcome, simulated
+from gossipd.sim.scenario import Kill, Scenario, Slowdown
+from gossipd.sim.world import World
+
+RATE = 12_500_000.0
+SMALL = Scenario(hosts=9, racks=3, size=256 << 20, chunks=1024, link=RATE, external=RATE, queue_s=0.005)
+TINY = replace(SMALL, hosts=6, racks=2, size=16 << 20, chunks=64)
+
+
+@cache
+def quiet_run() -> tuple[World, Outcome]:
+    return played(SMALL)
+
+
+def played(scenario: Scenario) -> tuple[World, Outcome]:
+    world = World(scenario)
+    world.run()
+    return world, simulated(world)
+
+
+def check_everything_arrived(world: World) -> None:
+    everything = (1 << world.scenario.chunks) - 1
+    for host in world.hosts:
+        if host.alive:
+            assert host.held == everything
+            assert host.done_s is not None
+
+
+def test_a_model_reaches_every_host_in_little_more_than_one_download() -> None:
+    world, outcome = quiet_run()
+    check_everything_arrived(world)
+    assert outcome.external_x <= 1.01
+    assert outcome.imports_per_rack <= 1.02
+    assert outcome.duplicate_x <= 0.05
+    assert outcome.loss_chunk_times <= 60
+    assert outcome.tail_p999_over_p50 <= 1.05
+
+
+def test_the_same_seed_gives_the_same_run() -> None:
+    one, other = played(TINY), played(TINY)
+    assert one[1] == other[1]
+    assert one[0].timeline == other[0].timeline
+
+
+def test_a_dead_seed_and_a_dead_host_cost_time_and_few_external_bytes() -> None:
+    world, outcome = played(replace(SMALL, kills=(Kill(0.3, seed=True), Kill(0.3, share=1 / 9))))
+    check_everything_arrived(world)
+    assert outcome.hosts_alive == 7
+    assert outcome.external_x <= 1.05
+    quiet = quiet_run()[1]
+    assert outcome.seconds_last <= 1.35 * quiet.seconds_last
+
+
+def test_all_seeds_dead_at_once_is_no_end() -> None:
+    world = World(SMALL)
+    seeds = [host.index for host in world.hosts if world.views[host.node].seed_term]
+    assert len(seeds) == 3
+    world, outcome = played(replace(SMALL, kills=tuple(Kill(0.3, host=index) for index in seeds)))
+    check_everything_arrived(world)
+    assert outcome.hosts_alive == 6
+    assert outcome.external_x <= 1.15
+
+
+def test_a_slow_host_does_not_hold_the_others() -> None:
+    quiet = quiet_run()[1]
+    world, outcome = played(replace(SMALL, slowdowns=(Slowdown(0.25, host=0),)))
+    check_everything_arrived(world)
+    assert outcome.seconds_last <= 1.15 * quiet.seconds_last
+    assert outcome.seconds_last_slow is not None
+    assert outcome.seconds_last_slow >= 3.9 * outcome.bound_s
+
+
+def test_oversubscribed_uplinks_are_hidden_by_importing_once() -> None:
+    world, outcome = played(replace(SMALL, oversubscription=4))
+    check_everything_arrived(world)
+    assert outcome.imports_per_rack <= 1.05
+    assert outcome.loss_chunk_times <= 80  # against a bound that the uplinks set: three hosts share 0.75 of a link
+
+
+def test_one_rack_and_one_host_work_too() -> None:
+    for hosts in (1, 5):
+        world, outcome = played(replace(TINY, hosts=hosts, racks=1))
+        check_everything_arrived(world)
+        assert outcome.external_x == 1
+
+
+def test_a_cluster_that_has_just_started_elects_waits_and_delivers() -> None:
+    world = World(TINY, settled=False)
+    world.run()
+    check_everything_arrived(world)
+    assert simulated(world).external_x <= 1.02
+
+
+def test_a_larger_cluster_with_neighbours_only_delivers() -> None:
+    world, outcome = played(replace(SMALL, hosts=60, racks=6, chunks=48, queue_s=0.001))
+    check_everything_arrived(world)
+    assert max(len(host.planner.statistics().swarms[world.deployment].readers) for host in world.hosts) == 6
+    assert outcome.external_x <= 1.05
