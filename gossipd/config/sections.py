@@ -208,7 +208,9 @@ class LimitsSection:
     download_bytes_per_s: int = setting(_RATE, "Model bytes taken from other hosts; 0 is no limit.", 0, reload=True)
     source_bytes_per_s: int = setting(_RATE, "Model bytes read from external storage; 0 is no limit.", 0, reload=True)
     upload_slots: int = setting(
-        kinds.Whole(1, 64), "Uploads at once. Few are quick ones; a host that is asked for more says it is busy.", 8
+        kinds.Whole(1, 64),
+        "Most uploads at once; fewer are used where fewer fill the link. A host that is asked for more says it is busy.",
+        24,
     )
     pool_bytes: int = setting(
         kinds.Size(64 * MIB, 64 * GIB),

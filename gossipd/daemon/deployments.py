@@ -86,6 +86,7 @@ class Deployments:
         rack_of: Callable[[NodeId], str | None],
         begun: Callable[[Deployment], None],
         opened: Callable[[Deployment], None],
+        closed: Callable[[Deployment], None],
         nursery: trio.Nursery,
     ) -> None:
         self._host = host
@@ -99,6 +100,7 @@ class Deployments:
         self._rack_of = rack_of
         self._begun = begun
         self._opened_here = opened
+        self._closed_here = closed
         self._nursery = nursery
         self.by_id: dict[DeploymentId, Deployment] = {}
 
@@ -129,6 +131,7 @@ class Deployments:
         if deployment.is_open:
             deployment.is_open = False
             self._post(DeploymentClosed(deployment.id))
+            self._closed_here(deployment)
             if reason is not HostReason.REMOVED:
                 self._nursery.start_soon(trio.to_thread.run_sync, self._store.abandon, deployment.id)
         deployment.enter(state, reason, sentence)

@@ -19,7 +19,7 @@ from gossipd.daemon.teller import Teller
 from membership.swim import Swim
 
 LOOK_S = 1.0
-KEEP_S = 5.0  # a crash costs at most this much of what gossip brings again
+ROSTER_KEEP_S = 5.0  # a crash costs at most this much of what gossip brings again
 
 
 class Keeping:
@@ -36,17 +36,20 @@ class Keeping:
 
     async def run(self) -> None:
         """Never returns."""
-        kept_revision, kept_s = self._register.revision, trio.current_time()
+        kept_revision, kept_s, kept_table = self._register.revision, trio.current_time(), b""
         while True:
             await trio.sleep(LOOK_S)
             writes: list[tuple[Callable[[Any], None], Any]] = []
             if self._register.revision != kept_revision:
                 kept_revision = self._register.revision
                 writes.append((self._state.keep_register, register_to_bytes(self._register)))
-            if trio.current_time() - kept_s > KEEP_S:
+            if trio.current_time() - kept_s > ROSTER_KEEP_S:
                 kept_s = trio.current_time()
                 writes.append((self._state.keep_roster, self._swim.roster_records()))
-                writes.append((self._state.keep_progress, self._teller.table.to_bytes()))
+            table = self._teller.table.to_bytes()
+            if table != kept_table:  # our own counters are in it, and nobody else can tell us those after a crash
+                kept_table = table
+                writes.append((self._state.keep_progress, table))
             try:
                 for write, what in writes:
                     await trio.to_thread.run_sync(write, what)

@@ -121,7 +121,8 @@ class Node:
         self.deployments = Deployments(
             host=Host(config.node.name, config.node.rack), trusted=self.trusted, register=self.register,
             state=self.state, store=hands.store, post=self.brain.post, pull=self.spread.pull, audit=self.audit.record,
-            rack_of=self._rack_of, begun=self._deployment_begun, opened=self._deployment_opened, nursery=self._nursery,
+            rack_of=self._rack_of, begun=self._deployment_begun, opened=self._deployment_opened,
+            closed=self._deployment_closed, nursery=self._nursery,
         )  # fmt: skip
         self.spread.deployments = self.doorman.deployments = self.deployments
         self.triggers = Triggers(
@@ -138,8 +139,9 @@ class Node:
             state=self.state, register=self.register, swim=self.gossip.swim, teller=self.teller, alarm=self.alarms.ring
         )
         self.performer = Performer(
-            cluster=self.cluster, plane=self.plane, client=hands.client, reader=hands.reader, store=hands.store,
-            manifest_of=self.deployments.manifest_of, post=self.brain.post, claim_seed=self._claim_seed,
+            cluster=self.cluster, plane=self.plane, client=hands.client, server=hands.server, reader=hands.reader,
+            store=hands.store, manifest_of=self.deployments.manifest_of, post=self.brain.post,
+            claim_seed=self._claim_seed,
             finish=self.deployments.finish, stalled=self.deployments.stalled, read_threads=config.sources.connections,
             bug=self.bug, trouble=lambda deployment, error: self._token.run_sync_soon(
                 self.deployments.source_trouble, deployment, error
@@ -201,7 +203,10 @@ class Node:
             outer.cancel_scope.cancel()
 
     def _finish_removals(self) -> None:
-        """What was marked as removed when the last run ended, and is still there."""
+        """What was marked as removed when the last run ended and is still there, and manifests nobody speaks of."""
+        for deployment in self.state.envelopes():
+            if self.register.statement(deployment) is None:
+                self.state.forget_envelope(deployment)
         for model in self.hands.store.models():
             if self.register.is_removed(model.deployment) and model.name:
                 self.hands.store.remove(model.name, model.version)
@@ -297,6 +302,10 @@ class Node:
 
     def _deployment_opened(self, deployment: Deployment) -> None:
         self.plane.deployment_opened(deployment.id)
+
+    def _deployment_closed(self, deployment: Deployment) -> None:
+        self.plane.deployment_closed(deployment.id)
+        self.hands.reader.forget(deployment.id)
 
     def _member_gone(self, node: NodeId) -> None:
         self.plane.member_gone(node)

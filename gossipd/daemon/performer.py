@@ -28,6 +28,7 @@ from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
+from gossipd.transfer.server import BulkServer
 from membership.member import NodeId
 
 FETCH_THREADS = 32  # four deployments at the planner's limit of 8 each; a thread more costs 60 KiB
@@ -44,6 +45,7 @@ class Performer:
         cluster: Cluster,
         plane: ControlPlane,
         client: BulkClient,
+        server: BulkServer,
         reader: SourceReader,
         store: ChunkStore,
         manifest_of: Callable[[DeploymentId], Manifest | None],
@@ -58,6 +60,7 @@ class Performer:
         self._cluster = cluster
         self._plane = plane
         self._client = client
+        self._server = server
         self._reader = reader
         self._store = store
         self._manifest_of = manifest_of
@@ -108,6 +111,8 @@ class Performer:
                 self._finish(command.deployment)
             case events.ReportStall():
                 self._stalled(command)
+            case events.LimitUploads():
+                self._server.limit_uploads(command.slots)
 
     def _submit(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
         try:

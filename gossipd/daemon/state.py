@@ -115,6 +115,14 @@ class State:
         """Durable on return."""
         self._write(f"{MANIFESTS}/{deployment.hex()}", envelope)
 
+    def envelopes(self) -> list[DeploymentId]:
+        """Whose manifests are kept; as many as the register holds statements, after ``forget_envelope`` of the rest."""
+        return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(MANIFESTS) if len(name) == 64]
+
+    def forget_envelope(self, deployment: DeploymentId) -> None:
+        """Nobody will ask for it again."""
+        self._disk.remove_file(f"{MANIFESTS}/{deployment.hex()}")
+
     def _read(self, name: str) -> bytes | None:
         if self._disk.kind(name) is not Kind.FILE:
             return None

@@ -99,6 +99,10 @@ class BulkServer:
         """For connections accepted from now on; after a rotation of the cluster key."""
         self._credentials = credentials
 
+    def limit_uploads(self, slots: int) -> None:
+        """Serve so many chunks at once, within the setting; uploads under way go on."""
+        self._slots.resize(max(1, min(slots, self._settings.slots)))
+
     def close(self) -> None:
         """Cut every connection and wait for the threads, less than a second in all."""
         deadline = time.monotonic() + CLOSE_S
@@ -113,7 +117,7 @@ class BulkServer:
         """Totals since start, and what is under way."""
         return self._traffic.statistics(
             connections=self._door.connections,
-            transfers=self._settings.slots - self._slots.free,
+            transfers=self._slots.busy,
             free_slots=self._slots.free,
         )
 

@@ -35,12 +35,25 @@ class UploadSlots:
     @property
     def free(self) -> int:
         """Uploads that could begin now."""
-        return self._slots - self._busy
+        return max(0, self._slots - self._busy)
+
+    @property
+    def busy(self) -> int:
+        """Uploads under way."""
+        return self._busy
 
     @property
     def retry_after_s(self) -> float:
         """When a slot is likely to be free: uploads that last ``t`` end every ``t / slots``."""
         return min(self._upload_s / self._slots, RETRY_AFTER_S_MAX)
+
+    def resize(self, slots: int) -> None:
+        """From now on so many at once; those under way go on. ``slots`` is at least 1."""
+        with self._lock:
+            self._slots = slots
+            free = max(0, slots - self._busy)
+        if self._on_change is not None:
+            self._on_change(free)
 
     def acquire(self, node: NodeId) -> bool:
         """Take a slot for ``node``; False if there is none for it."""
@@ -50,7 +63,7 @@ class UploadSlots:
                 return False
             self._busy += 1
             self._by_peer[node] = own + 1
-            free = self._slots - self._busy
+            free = max(0, self._slots - self._busy)
         if self._on_change is not None:
             self._on_change(free)
         return True
@@ -66,6 +79,6 @@ class UploadSlots:
                 del self._by_peer[node]
             self._busy -= 1
             self._upload_s += _SMOOTHING * (elapsed - self._upload_s)
-            free = self._slots - self._busy
+            free = max(0, self._slots - self._busy)
         if self._on_change is not None:
             self._on_change(free)

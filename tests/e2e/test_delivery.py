@@ -6,12 +6,17 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgpack
 import pytest
 from safetensors import safe_open
 
+from gossipd.core.envelope import seal
+from gossipd.core.keys import SecretKey
+from gossipd.core.manifest import ENVELOPE_TYPE
 from tests import servers
 from tests.e2e.cluster import Cluster, alive_count, cluster, gossipd, same_tree, set_up, until
 from tests.e2e.toy import make_model
+from tests.gossipd.core.making import fake_digests, payload_fields
 
 HOSTS = 8
 NO: dict[str, list[dict[str, str]]] = {"hosts": []}
@@ -80,7 +85,7 @@ def test_a_prefix_of_an_s3_bucket_arrives_byte_identical_on_eight_hosts(
 
 @pytest.mark.needs("nginx")
 def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(eight: Cluster, site: servers.Nginx) -> None:
-    model = make_model(site.root / "late", shards=1)
+    model = make_model(site.root / "late", shards=1, seed=3)
     manifest = eight.publish(model, "late", 1, "--source", f"{site.url.rstrip('/')}/late/")
     eight.drop(manifest, eight[2])
     eight.wait_complete("late", 1, at=eight[5], hosts=HOSTS)
@@ -100,7 +105,7 @@ def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(eight: C
 def test_a_trigger_with_a_nodes_own_keys_deploys_and_with_a_clients_key_cancels(
     eight: Cluster, site: servers.Nginx, tmp_path: Path
 ) -> None:
-    model = make_model(site.root / "trig", shards=1)
+    model = make_model(site.root / "trig", shards=1, seed=4)
     manifest = eight.publish(model, "trig", 1, "--source", f"{site.url.rstrip('/')}/trig/")
     address = f"127.0.0.1:{eight[4].port}"
     done = gossipd("trigger", address, manifest, "--config", eight[5].config)
@@ -122,7 +127,7 @@ def test_a_trigger_with_a_nodes_own_keys_deploys_and_with_a_clients_key_cancels(
 
 @pytest.mark.needs("nginx")
 def test_versions_share_chunks_roll_back_and_are_removed(eight: Cluster, site: servers.Nginx) -> None:
-    model = make_model(site.root / "multi", shards=2)
+    model = make_model(site.root / "multi", shards=2, seed=5)
     url = f"{site.url.rstrip('/')}/multi/"
     eight.drop(eight.publish(model, "multi", 1, "--source", url), eight[1])
     eight.wait_complete("multi", 1, at=eight[1], hosts=HOSTS)
@@ -148,7 +153,7 @@ def test_versions_share_chunks_roll_back_and_are_removed(eight: Cluster, site: s
 
 @pytest.mark.needs("nginx")
 def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: servers.Nginx, tmp_path: Path) -> None:
-    model = make_model(site.root / "refused", shards=1)
+    model = make_model(site.root / "refused", shards=1, seed=6)
     url = f"{site.url.rstrip('/')}/refused/"
     good = eight.publish(model, "refused", 5, "--source", url)
     eight.drop(good, eight[1])
@@ -158,6 +163,7 @@ def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: serv
     until("node-6 trusts it too", lambda: host.deployment("refused", 5))
     stranger = tmp_path / "stranger.key"
     gossipd("keygen", stranger)
+    publisher = SecretKey.from_text(eight.key.read_text())
     (model / "config.json").write_text("{}")
     altered = bytearray(good.read_bytes())
     altered[len(altered) // 2] ^= 1
@@ -166,7 +172,11 @@ def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: serv
         "stranger": (_published(model, "x@1", stranger, tmp_path, url), "E_KEY_UNKNOWN"),
         "older": (_published(model, "refused@4", eight.key, tmp_path, url), "E_ROLLBACK"),
         "equal": (_published(model, "refused@5", eight.key, tmp_path, url), "E_EQUIVOCATION"),
-        "garbage": (b"not a manifest at all", "E_"),
+        "garbage": (b"not a manifest at all", "E_SCHEMA_VERSION"),
+        "expired": (_published(model, "brief@1", eight.key, tmp_path, url, "--expires", "1s"), "E_EXPIRED"),
+        "unsigned": (_unsigned(good.read_bytes()), "E_SIG_MISSING"),
+        "absolute": (_crafted(publisher, [["/etc/passwd", 10, 0o644]]), "E_PATH_ABSOLUTE"),
+        "dotted": (_crafted(publisher, [["a/../../b", 10, 0o644]]), "E_PATH_COMPONENT"),
     }
     for name, (content, _) in cases.items():
         (host.home / "inbox" / f"{name}.gmf").write_bytes(content)
@@ -181,7 +191,7 @@ def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: serv
 
 @pytest.mark.needs("nginx")
 def test_a_source_that_is_not_allowed_is_never_read(eight: Cluster, site: servers.Nginx) -> None:
-    model = make_model(site.root / "forbidden", shards=1)
+    model = make_model(site.root / "forbidden", shards=1, seed=9)
     with servers.nginx(site.root, eight.base / "other-nginx") as other:
         manifest = eight.publish(model, "forbidden", 1, "--source", f"{other.url.rstrip('/')}/forbidden/")
         eight.drop(manifest, eight[1])
@@ -198,8 +208,21 @@ def test_a_source_that_is_not_allowed_is_never_read(eight: Cluster, site: server
     until("it is cancelled everywhere", lambda: (eight[8].deployment("forbidden", 1) or {}).get("state") == "cancelled")
 
 
-def _published(model: Path, label: str, key: Path, base: Path, url: str) -> bytes:
+def _published(model: Path, label: str, key: Path, base: Path, url: str, *more: str) -> bytes:
     name, _, version = label.partition("@")
     out = base / f"{label}.gmf"
-    gossipd("publish", model, "--name", name, "--version", version, "--key", key, "--out", out, "--source", url)
+    words: list[str | Path] = ["--name", name, "--version", version, "--key", key, "--out", out, "--source", url, *more]
+    gossipd("publish", model, *words)
     return out.read_bytes()
+
+
+def _unsigned(envelope: bytes) -> bytes:
+    """The same payload behind no signature at all."""
+    at = 2 + len(ENVELOPE_TYPE)
+    return envelope[:at] + b"\x00" + envelope[at + 1 + 16 + 64 :]
+
+
+def _crafted(publisher: SecretKey, files: list[list[object]]) -> bytes:
+    """Well signed by a publisher who means harm: no door but the manifest's own rules is left."""
+    fields = payload_fields(files=files, hashes=fake_digests(1))
+    return seal(ENVELOPE_TYPE, b"\x01" + msgpack.packb(fields, use_bin_type=True), [publisher])

@@ -39,3 +39,16 @@ def test_the_hint_follows_how_long_uploads_take(monkeypatch: pytest.MonkeyPatch)
         assert slots.acquire(A)
         slots.release(A, started=now - 0.5)
     assert slots.retry_after_s == pytest.approx(0.25, rel=0.01)
+
+
+def test_fewer_slots_from_now_on_cut_nobody_and_more_are_told_at_once() -> None:
+    told: list[int] = []
+    slots = UploadSlots(3, 3, on_change=told.append)
+    assert slots.acquire(NodeId(b"a" * 16))
+    assert slots.acquire(NodeId(b"a" * 16))
+    slots.resize(1)
+    assert (slots.free, slots.busy) == (0, 2)
+    assert not slots.acquire(NodeId(b"b" * 16))
+    slots.resize(4)
+    assert slots.free == 2
+    assert told == [2, 1, 0, 2]
