@@ -20,7 +20,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.settings import ControlSettings
 from gossipd.control.zap import ZAP_DOMAIN, Visitor
-from gossipd.control.zmq_trio import Bell, secure, tcp_address
+from gossipd.control.zmq_trio import PAUSE_S, Bell, secure, tcp_address
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
@@ -100,7 +100,7 @@ class Entrance:
             received = self._receive()
             self._send_answers()
             if received:
-                await trio.lowlevel.checkpoint()
+                await trio.sleep(PAUSE_S)
             else:
                 await self._bell.wait(self._socket)
 

@@ -28,7 +28,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.link import Endpoint, Link, LinkState
 from gossipd.control.settings import ControlSettings
-from gossipd.control.zmq_trio import Bell, secure, tcp_address
+from gossipd.control.zmq_trio import PAUSE_S, Bell, secure, tcp_address
 from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 from membership.member import NodeId
@@ -159,7 +159,7 @@ class Links:
             next_s = self._sweep(trio.current_time())
             self._flush()
             if received:
-                await trio.lowlevel.checkpoint()
+                await trio.sleep(PAUSE_S)
             else:
                 await self._bell.wait(self._socket, seconds_max=next_s - trio.current_time())
 

@@ -5,7 +5,7 @@ performed, all in this one task, so that there are no locks and nobody can call 
 
 Why batches: with 256 KiB chunks on a fast link thousands of events a second arrive, and one plan over a
 batch costs little more than one over a single event. ``PLAN_INTERVAL_S`` bounds the rate of planning; it is
-a quarter of the chunk time of the smallest chunks at 100 Mbit/s (21 ms), so that it never decides how
+half of the chunk time of the smallest chunks at 100 Mbit/s (21 ms), so that it never decides how
 stale a plan is.
 """
 
@@ -20,7 +20,7 @@ import trio
 from gossipd.core.events import Command, Event
 from gossipd.core.planner import Planner
 
-PLAN_INTERVAL_S = 0.005
+PLAN_INTERVAL_S = 0.01
 
 
 class Brain:
