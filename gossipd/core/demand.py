@@ -138,7 +138,7 @@ class Demand:
             elif chunk not in self.imports:
                 self._later(now + patience_s, chunk, importing=True)
         elif chunk not in self.imports:
-            wait_s = max(self._settings.import_fallback_s, patience_s)
+            wait_s = max(self._settings.import_fallback_s, 2 * patience_s)
             self._later(now + wait_s * min(place, 8), chunk, importing=True)
 
     def _later(self, due: float, chunk: int, *, importing: bool) -> None:

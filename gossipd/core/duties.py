@@ -12,6 +12,8 @@ Readers are neighbours of each other. In a small cluster everybody is everybody'
 
 from __future__ import annotations
 
+from functools import cache
+
 from gossipd.core.events import PeerView
 from gossipd.core.manifest_payload import Targets
 from gossipd.core.peers import Peers
@@ -20,6 +22,13 @@ from gossipd.core.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
 from membership.member import NodeId
 
 _LINES_PER_HOST = 5  # even enough, and few enough for a host to have some dozens of neighbours in other racks
+
+
+@cache
+def _ring_steps(size: int) -> tuple[int, ...]:
+    """Distances of neighbours on a ring: powers of two, both ways."""
+    steps = [2**power % size for power in range(max(1, size - 1).bit_length())]
+    return tuple(sorted({step for near in steps for step in (near, size - near) if 0 < step < size}))
 
 
 class Duties:
@@ -109,7 +118,9 @@ class Duties:
         if self._own.rack not in self.racks:
             return [0] * BUCKETS
         places = [line.index(self._own.rack) for line in rack_lines(tuple(self.racks), self._salt)]
-        return [places[bucket % self._folds] for bucket in range(BUCKETS)]
+        # An importer hears of a chunk from its neighbours on the ring only, so their places are what counts.
+        heard, size = len(_ring_steps(len(self.racks))), len(self.racks)
+        return [places[bucket % self._folds] * (heard + 1) // size for bucket in range(BUCKETS)]
 
     def first_in_line(self, rack: str, bucket: int) -> NodeId | None:
         """Who imports this bucket's chunks into that rack."""
@@ -153,12 +164,10 @@ class Duties:
             if place:
                 continue
             ring = lines[bucket]
-            at, size, step = ring.index(self._own.rack), len(ring), 1
-            while step < size:
-                for rack in (ring[(at + step) % size], ring[(at - step) % size]):
-                    if rack != self._own.rack and (node := self.first_in_line(rack, bucket)) is not None:
-                        found.add(node)
-                step *= 2
+            at = ring.index(self._own.rack)
+            for step in _ring_steps(len(ring)):
+                if (node := self.first_in_line(ring[(at + step) % len(ring)], bucket)) is not None:
+                    found.add(node)
             if len(found) >= self._settings.far_neighbours_max:
                 break
         return found

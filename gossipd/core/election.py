@@ -33,6 +33,10 @@ class Election:
         self._vacant_s: float | None = None
         self._held_down_until = -math.inf
         self.isolated = False
+        self._peers_version = -1
+        self._mates: list[PeerView] = []
+        self._claimants: frozenset[NodeId] = frozenset()
+        self._racks = 1
         self.seeds: frozenset[NodeId] = frozenset()
         self.seeds_changed_s = -math.inf
         self._racks_seen: list[tuple[float, int]] = []
@@ -44,8 +48,9 @@ class Election:
 
     def decide(self, peers: Peers, now: float) -> int | None:
         """The term to put on our record when it must change (0 gives the claim up), else None."""
-        mates = [peer.view for peer in peers if peer.member and peer.view.rack == self.own.rack]
-        self._term_seen = max([self._term_seen, self.term, *(view.seed_term for view in mates)])
+        self._look_again(peers)
+        self._term_seen = max(self._term_seen, self.term)
+        mates = self._mates
         rivals = [view for view in mates if view.seed_term > 0]
         before = self.term
         able = self.own.can_read_sources and not self.isolated and now >= self._held_down_until
@@ -58,7 +63,7 @@ class Election:
         if self._vacant_s is not None and now >= self._vacant_s + self._place(mates) * self._settings.claim_rank_s:
             self.term = self._term_seen + 1
             self._vacant_s = None
-        self._look(peers, now)
+        self._settle(now)
         return self.term if self.term != before else None
 
     def _beats(self, rival: PeerView) -> bool:
@@ -69,21 +74,29 @@ class Election:
         own = scores(self.own.node, _SALT, 1)
         return sum(1 for view in mates if view.can_read_sources and scores(view.node, _SALT, 1) > own)
 
-    def next_deadline(self, peers: Peers) -> float | None:
+    def next_deadline(self) -> float | None:
         """When ``decide`` would do something by itself."""
         if self._vacant_s is None:
             return None
-        mates = [peer.view for peer in peers if peer.member and peer.view.rack == self.own.rack]
-        return self._vacant_s + self._place(mates) * self._settings.claim_rank_s
+        return self._vacant_s + self._place(self._mates) * self._settings.claim_rank_s
 
-    def _look(self, peers: Peers, now: float) -> None:
-        seeds = {peer.view.node for peer in peers if peer.member and peer.view.seed_term > 0}
-        if self.term:
-            seeds.add(self.own.node)
+    def _look_again(self, peers: Peers) -> None:
+        """What the members say, if it has changed: there may be 10,000 of them."""
+        if self._peers_version == peers.version:
+            return
+        self._peers_version = peers.version
+        views = [peer.view for peer in peers if peer.member]
+        self._mates = [view for view in views if view.rack == self.own.rack]
+        self._claimants = frozenset(view.node for view in views if view.seed_term > 0)
+        self._racks = len({view.rack for view in views} | {self.own.rack})
+        self._term_seen = max([self._term_seen, self.term, *(view.seed_term for view in self._mates)])
+
+    def _settle(self, now: float) -> None:
+        seeds = self._claimants | {self.own.node} if self.term else self._claimants
         if seeds != self.seeds:
-            self.seeds = frozenset(seeds)
+            self.seeds = seeds
             self.seeds_changed_s = now
-        racks = len({peer.view.rack for peer in peers if peer.member} | {self.own.rack})
+        racks = self._racks
         if not self._racks_seen or self._racks_seen[-1][1] != racks:
             self._racks_seen.append((now, racks))
         oldest = now - self._settings.quorum_window_s

@@ -82,6 +82,7 @@ SwarmEvent: TypeAlias = (
     | DeploymentClosed
 )
 _TICK_S = 0.25
+_UPKEEP_S = 0.5  # lags and silences grow over seconds; whatever the view says is looked at at once
 _WINDOW_SMOOTH = 0.1  # per tick: follows within 2.5 s
 _EARLY_DEPLOYMENTS_MAX = 64  # subscriptions that came before their deployment was opened here
 _EARLY_PEERS_MAX = 256
@@ -238,27 +239,31 @@ class Planner:
     def _tick(self, now: float) -> None:
         self._tick_s = now
         self._peers.expire(now)
-        if any(is_lagging(swarm) for swarm in self._swarms.values()) and self._election.term:
+        if self._election.term and any(is_lagging(swarm) for swarm in self._swarms.values()):
             self._election.give_up(now)
         term = self._election.decide(self._peers, now)
         if term is not None:
             self._own = replace(self._own, seed_term=term)
             self._commands.append(ClaimSeed(term))
         around = self._around(now)
-        members = [peer for peer in self._peers if peer.member]
-        alone = (
-            self._election.isolated
-            or now < around.begin_allowed_s
-            or (bool(members) and not any(peer.usable(now) for peer in members))
-        )
         self._limit_uploads()
         for swarm in self._swarms.values():
             swarm.tick_s = now
-            refresh_duties(swarm, around, now)
-            swarm.subscribe(now)
-            give_up_lost(swarm, now)
+            if self._peers.version != swarm.upkeep_version or now >= swarm.upkeep_s + _UPKEEP_S:
+                swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
+                refresh_duties(swarm, around, now)
+                swarm.subscribe(now)
+                give_up_lost(swarm, now)
             hedge(swarm, self.settings.fetches_max + 1 - swarm.replica.fetches, now)
-            swarm.report(alone=alone, now=now)
+            if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
+                swarm.report(alone=self._is_alone(around, now), now=now)
+
+    def _is_alone(self, around: Surroundings, now: float) -> bool:
+        """Nobody is usable though somebody should be, or reading waits for the view to settle."""
+        if self._election.isolated or now < around.begin_allowed_s:
+            return True
+        members = [peer for peer in self._peers if peer.member]
+        return bool(members) and not any(peer.usable(now) for peer in members)
 
     def _limit_uploads(self) -> None:
         """As many uploads as others are likely to have fetches in flight, and a few more."""
@@ -281,7 +286,7 @@ class Planner:
     def next_deadline(self, now: float) -> float:
         """When ``plan`` should be called though no event has come; may be in the past."""
         deadline = self._tick_s + _TICK_S if self._swarms else now + 1.0
-        if (claim := self._election.next_deadline(self._peers)) is not None:
+        if (claim := self._election.next_deadline()) is not None:
             deadline = min(deadline, claim)
         return min([deadline, *(swarm.next_deadline(now) for swarm in self._swarms.values())])
 

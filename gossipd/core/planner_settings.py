@@ -67,8 +67,9 @@ class PlannerSettings:
     """How long the next in line waits at least for the one before it to import a chunk that another rack is known to
     hold; else ``patience`` times what a fetch usually takes."""
 
-    reader_share: float = 1.0
-    """How much of that limit on a reader's own fetches is used; below 1 because not all readers read all the time."""
+    reader_share: float = 0.6
+    """Where many readers read, how much of the flows that their reads allow on their own links is used: not all of
+    them read all the time."""
     reads_window: int = 12
     """Extents being read in the whole cluster. What is in flight when storage has sent the last byte is still to be
     spread, so each costs one chunk time at the end; fewer would idle the external link between reads."""

@@ -133,7 +133,23 @@ class Reader:
 
     def reads_max(self) -> int:
         """Reads that each reader may have in flight, so that all together have about the window."""
-        return max(1, round(self.window / max(1, len(self.readers))))
+        return max(2, round(self.window / max(1, len(self.readers))))
+
+    def _are_few(self) -> bool:
+        """So few readers are bounded by their own reads, and must not wait for the slowest of them."""
+        return len(self.readers) * self.reads_max() <= 1.5 * self.window
+
+    def _positions_max(self) -> int:
+        return self.window * 3 if self._are_few() else max(1, self.window * 2 // 3)
+
+    def flows_max(self) -> int:
+        """How many flows may share our link while we read, so that each read still gets its part of the external link.
+
+        Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight.
+        """
+        if self._are_few():
+            return self.reads_max() * len(self.readers)
+        return max(3, int(self._positions_max() * self._settings.reader_share))
 
     @property
     def unit_chunks(self) -> int:
@@ -185,9 +201,7 @@ class Reader:
         moving = 0
         ahead, present = self._ahead, self.present
         stuck_s = max(self._settings.read_stuck_s, 2 * self._usual_s)
-        window = self.window
-        if len(self.readers) * self.reads_max() <= 1.5 * window:
-            window *= 3  # so few readers are bounded by their own reads, and must not wait for the slowest of them
+        window = self._positions_max()
         while ahead and moving < window and len(head) < 4 * window:
             position = ahead.popleft()
             if all(present[chunk] for chunk in self._chunks(position)):

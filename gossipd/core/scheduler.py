@@ -39,6 +39,8 @@ class Scheduler:
         self._peers = peers
         self._settings = settings
         self._rng = rng
+        self.asked_max = settings.fetches_per_peer_max
+        """Most fetches in flight from one peer."""
         self.all_busy = False
         """Whether the last pick ended because no holder had a free slot."""
 
@@ -89,7 +91,7 @@ class Scheduler:
         best: Peer | None = None
         best_cost = 0.0
         rng = self._rng.random
-        asked_max, weight = self._settings.fetches_per_peer_max, self._settings.busy_weight
+        asked_max, weight = self.asked_max, self._settings.busy_weight
         slots, slow_s = self._peers.slots_most, self._peers.slow_s()
         get = self._peers.get
         for node in holders:

@@ -96,7 +96,8 @@ class Swarm:
         self.window_min = self.window_max = settings.fetches_min
         self.measure()
         self.tick_s = now
-        self.duties_version: tuple[int, frozenset[NodeId]] | None = None
+        self.upkeep_s = -math.inf
+        self.upkeep_version = -1
         if not self.replica.missing_count:
             self._seal()
 
@@ -261,11 +262,8 @@ class Swarm:
         """How many fetches keep the link busy: more when ready chunks pile up, fewer while storage needs part of it."""
         backlog = len(self.demand.near) + len(self.demand.imports)
         window = min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
-        if self.replica.reads and self.reader.readers:
-            # Fair sharing gives each read its part of the external link only while our own link has no more flows
-            # than all readers have reads.
-            share = self.settings.reader_share * self.reader.reads_max() * (len(self.reader.readers) - 1)
-            window = max(1, min(window, int(share)))
+        if self.replica.reads:
+            window = max(1, min(window, self.reader.flows_max() - self.replica.reads))
         return window
 
     def plan_fetches(self, room: int, now: float) -> int:

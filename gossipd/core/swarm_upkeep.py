@@ -18,6 +18,8 @@ _READ_LOST_S = 120.0  # the sources hand retries for at most a minute before it 
 
 def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
     """Look at the view again if it may have changed; move duties, neighbours and readers."""
+    mates = sum(1 for node in swarm.duties.mates if swarm.availability.count.get(node))
+    swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, mates)))
     slow = slow_hosts(swarm) | ({around.own.node} if is_lagging(swarm) else frozenset())
     swarm.own = around.own
     if not swarm.duties.refresh(around.own, swarm.peers, slow, around.seeds, now):

@@ -27,9 +27,9 @@ def test_the_first_in_line_imports_at_once_and_others_later() -> None:
         seen.add(node(9), [5], near=False)
         wants.consider(5, 0.0, 1.0)
         assert (5 in wants.imports) is at_once
-    wants.take_turns(1.4)
+    wants.take_turns(1.9)
     assert 5 not in wants.imports
-    wants.take_turns(1.6)
+    wants.take_turns(2.1)
     assert 5 in wants.imports
 
 
