@@ -1,4 +1,4 @@
-"""Which chunk of whom: imports first, rare before common, idle holders before busy ones, never a busy or shunned one."""
+"""Which chunk of whom: imports first, rare before common, idle holders before busy ones, never a shunned one."""
 
 from __future__ import annotations
 
