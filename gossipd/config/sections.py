@@ -209,7 +209,7 @@ class LimitsSection:
     source_bytes_per_s: int = setting(_RATE, "Model bytes read from external storage; 0 is no limit.", 0, reload=True)
     upload_slots: int = setting(
         kinds.Whole(1, 64),
-        "Most uploads at once; fewer are used where they fill the link. Who asks for more is told that the host is busy.",
+        "Most uploads at once; fewer are used where they fill the link. Who asks for more is told: busy.",
         24,
     )
     pool_bytes: int = setting(
