@@ -173,10 +173,10 @@ def test_refused_manifests_start_no_fetch_and_say_why(eight: Cluster, site: serv
         "older": (_published(model, "refused@4", eight.key, tmp_path, url), "E_ROLLBACK"),
         "equal": (_published(model, "refused@5", eight.key, tmp_path, url), "E_EQUIVOCATION"),
         "garbage": (b"not a manifest at all", "E_SCHEMA_VERSION"),
-        "expired": (_published(model, "brief@1", eight.key, tmp_path, url, "--expires", "1s"), "E_EXPIRED"),
+        "expired": (_crafted(publisher, created=1_700_000_000, expires=1_700_000_001), "E_EXPIRED"),
         "unsigned": (_unsigned(good.read_bytes()), "E_SIG_MISSING"),
-        "absolute": (_crafted(publisher, [["/etc/passwd", 10, 0o644]]), "E_PATH_ABSOLUTE"),
-        "dotted": (_crafted(publisher, [["a/../../b", 10, 0o644]]), "E_PATH_COMPONENT"),
+        "absolute": (_crafted(publisher, files=[["/etc/passwd", 10, 0o644]]), "E_PATH_ABSOLUTE"),
+        "dotted": (_crafted(publisher, files=[["a/../../b", 10, 0o644]]), "E_PATH_COMPONENT"),
     }
     for name, (content, _) in cases.items():
         (host.home / "inbox" / f"{name}.gmf").write_bytes(content)
@@ -208,10 +208,10 @@ def test_a_source_that_is_not_allowed_is_never_read(eight: Cluster, site: server
     until("it is cancelled everywhere", lambda: (eight[8].deployment("forbidden", 1) or {}).get("state") == "cancelled")
 
 
-def _published(model: Path, label: str, key: Path, base: Path, url: str, *more: str) -> bytes:
+def _published(model: Path, label: str, key: Path, base: Path, url: str) -> bytes:
     name, _, version = label.partition("@")
     out = base / f"{label}.gmf"
-    words: list[str | Path] = ["--name", name, "--version", version, "--key", key, "--out", out, "--source", url, *more]
+    words: list[str | Path] = ["--name", name, "--version", version, "--key", key, "--out", out, "--source", url]
     gossipd("publish", model, *words)
     return out.read_bytes()
 
@@ -222,7 +222,7 @@ def _unsigned(envelope: bytes) -> bytes:
     return envelope[:at] + b"\x00" + envelope[at + 1 + 16 + 64 :]
 
 
-def _crafted(publisher: SecretKey, files: list[list[object]]) -> bytes:
+def _crafted(publisher: SecretKey, **wrong: object) -> bytes:
     """Well signed by a publisher who means harm: no door but the manifest's own rules is left."""
-    fields = payload_fields(files=files, hashes=fake_digests(1))
+    fields = payload_fields(**({"files": [["a.bin", 10, 0o644]], "hashes": fake_digests(1)} | wrong))
     return seal(ENVELOPE_TYPE, b"\x01" + msgpack.packb(fields, use_bin_type=True), [publisher])
