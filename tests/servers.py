@@ -8,10 +8,12 @@ the handle that started them.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import http.client
 import logging
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -32,10 +34,12 @@ STOP_SECONDS_MAX = 5.0
 
 
 def free_port() -> int:
-    """A TCP port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A TCP port that was free a moment ago, and is none that the kernel gives to outgoing connections."""
+    while True:
+        port = random.SystemRandom().randrange(12_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 # ---- faults ------------------------------------------------------------------------------------

@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import SystemRandom
 from typing import Any
 
 from gossipd.config.directory import make_directory
 from gossipd.ops.status_client import DaemonUnreachableError, StatusClient
 
 ADDRESS = "127.0.0.1"
+PORTS = range(12_000, 32_000)  # Linux takes outgoing ports from 32,768 on
 STOP_SECONDS_MAX = 8.0  # a daemon promises 5
 ASK_SECONDS_MAX = 2.0
 LOG_TAIL_BYTES = 3000
@@ -151,20 +153,21 @@ def settings(sources: Sequence[str], *, encryption: str) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free for TCP and UDP, with the one above free for TCP; all held until all are found."""
+    """Ports that are free for TCP and UDP, with the one above free for TCP; all held until all are found.
+
+    Below the range from which the kernel takes ports for outgoing connections: what is free there stays free.
+    """
     found: list[int] = []
+    random = SystemRandom()
     with ExitStack() as held:
         while len(found) < count:
-            tcp = held.enter_context(socket.socket())
-            tcp.bind((ADDRESS, 0))
-            port = int(tcp.getsockname()[1])
-            if port >= 65_535:
-                continue
-            udp = held.enter_context(socket.socket(type=socket.SOCK_DGRAM))
-            above = held.enter_context(socket.socket())
+            port = random.randrange(PORTS.start, PORTS.stop, 2)
+            probes = [socket.socket(), socket.socket(type=socket.SOCK_DGRAM), socket.socket()]
+            for probe in probes:
+                held.enter_context(probe)
             try:
-                udp.bind((ADDRESS, port))
-                above.bind((ADDRESS, port + 1))
+                for probe, number in zip(probes, (port, port, port + 1), strict=True):
+                    probe.bind((ADDRESS, number))
             except OSError:
                 continue
             found.append(port)
