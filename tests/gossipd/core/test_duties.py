@@ -38,7 +38,9 @@ def duties_of(
 
 
 def cluster(racks: int, per_rack: int) -> list[PeerView]:
-    return [view(rack * per_rack + at, f"rack-{rack}", name=f"h{at}") for rack in range(racks) for at in range(per_rack)]
+    return [
+        view(rack * per_rack + at, f"rack-{rack}", name=f"h{at}") for rack in range(racks) for at in range(per_rack)
+    ]
 
 
 def test_all_hosts_name_the_same_importer() -> None:
