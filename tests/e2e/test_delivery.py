@@ -195,7 +195,8 @@ def test_a_source_that_is_not_allowed_is_never_read(eight: Cluster, site: server
     with servers.nginx(site.root, eight.base / "other-nginx") as other:
         manifest = eight.publish(model, "forbidden", 1, "--source", f"{other.url.rstrip('/')}/forbidden/")
         eight.drop(manifest, eight[1])
-        until("it is known", lambda: eight[2].deployment("forbidden", 1))
+        for daemon in eight.daemons.values():
+            until(f"{daemon.name} knows it", lambda one=daemon: one.deployment("forbidden", 1))  # type: ignore[misc]
         until(
             "status says what holds it up",
             lambda: any(
