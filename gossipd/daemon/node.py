@@ -143,7 +143,7 @@ class Node:
             store=hands.store, manifest_of=self.deployments.manifest_of, post=self.brain.post,
             claim_seed=self._claim_seed,
             finish=self.deployments.finish, stalled=self.deployments.stalled, read_threads=config.sources.connections,
-            bug=self.bug, trouble=lambda deployment, error: self._token.run_sync_soon(
+            audit=self.audit.record, bug=self.bug, trouble=lambda deployment, error: self._token.run_sync_soon(
                 self.deployments.source_trouble, deployment, error
             ),
         )  # fmt: skip

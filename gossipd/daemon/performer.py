@@ -20,7 +20,7 @@ from gossipd.control.plane import ControlPlane
 from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import DeploymentId, short
 from gossipd.core.manifest import Manifest
 from gossipd.daemon.cluster import Cluster
 from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
@@ -54,6 +54,7 @@ class Performer:
         finish: Callable[[DeploymentId], None],
         stalled: Callable[[events.ReportStall], None],
         trouble: Callable[[DeploymentId, GossipdError], None],
+        audit: Callable[..., None],
         bug: Callable[[BaseException], None],
         read_threads: int,
     ) -> None:
@@ -69,6 +70,7 @@ class Performer:
         self._finish = finish
         self._stalled = stalled
         self._trouble = trouble
+        self._audit = audit
         self._bug = bug
         self._fetchers = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="fetch")
         self._readers = ThreadPoolExecutor(read_threads, thread_name_prefix="read")
@@ -139,19 +141,22 @@ class Performer:
         if manifest is None or endpoint is None:
             return FailReason.GONE
         length = manifest.chunk_length(command.chunk)
+        log.debug("fetch", deployment=short(command.deployment), chunk=command.chunk, peer=self._name(command.peer))
         began = time.monotonic()
         try:
             lease = self._client.fetch_chunk(
                 command.peer, endpoint, command.deployment, command.chunk, length, timeout_s=command.timeout_s
             )
         except TransferError as error:
+            if error.reason is FailReason.CORRUPT:
+                self._blame(command, error)
             return error.reason
         try:
             is_new = self._store.put(
                 command.deployment, command.chunk, lease.view, command.peer, time.monotonic() - began
             )
-        except DigestMismatchError:
-            log.warning("corrupt chunk", peer=self._name(command.peer), chunk=command.chunk)
+        except DigestMismatchError as error:
+            self._blame(command, error)
             self._submit(self._chores, self._complain, command)
             return FailReason.CORRUPT
         except StoreWriteError:
@@ -161,6 +166,13 @@ class Performer:
         finally:
             lease.release()
         return None if is_new else FailReason.CANCELLED
+
+    def _blame(self, command: events.StartFetch, error: GossipdError) -> None:
+        """A chunk never comes from two peers, so a bad one is its sender's; the planner asks it no more for a while."""
+        peer = self._name(command.peer)
+        log.warning("corrupt chunk", peer=peer, chunk=command.chunk, code=error.code)
+        deployment = command.deployment.hex()
+        self._audit("quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code)
 
     def _complain(self, command: events.StartFetch) -> None:
         endpoint = self._cluster.bulk_endpoint(command.peer)
@@ -178,6 +190,7 @@ class Performer:
         if manifest is None:
             self._post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
             return
+        log.debug("read", deployment=short(command.deployment), chunks=list(command.chunks))
         outcome = self._reader.read_chunks(manifest, command.chunks)
         if outcome.failed:
             if outcome.errors:
