@@ -41,7 +41,7 @@ class Helper:
 
     def _on_relay_half(self, sequence: int, now: float) -> None:
         probe = self._pings.pending.get(sequence)
-        if probe is not None:
+        if probe is not None and self._node.settings.second_try:
             self._pings.repeat(probe.subject, sequence, now)
 
     def _on_relay_over(self, sequence: int, now: float) -> None:
@@ -49,8 +49,10 @@ class Helper:
         if probe is None or probe.requester is None:
             return
         node = self._node
+        if not node.settings.lifeguard:
+            return
         claim = node.roster.claims.get(probe.subject.handle)
-        well = node.health.score <= _WELL and not node.frozen
+        well = node.health.score <= _WELL and not node.frozen and node.settings.corroborate
         testimony = b""
         if well and claim is not None and node.roster.is_live(claim.handle):
             testimony = self._judge.accusation(claim)

@@ -131,7 +131,7 @@ class Judge:
         accusing = roster.claims.get(accuser)
         if accusing is None or accuser in roster.gone or accuser == subject or subject in roster.gone:
             return
-        if not self._credit.is_believed(accuser, now):
+        if node.settings.corroborate and not self._credit.is_believed(accuser, now):
             node.counts["accusations_disbelieved"] += 1
             return
         if suspicion is not None and not suspicion.has_room_for(accusing.record.rack, claim.record.rack):
@@ -182,7 +182,7 @@ class Judge:
 
     def compare_worry(self, peer: Claim, *, same: bool, now: float) -> None:
         """A probe showed that a peer worries about others than we do, or holds another view: name our worries."""
-        if same or not (self._suspicions or self._died):
+        if same or not (self._suspicions or self._died) or not self._node.settings.corroborate:
             return
         recent = [handle for handle, since in self._died.items() if now - since <= _WORRY_DEAD_S]
         if len(recent) < len(self._died):
@@ -223,7 +223,7 @@ class Judge:
 
     def _ask_for_last_word(self, handle: Handle, suspicion: Suspicion, now: float) -> None:
         """Shortly before the verdict: an accusation that only we believe may never have come to its subject's ears."""
-        due = now >= suspicion.deadline - _LAST_WORD_S - 0.001
+        due = now >= suspicion.deadline - _LAST_WORD_S - 0.001 and self._node.settings.corroborate
         if due and self._suspicions.get(handle) is suspicion and not suspicion.is_asked:
             suspicion.is_asked = True
             self.ask(self._roster.claims[handle], now)

@@ -19,7 +19,7 @@ from membership.member import Address, Handle, Member, MemberState, NodeId, Reco
 from membership.record import Sign, sign_record
 from membership.roster import Roster
 from membership.rumours import Rumours
-from membership.seal import BODY_BYTES_MAX, Seal
+from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing, Seal
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
 from membership.wire import ALIVE, FLAG_SETTLED, GOSSIP, STATE_DEAD, STATE_LEFT, STATE_SUSPECT, claim_part, item, notice
@@ -28,6 +28,7 @@ ALIVE_LABEL = b"gossip alive 1\x00"
 LEAVE_LABEL = b"gossip leave 1\x00"
 ACCUSE_LABEL = b"gossip accuse 1\x00"
 FORGET_LABEL = b"gossip forget 1\x00"
+_GOSSIP_OVERHEAD_BYTES = 28 + OVERHEAD_BYTES + 1  # IPv4 and UDP headers, seal, body type
 
 
 class Node:
@@ -40,15 +41,17 @@ class Node:
         record: Record,
         sign: Sign,
         lexicon: Lexicon,
-        make_seal: Callable[[NodeId, int], Seal],
+        keyring: KeyRing,
+        make_seal: Callable[[KeyRing, NodeId, int], Seal],
         rng: Random,
         now: float,
     ) -> None:
         self.settings = settings
         self.sign = sign
         self.lexicon = lexicon
+        self._keyring = keyring
         self._make_seal = make_seal
-        self.seal = make_seal(record.node, record.boot)
+        self.seal = make_seal(keyring, record.node, record.boot)
         self.rng = rng
         self.started_s = now
         self.changed_s = now
@@ -109,7 +112,7 @@ class Node:
     def send(self, claim: Claim, head: bytes, now: float, items: bytes = b"") -> None:
         """One datagram to a member: head, notice if it is believed ill, given items, and rumours as far as they fit."""
         handle = claim.handle
-        if handle in self.suspected or handle in self.roster.gone:
+        if (handle in self.suspected or handle in self.roster.gone) and self.settings.lifeguard:
             items = self.notice_for(claim) + items
         room = BODY_BYTES_MAX - len(head) - len(items)
         body = head + items + self.rumours.take(room, self.settings.transmit_limit(self.roster.live), now)
@@ -117,7 +120,8 @@ class Node:
 
     def send_rumours(self, claim: Claim, now: float) -> bool:
         """One datagram of nothing but rumours; False when the budgets allow none, and then nothing is sent."""
-        rumours = self.rumours.take(BODY_BYTES_MAX - 1, self.settings.transmit_limit(self.roster.live), now)
+        limit = self.settings.transmit_limit(self.roster.live)
+        rumours = self.rumours.take(BODY_BYTES_MAX - 1, limit, now, _GOSSIP_OVERHEAD_BYTES)
         if rumours:
             self.send_bare(claim, bytes((GOSSIP,)) + rumours)
         return bool(rumours)
@@ -149,6 +153,11 @@ class Node:
 
     # ---- ourselves
 
+    def set_keys(self, keyring: KeyRing) -> None:
+        """Seal and open with these from now, in a later life too."""
+        self.seal.set_keys(keyring)
+        self._keyring = keyring
+
     def probe_flags(self, now: float) -> int:
         """Flags of our next ping or ack."""
         return FLAG_SETTLED if now - self.changed_s >= self.settings.settle_s and not self.frozen else 0
@@ -156,7 +165,7 @@ class Node:
     def resign(self, record: Record, incarnation: int, now: float) -> None:
         """Put a new own record (or incarnation) into force and tell everybody."""
         if record.boot != self.own.record.boot:
-            self.seal = self._make_seal(self.own.node, record.boot)  # keys for sealing are of one life
+            self.seal = self._make_seal(self._keyring, self.own.node, record.boot)  # a life has its own sealing keys
         signed, data = sign_record(record, self.lexicon.cluster_id, self.sign)
         proof = self.proof_of_life(signed, incarnation) if incarnation else b""
         claim = self.lexicon.own_claim(signed, data, incarnation, proof)

@@ -67,13 +67,14 @@ class Prober:
             return
         node = self._node
         subject = probe.subject
-        self._pings.repeat(subject, sequence, now)
+        if node.settings.second_try:
+            self._pings.repeat(subject, sequence, now)
         helpers = node.roster.pick_helpers(node.settings.helper_count, subject)
         probe.helpers = tuple(helper.handle for helper in helpers)
         head = wire.REQUEST_HEAD.pack(wire.PING_REQ, sequence, subject.handle)
         for helper in helpers:
             node.send(helper, head, now)
-        if node.roster.is_live(subject.handle):
+        if node.roster.is_live(subject.handle) and node.settings.second_try:
             node.tell(ControlProbeWanted(subject.node))
 
     def _conclude(self, now: float) -> None:

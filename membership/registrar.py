@@ -16,9 +16,12 @@ from membership.judge import Judge
 from membership.lexicon import Claim
 from membership.member import Handle, MemberState
 from membership.node import FORGET_LABEL, LEAVE_LABEL, Node
-from membership.record import BOOT_MAX
+from membership.record import BOOT_MAX, VERSION_MAX
 from membership.roster import Gone
 from membership.tombstones import Tombstones
+
+# A clone of us may have used up the versions of this boot; half of them are then left for changes of our own.
+_VERSION_SPENT = VERSION_MAX // 2
 
 
 class Registrar:
@@ -97,11 +100,11 @@ class Registrar:
         if heard.rank() <= own.rank() or heard.record_bytes == own.record_bytes:
             return
         self._node.counts["own_record_outdone"] += 1
-        if heard.record.boot > own.record.boot:
+        version = max(heard.record.version, own.record.version) + 1
+        if heard.record.boot > own.record.boot or version > _VERSION_SPENT:
             record = replace(own.record, boot=min(BOOT_MAX, heard.record.boot + 1), version=1)
             self._node.resign(record, 0, now)
         else:
-            version = max(heard.record.version, own.record.version) + 1
             self._node.resign(replace(own.record, version=version), own.incarnation, now)
 
     def on_roster_item(self, data: bytes, now: float) -> None:

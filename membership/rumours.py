@@ -6,7 +6,8 @@ memberlist #299). Within a class the least-sent go first and, of those, the newe
 supersedes; hearing an item again from others counts as half a sending, because it is then less news than we thought.
 
 Budgets are buckets that fill with time and hold half a second's worth, so that the worst second of one node stays
-bounded too; a membership backlog above ``_BACKLOG`` bytes (twenty crashes at once) doubles the rate for its class.
+bounded too; the membership class also pays what a datagram of nothing but rumours costs besides them (``overhead``).
+A membership backlog above ``_BACKLOG`` bytes doubles the rate of its class, but not its burst.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Hashable
 
 MEMBERSHIP, STATEMENT, PROGRESS = 0, 1, 2
 _BURST_S = 0.5
-_BACKLOG = 3000
+_BACKLOG = 5000  # thirteen crashes at once, with four accusations each
 _URGENT_LEAD = 2.0  # a contradiction that waits behind accusations comes too late: liars could see to that
 _ROOM_MIN = 32  # smaller items do not exist
 _TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
@@ -83,14 +84,17 @@ class RumourClass:
         if rumour is not None:
             self._backlog -= len(rumour.data)
 
-    def take(self, room: int, limit: int, now: float) -> list[bytes]:
-        """Items for one datagram with ``room`` bytes left; each taking counts as one sending."""
+    def take(self, room: int, limit: int, now: float, overhead: int = 0) -> list[bytes]:
+        """Items for one datagram with ``room`` bytes left; each taking counts as one sending.
+
+        ``overhead`` is what the datagram costs besides, when it would not be sent without these items.
+        """
         if not self._by_key:
             return []
         rate = self._rate * 2 if self._doubles and self._backlog > _BACKLOG else self._rate
-        self._budget = min(rate * _BURST_S, self._budget + (now - self._at) * rate)
+        self._budget = min(self._rate * _BURST_S, self._budget + (now - self._at) * rate)
         self._at = now
-        room = min(room, int(self._budget))
+        room = min(room, int(self._budget) - overhead)
         taken: list[Rumour] = []
         too_large: list[Rumour] = []
         while self._heap and room >= _ROOM_MIN and len(too_large) < _TOO_LARGE_MAX:
@@ -104,6 +108,8 @@ class RumourClass:
             else:
                 room -= len(rumour.data)
                 taken.append(rumour)
+        if taken:
+            self._budget -= overhead
         for rumour in taken:
             self._budget -= len(rumour.data)
             rumour.sent += 1.0
@@ -132,7 +138,7 @@ class Rumours:
     def __bool__(self) -> bool:
         return bool(self.membership or self.statements or self.progress)
 
-    def take(self, room: int, limit: int, now: float) -> bytes:
+    def take(self, room: int, limit: int, now: float, overhead: int = 0) -> bytes:
         """As much as fits into ``room`` bytes: while others wait, each class takes a share."""
         if not self:
             return b""
@@ -141,7 +147,7 @@ class Rumours:
         for index, queue in enumerate(self.classes):
             waiting = any(self.classes[index + 1 :])
             share = (left * 2 // 3 if index == MEMBERSHIP else left // 2) if waiting else left
-            items = queue.take(share, limit, now)
+            items = queue.take(share, limit, now, overhead if index == MEMBERSHIP else 0)
             parts += items
             left -= sum(map(len, items))
         return b"".join(parts)

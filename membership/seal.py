@@ -81,6 +81,10 @@ class Seal(Protocol):
         """Raises SealError when it is not authentic or not for us."""
         ...
 
+    def set_keys(self, ring: KeyRing) -> None:
+        """Use these keys from now. Raises SealError when they are another cluster's."""
+        ...
+
 
 def key_tag(cluster_id: bytes, key: bytes) -> bytes:
     """Names a key without telling anything of it."""
@@ -100,10 +104,18 @@ class DatagramSeal:
         self._node = node
         self._boot = boot
         self._counter = 0
+        self._openers: OrderedDict[tuple[bytes, bytes, int], ChaCha20Poly1305] = OrderedDict()
+        self.set_keys(ring)
+
+    def set_keys(self, ring: KeyRing) -> None:
+        """See ``Seal``. The counter goes on: a key that comes back must not meet its nonces again."""
+        if ring.cluster_id != self._cluster:
+            raise SealError("a key ring of another cluster")
         self._keys = {key_tag(ring.cluster_id, key): key for key in ring.keys}
         self._tag = key_tag(ring.cluster_id, ring.keys[0])
-        self._cipher = ChaCha20Poly1305(subkey(ring.cluster_id, ring.keys[0], node, boot))
-        self._openers: OrderedDict[tuple[bytes, bytes, int], ChaCha20Poly1305] = OrderedDict()
+        self._cipher = ChaCha20Poly1305(subkey(ring.cluster_id, ring.keys[0], self._node, self._boot))
+        for known in [known for known in self._openers if known[0] not in self._keys]:
+            del self._openers[known]
 
     def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
         """See ``Seal``."""

@@ -69,10 +69,14 @@ class SwimSettings:
     isolation_share: float = 0.6
     isolation_window: int = 10
     isolation_subjects_min: int = 3
-    # The rules that SWIM with Lifeguard has not: off only for comparison.
+    # What plain SWIM has not; off only for comparison. Lifeguard: health, nacks, notices, rumours of a death at once.
     lifeguard: bool = True
+    # Two accusers in two racks; helpers' testimony, disbelief, the last word, and sums over the suspected on probes.
     corroborate: bool = True
+    # Who hears too few passes no verdicts.
     isolation_freeze: bool = True
+    # A ping that was not answered is sent again, and the control channel is tried.
+    second_try: bool = True
 
     def validate(self) -> None:
         """Raises SettingsError, naming the field, when a value is out of range."""

@@ -8,7 +8,7 @@ from random import Random
 
 from membership.errors import SealError
 from membership.member import NodeId
-from membership.seal import DATAGRAM_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, Opened
+from membership.seal import DATAGRAM_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, KeyRing, Opened, key_tag
 
 
 class Keys:
@@ -38,10 +38,20 @@ class Keys:
 class OpenSeal:
     """The real seal's sizes and fields without the cipher; the tag's place holds the receiver."""
 
-    def __init__(self, node: NodeId, boot: int) -> None:
+    def __init__(self, ring: KeyRing, node: NodeId, boot: int) -> None:
         self._node = node
-        self._head = b"\x01SIML\x00" + node + boot.to_bytes(8)
+        self._boot = boot
         self._counter = 0
+        self._cluster = ring.cluster_id
+        self.set_keys(ring)
+
+    def set_keys(self, ring: KeyRing) -> None:
+        """See ``membership.seal.Seal``."""
+        if ring.cluster_id != self._cluster:
+            raise SealError("a key ring of another cluster")
+        tags = [key_tag(ring.cluster_id, key) for key in ring.keys]
+        self._tags = frozenset(tags)
+        self._head = b"\x01" + tags[0] + b"\x00" + self._node + self._boot.to_bytes(8)
 
     def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
         """See ``membership.seal.Seal``."""
@@ -53,5 +63,7 @@ class OpenSeal:
         receiver = datagram[HEADER_BYTES:OVERHEAD_BYTES]
         if not OVERHEAD_BYTES < len(datagram) <= DATAGRAM_BYTES_MAX or receiver not in (self._node, bytes(16)):
             raise SealError("not for us")
+        if datagram[1:5] not in self._tags:
+            raise SealError("unknown key or cluster")
         boot, counter = int.from_bytes(datagram[22:30]), int.from_bytes(datagram[30:38])
         return Opened(NodeId(datagram[6:22]), boot, counter, datagram[OVERHEAD_BYTES:])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from random import Random
 from struct import error as struct_error
 
@@ -47,7 +46,7 @@ class Swim:
     def __init__(
         self, *, settings: SwimSettings, record: Record, sign: Sign, keyring: KeyRing, rng: Random, now: float,
         verify: Verify = verify_ed25519, roster: Iterable[Record] = (), lexicon: Lexicon | None = None,
-        make_seal: Callable[[NodeId, int], Seal] | None = None,
+        make_seal: Callable[[KeyRing, NodeId, int], Seal] = DatagramSeal,
     ) -> None:  # fmt: skip
         """Begin a life.
 
@@ -67,7 +66,8 @@ class Swim:
             record=record,
             sign=sign,
             lexicon=known,
-            make_seal=make_seal or partial(DatagramSeal, keyring),
+            keyring=keyring,
+            make_seal=make_seal,
             rng=rng,
             now=now,
         )
@@ -133,6 +133,14 @@ class Swim:
         """Tell everybody an application event; per kind and key the highest version wins. Raises PublishError."""
         self._board.publish(kind, key, version, payload, now)
         self._after(now)
+
+    def set_keys(self, keyring: KeyRing) -> None:
+        """Another key ring of the same cluster, without a restart. The first key seals, all of them open.
+
+        A rotation takes three rounds over all hosts, and no datagram is lost in any: the new key last, the new key
+        first, the new key alone. Raises SealError when it is another cluster's; then nothing is changed.
+        """
+        self._node.set_keys(keyring)
 
     def control_probe_result(self, node: NodeId, ok: bool, now: float) -> None:
         """Answer to ``ControlProbeWanted``. Only a yes says anything."""

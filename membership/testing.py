@@ -64,9 +64,9 @@ class Host:
         self.sent = 0
         self.received = 0
 
-    def make_seal(self, node: NodeId, boot: int) -> OpenSeal:
+    def make_seal(self, ring: KeyRing, node: NodeId, boot: int) -> OpenSeal:
         """A seal for a life that begins; kept, because liars need it too."""
-        self.seal = OpenSeal(node, boot)
+        self.seal = OpenSeal(ring, node, boot)
         return self.seal
 
     @property

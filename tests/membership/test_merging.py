@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from membership import wire
 from membership.member import MemberState
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL, LEAVE_LABEL
-from membership.record import sign_record
+from membership.record import VERSION_MAX, sign_record
 from membership.swim import Swim
 from membership.testing import RING, Cluster
 
@@ -165,3 +165,16 @@ def test_authentic_rubbish_changes_nothing_and_raises_nothing(data: st.DataObjec
         cluster.swim(OBSERVER).handle_datagram(sealed, liar.address, 1.0)
         cluster.swim(OBSERVER).drain()
     assert {row.record for row in cluster.swim(OBSERVER).members()} == before
+
+
+def test_a_clone_that_used_up_the_versions_of_our_boot_leaves_us_room_to_speak() -> None:
+    cluster = world()
+    ours = cluster.swim(OBSERVER)
+    host = cluster.hosts[OBSERVER]
+    last = replace(ours.self_record(), version=VERSION_MAX)
+    ours._take_items(
+        [wire.item(wire.RECORD, sign_record(last, RING.cluster_id, cluster.keys.signer(host.public))[1])], 1.0
+    )
+    assert (ours.self_record().boot, ours.self_record().version) == (last.boot + 1, 1)
+    ours.update_payload(b"news", 2.0)
+    assert ours.self_record().payload == b"news"

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from membership import wire
-from membership.errors import PublishError
+from membership.errors import PublishError, SealError
 from membership.events import (
     DownReason,
     Event,
@@ -18,15 +18,17 @@ from membership.events import (
     MemberDown,
     MemberForgotten,
     MemberLeft,
+    MemberSuspected,
     MemberUp,
     NameConflict,
     PayloadHeard,
 )
 from membership.member import MemberState
-from membership.seal import DatagramSeal
+from membership.record import sign_record
+from membership.seal import DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.testing import RING, Cluster
+from membership.testing import RING, Cluster, Host
 
 
 class Told:
@@ -306,6 +308,46 @@ def test_strangers_replays_and_noise_are_dropped_and_counted_and_never_answered(
     cluster.swim(0).handle_datagram(ping, cluster.hosts[1].address, cluster.now)
     assert cluster.swim(0).drain() == []
     assert cluster.swim(0).statistics()["dropped_replays"] == 1
+
+
+def test_the_cluster_key_changes_under_running_brains_without_a_lost_datagram(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Host, "make_seal", lambda _, *life: DatagramSeal(*life))
+    cluster, told = joined(2)
+    old, new = RING.keys[0], b"n" * 32
+    for keys in ((old, new), (new, old), (new,)):
+        for index in range(2):
+            cluster.swim(index).set_keys(KeyRing(RING.cluster_id, keys))
+            cluster.run(cluster.now + 5.0)
+    figures = [cluster.swim(index).statistics() for index in range(2)]
+    assert not any(figure.get("dropped_unsealed") or figure.get("probes_failed") for figure in figures)
+    assert not told.of(MemberSuspected)
+    cluster.start(cluster.add_host("late", "rack-1"), join=(0,))  # still holds the old key
+    cluster.run(cluster.now + 5.0)
+    assert cluster.swim(0).live_count == 2
+    assert cluster.swim(0).statistics()["dropped_unsealed"] > 0
+
+
+def test_a_changed_key_outlives_the_life_in_which_it_was_set() -> None:
+    cluster, _ = joined(3)
+    ring = KeyRing(RING.cluster_id, (b"n" * 32,))
+    for index in range(3):
+        cluster.swim(index).set_keys(ring)
+    swim = cluster.swim(1)
+    newer = replace(swim.self_record(), boot=swim.self_record().boot + 7)
+    _, data = sign_record(newer, RING.cluster_id, cluster.keys.signer(newer.public_key))
+    swim._take_items([wire.item(wire.RECORD, data)], cluster.now)
+    cluster.run(cluster.now + 5.0)
+    assert swim.self_record().boot == newer.boot + 1
+    assert all(cluster.swim(index).live_count == 3 for index in range(3))
+    assert not any(cluster.swim(index).statistics().get("dropped_unsealed") for index in range(3))
+
+
+def test_a_key_ring_of_another_cluster_is_refused() -> None:
+    cluster, _ = joined(2)
+    with pytest.raises(SealError):
+        cluster.swim(0).set_keys(KeyRing(b"another cluster!", RING.keys))
 
 
 def test_after_goodbye_a_brain_is_silent() -> None:

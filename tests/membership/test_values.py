@@ -124,6 +124,35 @@ def test_keys_rotate_with_an_overlap() -> None:
         DatagramSeal(new, B, 9).open(DatagramSeal(old, A, 1).seal(b"hi", B))
 
 
+def test_a_running_seal_changes_its_keys_and_never_repeats_a_nonce() -> None:
+    old, new = b"k" * 32, b"n" * 32
+    rings = [(old,), (old, new), (new, old), (old, new), (new,)]
+    seal, used = DatagramSeal(RING, A, 1), set()
+    for keys in rings:
+        ring = KeyRing(CLUSTER, keys)
+        seal.set_keys(ring)
+        for _ in range(3):
+            sealed = seal.seal(b"hi", B)
+            opened = DatagramSeal(ring, B, 9).open(sealed)
+            used.add((sealed[1:5], opened.counter))
+    assert len(used) == 3 * len(rings)
+
+
+def test_a_key_that_was_dropped_opens_nothing_even_from_a_sender_that_was_heard_under_it() -> None:
+    receiver, sender = DatagramSeal(RING, B, 9), DatagramSeal(RING, A, 1)
+    receiver.open(sender.seal(b"hi", B))
+    receiver.set_keys(KeyRing(CLUSTER, (b"n" * 32,)))
+    with pytest.raises(SealError):
+        receiver.open(sender.seal(b"hi", B))
+
+
+def test_a_key_ring_of_another_cluster_is_refused_and_changes_nothing() -> None:
+    seal = DatagramSeal(RING, A, 1)
+    with pytest.raises(SealError):
+        seal.set_keys(KeyRing(b"x" * 16, (b"k" * 32,)))
+    assert DatagramSeal(RING, B, 9).open(seal.seal(b"hi", B)).body == b"hi"
+
+
 def test_oversized_and_empty_datagrams_are_dropped_before_any_cipher() -> None:
     for size in (0, OVERHEAD_BYTES, DATAGRAM_BYTES_MAX + 1, 65000):
         with pytest.raises(SealError):
@@ -235,6 +264,15 @@ def test_rumours_keep_to_their_bytes_per_second() -> None:
     assert 1000 <= sent_in_a_second(20) <= 1500
     assert 2000 <= sent_in_a_second(60) <= 3000  # a long backlog doubles the rate, if it may
     assert 1000 <= sent_in_a_second(60, doubles=False) <= 1500
+
+
+def test_membership_pays_for_the_datagrams_that_carry_nothing_else() -> None:
+    queue = RumourClass(1000, 100)
+    for number in range(20):
+        queue.add(number, b"x" * 100)
+    datagrams = [queue.take(1000, 99, 1.0 + tick / 20, overhead=80) for tick in range(20)]
+    sent_bytes = sum(sum(map(len, items)) + 80 for items in datagrams if items)
+    assert 900 <= sent_bytes <= 1500
 
 
 def test_a_queue_is_bounded_and_counts_what_it_drops() -> None:
