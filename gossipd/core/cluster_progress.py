@@ -21,8 +21,15 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from gossipd.core.errors import LocalError
-from gossipd.core.progress import HostState, Progress, ProgressFormatError, refresh_interval_s, verified_bytes
-from membership.member import NodeId
+from gossipd.core.progress import (
+    KEY_BYTES,
+    HostState,
+    Progress,
+    ProgressFormatError,
+    refresh_interval_s,
+    verified_bytes,
+)
+from membership.member import NODE_ID_BYTES, NodeId
 
 TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4096 hosts with 64 deployments; the table is then 18 MB on disk
@@ -96,6 +103,8 @@ class ClusterProgress:
 
     def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
         """The same from the wire. Raises ProgressFormatError."""
+        if len(node) != NODE_ID_BYTES or len(key) != KEY_BYTES:  # gossip takes any key; saved rows have fixed widths
+            raise ProgressFormatError(f"a progress record's key has {len(node) + len(key)} bytes, need 24")
         progress = Progress.from_bytes(record)
         old = self._rows.get(key, {}).get(node)
         if old is not None and version <= old.version:

@@ -17,6 +17,7 @@ from gossipd.core.events import PeerView
 from gossipd.core.peers import Peers
 from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.rendezvous import scores
+from gossipd.core.standing import SEED_TERM_MAX
 from membership.member import NodeId
 
 _SALT = b"gossipd seeds 1"
@@ -61,7 +62,8 @@ class Election:
         elif self._vacant_s is None:
             self._vacant_s = now
         if self._vacant_s is not None and now >= self._vacant_s + self._place(mates) * self._settings.claim_rank_s:
-            self.term = self._term_seen + 1
+            # A mate may have claimed the last term there is: then the line decides among equals.
+            self.term = min(self._term_seen + 1, SEED_TERM_MAX)
             self._vacant_s = None
         self._settle(now)
         return self.term if self.term != before else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 STANDING_VERSION = 1
+SEED_TERM_MAX = 2**32 - 1
 _BYTES = 6
 _CAN_READ, _IN_CLEAR = 1, 2
 

@@ -7,6 +7,7 @@ from random import Random
 from gossipd.core.election import Election
 from gossipd.core.events import PeerView
 from gossipd.core.peers import Peers
+from gossipd.core.standing import SEED_TERM_MAX, Standing
 from tests.gossipd.core.planning import SETTINGS, node, view
 
 
@@ -103,6 +104,17 @@ def test_who_gave_up_does_not_claim_again_for_a_while() -> None:
     assert election.decide(peers, 1.0) == 0
     assert election.decide(peers, 50.0) is None
     assert election.decide(peers, 61.5) == 2
+
+
+def test_a_mate_that_claimed_the_last_term_there_is_does_not_push_ours_past_the_record() -> None:
+    election = Election(view(0), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    peers.seen(view(1, term=SEED_TERM_MAX))
+    assert election.decide(peers, 0.0) is None
+    peers.lost(node(1))
+    claims = [term for tick in range(1, 80) if (term := election.decide(peers, tick / 4)) is not None]
+    assert claims == [SEED_TERM_MAX]
+    assert Standing.from_bytes(Standing(True, claims[0]).to_bytes()).seed_term == SEED_TERM_MAX
 
 
 def test_nobody_reads_before_the_seeds_have_been_the_same_for_a_while() -> None:

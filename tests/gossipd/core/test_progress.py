@@ -304,3 +304,14 @@ I, D, V, C, F, X, E = HostState  # noqa: E741
 def test_a_deployment_is_in_the_end_what_its_hosts_are(states: list[HostState], one_copy: bool, expected: str) -> None:
     assert deployment_state(states, one_copy=one_copy) == expected
     assert deployment_state(states, one_copy=one_copy, cancelled=True) == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("node", "key"), [(b"n" * 15, b"k" * 8), (b"n" * 16, b"k" * 7), (b"n" * 16, b"k" * 9), (b"", b"")]
+)
+def test_a_key_that_no_row_can_hold_is_refused_before_it_is_one(node: bytes, key: bytes) -> None:
+    table = ClusterProgress()
+    record = Progress(state=HostState.COMPLETE).to_bytes()
+    with pytest.raises(ProgressFormatError):
+        table.heard(NodeId(node), key, 1, record, now=0.0, wall_s=0.0)
+    assert table.to_bytes() == ClusterProgress().to_bytes()
