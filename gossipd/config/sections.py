@@ -113,7 +113,7 @@ class SecuritySection:
 
     cluster_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
         _PATH,
-        "The secret that all hosts share: holding it is admission. Must be 0600.",
+        "The secret that all hosts share: holding it is admission. Must be 0600. SIGHUP reads new keys.",
         "cluster.key",
     )
     node_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are

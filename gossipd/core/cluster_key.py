@@ -12,7 +12,7 @@ unknown version is refused::
     key <64 hex digits>          ... and all of them are accepted: the overlap while a rotation goes round
 
 Rotation takes three rounds over all hosts: add the new key as the last line (accepted everywhere), move it to
-the first (it sends), drop the old one. ``rotate`` does the first two steps as values.
+the first (it sends), drop the old one. A running daemon takes each of them over on SIGHUP.
 """
 
 from __future__ import annotations

@@ -100,6 +100,10 @@ class Gossip:
         self._config = config
         self._say_standing()
 
+    def set_keys(self, keys: Keys) -> None:
+        """Another key ring of this cluster; nothing is sent for it."""
+        self.swim.set_keys(keys.cluster)
+
     def _say_standing(self) -> None:
         standing = translate.standing(self._config, seed_term=self._seed_term)
         self.swim.update_payload(standing.to_bytes(), trio.current_time())

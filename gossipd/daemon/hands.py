@@ -94,6 +94,13 @@ class Hands:
         self.external.set_rate(translate.rate(config.limits.source_bytes_per_s))
         self.reader.set_policy(SourcePolicy.parse(config.sources.allow))
 
+    def set_keys(self, keys: Keys) -> None:
+        """Certificates of another key ring, for connections from now on; those that are open stay."""
+        if self.tokens is None:
+            credentials = tls_credentials(keys.node, keys.cluster.keys)
+            self.server.replace_credentials(credentials)
+            self.client.replace_credentials(credentials)
+
     def stop_moving(self) -> None:
         """End every fetch, read and upload."""
         for throttle in (self.upload, self.download, self.external):

@@ -330,7 +330,11 @@ class Node:
         return reply.token
 
     def change(self, config: Config, keys: Keys) -> None:
-        """SIGHUP: limits, sources, trust and clients may change while running."""
+        """SIGHUP: limits, sources, trust, clients and the cluster's key ring may change while running."""
+        if keys.cluster != self.keys.cluster:
+            self.gossip.set_keys(keys)
+            self.hands.set_keys(keys)
+            self.audit.record("cluster keys changed", accepted=len(keys.cluster.keys))
         self.config, self.keys = config, keys
         self.view.change(config)
         self.hands.change_limits(config)

@@ -118,10 +118,15 @@ def _reload(node: Node) -> None:
         log.error("not reloaded", code=error.code, reason=str(error.args[0]))
         return
     applied, changed = diff(node.config, config)
+    done = [change.key for change in applied]
     restart = [change.key for change in changed]
-    if keys.cluster != node.keys.cluster:
-        restart.append("security.cluster_key")  # a rotation is three rounds of restarts, each host in turn
+    cluster = keys.cluster
+    if cluster.cluster_id != node.keys.cluster.cluster_id:
+        restart.append("security.cluster_key")
+        cluster = node.keys.cluster
+    elif cluster != node.keys.cluster:
+        done.append("security.cluster_key")
     if keys.node != node.keys.node:
         restart.append("security.node_key")
-    node.change(with_changes(node.config, applied), replace(keys, cluster=node.keys.cluster, node=node.keys.node))
-    log.info("reloaded", applied=[change.key for change in applied], needs_restart=sorted(set(restart)))
+    node.change(with_changes(node.config, applied), replace(keys, cluster=cluster, node=node.keys.node))
+    log.info("reloaded", applied=done, needs_restart=sorted(set(restart)))

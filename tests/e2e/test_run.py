@@ -15,7 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, until
+from gossipd.core.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
+from gossipd.ops.keyfiles import read_key_ring
+from membership.seal import KeyRing
+from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, gossipd, same_tree, until
+from tests.e2e.toy import make_model
 from tests.servers import free_port
 
 
@@ -79,6 +83,38 @@ def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster)
     daemon.process.send_signal(signal.SIGHUP)
     until("it has refused", lambda: any(event["event"] == "not reloaded" for event in events(daemon)))
     assert daemon.stop() == 0
+
+
+def rotate(daemons: list[Daemon], ring: KeyRing, reloads: int) -> None:
+    """One round of a rotation: each daemon in turn gets the ring and SIGHUP."""
+    for daemon in daemons:
+        (daemon.home / "cluster.key").write_text(format_key_ring(ring))
+        assert daemon.process is not None
+        daemon.process.send_signal(signal.SIGHUP)
+        until("it has reloaded", lambda one=daemon: reloaded(one) == reloads)  # type: ignore[misc]
+
+
+def reloaded(daemon: Daemon) -> int:
+    return sum(
+        event["event"] == "reloaded" and event["applied"] == ["security.cluster_key"] and event["needs_restart"] == []
+        for event in events(daemon)
+    )
+
+
+def test_the_cluster_key_is_rotated_by_sighup_without_losing_sight_of_anybody(alone: Cluster, tmp_path: Path) -> None:
+    alone.environment["GOSSIPD_SOURCES__ALLOW"] = json.dumps([f"file://{tmp_path}"])
+    alone.start(3, 3)
+    daemons = list(alone.daemons.values())
+    both = add_key(read_key_ring(daemons[0].home / "cluster.key"), bytes(range(32)))
+    for reloads, ring in enumerate((both, send_with_newest(both), keep_first(send_with_newest(both))), 1):
+        rotate(daemons, ring, reloads)
+        assert [alive_count(daemon) for daemon in daemons] == [3, 3, 3]
+    # Bulk connections show certificates of the new key alone, and membership goes on under it.
+    model = make_model(tmp_path / "toy", shards=2)
+    alone.drop(alone.publish(model, "toy", 1, "--source", f"file://{model}/"), daemons[0])
+    row = alone.wait_complete("toy", 1, at=daemons[2], hosts=3)
+    assert row["peer_bytes_cross_rack"] > 0
+    assert all(same_tree(model, daemon.tree("toy", 1)) for daemon in daemons)
 
 
 def test_wrong_settings_are_refused_all_at_once_before_anything_is_bound(alone: Cluster) -> None:
