@@ -1,0 +1,10 @@
+"""All planted bugs, by name."""
+
+from __future__ import annotations
+
+from tests.mutants import doors, members, store, swarm, trust
+from tests.mutants.mutant import Mutant
+
+_ALL = (*store.MUTANTS, *trust.MUTANTS, *swarm.MUTANTS, *members.MUTANTS, *doors.MUTANTS)
+MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}
+assert len(MUTANTS) == len(_ALL), "two planted bugs have one name"

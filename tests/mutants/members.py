@@ -1,0 +1,82 @@
+"""Bugs of membership: seals, replays, verdicts, those who are gone."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_VALUES = "tests/membership/test_values.py"
+
+MUTANTS = (
+    Mutant(
+        "reuses-a-nonce",
+        "The counter that is the nonce stands still.",
+        "membership/seal.py",
+        "        self._counter += 1\n",
+        "        self._counter = 1\n",
+        (_VALUES,),
+    ),
+    Mutant(
+        "a-new-key-begins-its-nonces-anew",
+        "After a rotation the counter starts again, so a key that comes back meets its nonces again.",
+        "membership/seal.py",
+        "        self._tag = key_tag(ring.cluster_id, ring.keys[0])\n",
+        "        self._tag = key_tag(ring.cluster_id, ring.keys[0])\n        self._counter = 0\n",
+        (_VALUES,),
+    ),
+    Mutant(
+        "replay-window-off",
+        "A datagram counts as often as it is sent.",
+        "membership/replay.py",
+        "        if -ahead >= _WINDOW or bits & bit:\n",
+        "        if -ahead >= _WINDOW:\n",
+        (_VALUES,),
+    ),
+    Mutant(
+        "hears-an-earlier-life",
+        "A datagram of an older boot is as good as one of this boot.",
+        "membership/replay.py",
+        "            if boot < last_boot:\n                return False\n",
+        "",
+        (_VALUES,),
+    ),
+    Mutant(
+        "one-accuser-is-a-verdict",
+        "A single accuser makes a corroborated suspicion.",
+        "membership/suspicion.py",
+        "        if len(self.accusers) < 2:\n            return False\n",
+        "        if len(self.accusers) == 1:\n            return True\n",
+        (_VALUES,),
+    ),
+    Mutant(
+        "a-tombstone-forgets",
+        "A late rumour brings back the very life that was taken off the roster.",
+        "membership/tombstones.py",
+        "        return boot <= stone[0]\n",
+        "        return boot < stone[0]\n",
+        (_VALUES,),
+    ),
+    Mutant(
+        "believes-any-signature",
+        "Accusations and signs of life are taken for their subject's or accuser's own.",
+        "membership/lexicon.py",
+        "            verdict = self._verify(public_key, signature, message)\n",
+        "            verdict = True\n",
+        ("tests/membership/test_merging.py",),
+    ),
+    Mutant(
+        "judges-while-cut-off",
+        "A member that hears nobody goes on passing verdicts.",
+        "membership/judge.py",
+        "        if node.settings.isolation_freeze and (node.frozen or not self.is_trusted(suspicion.since_s)):\n",
+        "        if node.settings.isolation_freeze and node.has_left:\n",
+        ("tests/membership/test_swim.py",),
+    ),
+    Mutant(
+        "a-boot-number-comes-back",
+        "After its clock was set back a host starts with a boot number that it had before.",
+        "gossipd/daemon/state.py",
+        "        boot = max(last + 1, int(wall_s))\n",
+        "        boot = max(last, int(wall_s))\n",
+        ("tests/gossipd/daemon/test_state.py",),
+    ),
+)

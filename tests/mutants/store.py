@@ -1,0 +1,217 @@
+"""Bugs of the store: the order of writes, what is believed after a crash, what a disk refuses."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_STORE = "tests/gossipd/store"
+_CRASHES = f"{_STORE}/test_crashes.py"
+
+MUTANTS = (
+    Mutant(
+        "skips-the-hash-check",
+        "The store writes whatever has the right length.",
+        "gossipd/store/chunk_store.py",
+        "if len(body) != manifest.chunk_length(chunk) or blake3(body).digest() != manifest.digest(chunk):",
+        "if len(body) != manifest.chunk_length(chunk):",
+        ("tests/contracts/test_chunk_ports.py",),
+    ),
+    Mutant(
+        "skips-the-sync-of-data",
+        "A window is claimed in the journal without its files having been synced.",
+        "gossipd/store/windows.py",
+        "            context.disk.sync_data(handle.descriptor)\n",
+        "            pass\n",
+        (_CRASHES,),
+    ),
+    Mutant(
+        "believes-the-claim-before-its-sync",
+        "A COMMIT record counts as durable though the journal was not synced after it.",
+        "gossipd/store/windows.py",
+        """    try:
+        replica.ledger.sync()
+    except OSError as error:
+        context.keeper.sync_failed(error, context.clock(), chunk_count=0)
+        _mark_durable(replica, chunks)
+""",
+        """    try:
+        pass
+    except OSError as error:
+        context.keeper.sync_failed(error, context.clock(), chunk_count=0)
+        _mark_durable(replica, chunks)
+""",
+        (_CRASHES,),
+    ),
+    Mutant(
+        "writes-without-naming-the-chunk-first",
+        "No WRITING record goes before the bytes, so a killed host does not know what to look at.",
+        "gossipd/store/windows.py",
+        "        replica.ledger.append_writing(chunk)\n",
+        "",
+        (_CRASHES,),
+    ),
+    Mutant(
+        "renames-before-syncing",
+        "A small file gets its name before its bytes have reached the disk.",
+        "gossipd/store/disk.py",
+        """        disk.sync_data(descriptor)
+    finally:
+        disk.close(descriptor)
+    disk.rename(unfinished, path, replace=True)
+""",
+        """        disk.rename(unfinished, path, replace=True)
+        disk.sync_data(descriptor)
+    finally:
+        disk.close(descriptor)
+""",
+        (_CRASHES,),
+    ),
+    Mutant(
+        "renames-the-journal-before-syncing",
+        "A journal that is started anew takes the old one's place before it is on the disk.",
+        "gossipd/store/ledger.py",
+        """            self._disk.sync_data(descriptor)
+            self._disk.rename(path + ".part", path, replace=True)
+""",
+        """            self._disk.rename(path + ".part", path, replace=True)
+            self._disk.sync_data(descriptor)
+""",
+        (_CRASHES,),
+    ),
+    Mutant(
+        "publishes-without-syncing-the-tree",
+        "The tree of a whole model is renamed to its place while names in it are not on the disk.",
+        "gossipd/store/publishing.py",
+        "        _sync_tree(context.disk, replica)\n",
+        "",
+        (_CRASHES, f"{_STORE}/test_recovery.py"),
+    ),
+    Mutant(
+        "forgets-to-sync-the-directory",
+        "A published version's name is not made durable.",
+        "gossipd/store/publishing.py",
+        """        context.disk.sync_directory(parent(place))
+        context.disk.sync_directory(layout.INCOMING)
+        renew_journal""",
+        "        renew_journal",
+        (_CRASHES, f"{_STORE}/test_recovery.py"),
+    ),
+    Mutant(
+        "ignores-a-short-write",
+        "What the kernel left unwritten is not written.",
+        "gossipd/store/disk.py",
+        "        data = data[written:]\n",
+        "        data = data[len(data) :]\n",
+        (f"{_STORE}/test_faults.py",),
+    ),
+    Mutant(
+        "journal-without-a-crc-check",
+        "A record of the journal is believed whatever its check says.",
+        "gossipd/store/journal.py",
+        "        if computed != _CHECK.unpack_from(body, end)[0]:\n            break\n",
+        "",
+        (f"{_STORE}/test_journal.py",),
+    ),
+    Mutant(
+        "retries-a-failed-sync",
+        "A sync that failed is tried again and believed the second time.",
+        "gossipd/store/windows.py",
+        "            context.disk.sync_data(handle.descriptor)\n",
+        """            try:
+                context.disk.sync_data(handle.descriptor)
+            except OSError:
+                context.disk.sync_data(handle.descriptor)
+""",
+        (f"{_STORE}/test_faults.py",),
+    ),
+    Mutant(
+        "keeps-a-journal-whose-sync-failed",
+        "After a failed sync of the journal, records are appended to it as if it could be believed.",
+        "gossipd/store/ledger.py",
+        "        except OSError:\n            self.broken = True\n            raise\n",
+        "        except OSError:\n            raise\n",
+        (f"{_STORE}/test_faults.py", f"{_STORE}/test_windows.py"),
+    ),
+    Mutant(
+        "publishes-before-all-is-verified",
+        "A model is put in its place while chunks of it are missing.",
+        "gossipd/store/publishing.py",
+        "        if not replica.is_whole:\n",
+        "        if not replica.held.count:\n",
+        (f"{_STORE}/test_chunk_store.py",),
+    ),
+    Mutant(
+        "serves-what-is-not-verified",
+        "A chunk is sent to whoever asks, held or not.",
+        "gossipd/store/reading.py",
+        """    if chunk not in replica.held:
+        raise NotHeldError(f"chunk {chunk} is not held")
+""",
+        "",
+        ("tests/contracts/test_chunk_ports.py",),
+    ),
+    Mutant(
+        "keeps-a-rotten-chunk",
+        "A chunk that reads back wrong is reported and goes on being held.",
+        "gossipd/store/scrub.py",
+        "    drop(context, replica, [chunk])\n",
+        "",
+        (f"{_STORE}/test_scrub.py",),
+    ),
+    Mutant(
+        "forgets-a-drop",
+        "The journal is not told that a chunk is no longer right.",
+        "gossipd/store/windows.py",
+        "                replica.ledger.append_drop(mine)\n",
+        "",
+        (f"{_STORE}/test_scrub.py",),
+    ),
+    Mutant(
+        "refetches-what-the-journal-claims",
+        "A restart begins with nothing, whatever the journal says.",
+        "gossipd/store/recovery.py",
+        "    believed = set() if is_new else said.held\n",
+        "    believed: set[int] = set()\n",
+        (f"{_STORE}/test_recovery.py",),
+    ),
+    Mutant(
+        "believes-suspects-without-hashing",
+        "What was being written at the crash counts as verified.",
+        "gossipd/store/recovery.py",
+        "    return blake3(body, max_threads=blake3.AUTO).digest() == replica.manifest.digest(chunk)\n",
+        "    return True\n",
+        (_CRASHES,),
+    ),
+    Mutant(
+        "a-full-disk-is-for-ever",
+        "A disk that refused once is never tried again.",
+        "gossipd/store/condition.py",
+        "            self._probe_at = now + self._interval_s if waits else None\n",
+        "            self._probe_at = None\n",
+        (f"{_STORE}/test_condition.py",),
+    ),
+    Mutant(
+        "writes-on-to-a-disk-that-refuses",
+        "While the disk refuses, every chunk is tried all the same.",
+        "gossipd/store/condition.py",
+        "        if condition.health is not Health.OK:\n            raise",
+        "        if condition.health is None:\n            raise",
+        (f"{_STORE}/test_condition.py",),
+    ),
+    Mutant(
+        "takes-the-reserve",
+        "The space that the rest of the host needs is used up.",
+        "gossipd/store/recovery.py",
+        "    if need > 0 and need + reserve + promised_bytes > space.free_bytes:\n",
+        "    if need > 0 and need + promised_bytes > space.free_bytes:\n",
+        (f"{_STORE}/test_chunk_store.py", f"{_STORE}/test_recovery.py"),
+    ),
+    Mutant(
+        "follows-a-planted-symlink",
+        "A path beneath the store may lead through a symbolic link.",
+        "gossipd/store/syscalls.py",
+        "_RESOLVE = 0x02 | 0x04 | 0x08",
+        "_RESOLVE = 0x02 | 0x08",
+        (f"{_STORE}/test_durable.py",),
+    ),
+)
