@@ -28,7 +28,8 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, DeploymentClosed, DeploymentOpened, Event, ReportStall
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin, short
-from gossipd.core.manifest import Manifest, open_manifest
+from gossipd.core.manifest import Manifest, deployment_id, open_manifest
+from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.progress import HostReason, HostState
 from gossipd.core.register import Register
 from gossipd.core.register_file import register_to_bytes
@@ -42,6 +43,9 @@ from membership.member import NodeId
 
 SPACE_RETRY_S = 5.0  # a freed disk is noticed within the 10 s that the fault table allows
 PULL_RETRY_FIRST_S, PULL_RETRY_MAX_S = 0.05, 5.0  # doubled in between; holders multiply as fast as we wait
+# What came has the announced content and is refused: its signatures were altered on the way, or no trusted key is among
+# them. Other content than was announced is always the fault of whoever sent it, and another holder is asked.
+PULLS_REFUSED_MAX = 3
 
 _ENDINGS = {
     "E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK),
@@ -171,17 +175,7 @@ class Deployments:
 
     async def _accept(self, deployment: Deployment) -> Manifest:
         envelope = await trio.to_thread.run_sync(self._state.envelope, deployment.id)
-        manifest = None if envelope is None else await self._opened(envelope)
-        delay_s = PULL_RETRY_FIRST_S
-        while manifest is None:
-            body = await self._pull(deployment)
-            if body is not None:
-                opened = await self._opened(body)
-                if opened.id == deployment.id:
-                    manifest = opened
-                    break
-            await trio.sleep(delay_s)
-            delay_s = min(delay_s * 2, PULL_RETRY_MAX_S)
+        manifest = await self._pulled(deployment) if envelope is None else await self._opened(envelope)
         self._register.accept(manifest, time.time())
         while True:
             try:
@@ -191,6 +185,26 @@ class Deployments:
                 await trio.sleep(SPACE_RETRY_S)
             else:
                 return manifest
+
+    async def _pulled(self, deployment: Deployment) -> Manifest:
+        """From whoever has it. Raises ManifestError when the manifest is at fault, not a host that altered it."""
+        delay_s = PULL_RETRY_FIRST_S
+        refused = 0
+        while True:
+            body = await self._pull(deployment)
+            if body is not None:
+                try:
+                    opened = await self._opened(body)
+                except ManifestError as error:
+                    refused += _is_content_of(body, deployment.id)
+                    log.warning("manifest came wrong", deployment=short(deployment.id), code=error.code)
+                    if refused >= PULLS_REFUSED_MAX:
+                        raise
+                else:
+                    if opened.id == deployment.id:
+                        return opened
+            await trio.sleep(delay_s)
+            delay_s = min(delay_s * 2, PULL_RETRY_MAX_S)
 
     async def _opened(self, envelope: bytes) -> Manifest:
         return await trio.to_thread.run_sync(open_manifest, envelope, self._trusted())
@@ -294,3 +308,10 @@ class Deployments:
             if one.manifest is not None and one.manifest.name == name and version in (None, one.manifest.version)
         ]
         return sorted(found, key=lambda one: one.manifest.version if one.manifest else 0, reverse=True)
+
+
+def _is_content_of(envelope: bytes, deployment: DeploymentId) -> bool:
+    try:
+        return deployment_id(envelope) == deployment
+    except ManifestError:
+        return False
