@@ -23,6 +23,7 @@ PAYLOAD_BYTES_MAX = 64
 NAME_BYTES_MAX = 64
 BOOT_MAX = 2**53
 VERSION_MAX = 2**32 - 1
+CAPACITY_MAX = 2**63
 _FORMAT = 1
 _FIXED = struct.Struct(">B32s32sQIHHQ")
 _LIMITS = {"name": NAME_BYTES_MAX, "rack": 32, "zone": 32, "host": 64, "software": 24, "payload": PAYLOAD_BYTES_MAX}
@@ -60,7 +61,7 @@ def parse_record(data: bytes) -> Record:
     if not _FIXED.size + len(_LIMITS) + SIGNATURE_BYTES <= len(data) <= RECORD_BYTES_MAX:
         raise WireError("a record of this size cannot be")
     form, public_key, transport_key, boot, version, port, bulk_port, capacity = _FIXED.unpack_from(data)
-    if form != _FORMAT or boot > BOOT_MAX:
+    if form != _FORMAT or boot > BOOT_MAX or capacity > CAPACITY_MAX:  # what is kept must be fit to be told on
         raise WireError("unknown record format")
     at = _FIXED.size
     end = len(data) - SIGNATURE_BYTES
@@ -95,7 +96,7 @@ def _encode(record: Record) -> bytes:
         raise RecordError("name and host must not be empty")
     if len(record.public_key) != 32 or len(record.transport_key) != 32:
         raise RecordError("public_key and transport_key must have 32 bytes each")
-    ranges = {"boot": BOOT_MAX, "version": VERSION_MAX, "port": 65535, "bulk_port": 65535, "capacity": 2**63}
+    ranges = {"boot": BOOT_MAX, "version": VERSION_MAX, "port": 65535, "bulk_port": 65535, "capacity": CAPACITY_MAX}
     for field, limit in ranges.items():
         if not 0 <= getattr(record, field) <= limit:
             raise RecordError(f"{field} must be from 0 to {limit}")

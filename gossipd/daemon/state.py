@@ -30,11 +30,12 @@ from gossipd.store.disk import Kind, read_file, write_new_file
 from gossipd.store.durable import PosixDisk
 from membership.errors import WireError
 from membership.member import Record
-from membership.record import encode_signed, parse_record
+from membership.record import BOOT_MAX, encode_signed, parse_record
 
 BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
 FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
 _LENGTH_BYTES = 2
+_BOOT_DIGITS_MAX = len(str(BOOT_MAX))
 
 
 class StateWriteError(LocalError):
@@ -61,8 +62,9 @@ class State:
     def next_boot(self, wall_s: float) -> int:
         """A number higher than that of any earlier start, also when this file was lost: never below the clock."""
         kept = self._read(BOOT)
-        last = int(kept) if kept is not None and kept.isdigit() else 0
-        boot = max(last + 1, int(wall_s))
+        # Digits that no boot can have are as good as lost: the file has rotted, or a hand was in it.
+        last = int(kept) if kept is not None and kept.isdigit() and len(kept) <= _BOOT_DIGITS_MAX else 0
+        boot = max(last + 1 if last < BOOT_MAX else 0, int(wall_s))
         self._write(BOOT, str(boot).encode())
         return boot
 

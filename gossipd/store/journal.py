@@ -49,7 +49,8 @@ _HEAD = struct.Struct("<IBQ")
 _CHECK = struct.Struct("<I")
 _NAMED = struct.Struct("<H32sIQB")
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-RECORD_BYTES_MAX = 4 * 1_000_000 + 64  # a COMMIT of every chunk that a manifest may have
+_CHUNKS_MAX = 1_000_000  # that a manifest may have
+RECORD_BYTES_MAX = 4 * _CHUNKS_MAX + 64  # a COMMIT of every one of them
 
 
 class RecordType(IntEnum):
@@ -89,6 +90,16 @@ class Replay:
     published_s: int | None = None
     dropped_bytes: int = 0
     """Length of the torn tail."""
+
+
+# A check that is right says that the record is as it was written, not that it was written by this program.
+_PAYLOAD_BYTES_MIN = {
+    int(RecordType.WINDOW): _U64.size,
+    int(RecordType.WRITING): _U32.size,
+    int(RecordType.COMMIT): _U64.size,
+    int(RecordType.PUBLISHED): _U64.size,
+}
+_SET_BITS = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 
 
 class Encoder:
@@ -167,10 +178,15 @@ def _apply(found: Replay, kind: int, payload: bytes, deployment: DeploymentId) -
     """One record whose check is right."""
     if found.header is None and kind != RecordType.HEADER:
         raise StoreFormatError(f"the journal of {deployment.hex()} does not begin with its header")
+    if len(payload) < _PAYLOAD_BYTES_MIN.get(kind, 0):
+        raise StoreFormatError(
+            f"the journal of {deployment.hex()} has a record of type {kind} with {len(payload)} bytes, "
+            f"need {_PAYLOAD_BYTES_MIN[kind]}"
+        )
     if kind == RecordType.HEADER:
         found.header = _unpack_header(payload, deployment)
     elif kind == RecordType.WRITING:
-        found.suspects.add(_U32.unpack(payload)[0])
+        found.suspects.add(_U32.unpack_from(payload)[0])
     elif kind == RecordType.COMMIT:
         chunks = _chunks(payload[_U64.size :])
         found.held.update(chunks)
@@ -180,9 +196,11 @@ def _apply(found: Replay, kind: int, payload: bytes, deployment: DeploymentId) -
         found.held.difference_update(chunks)
         found.suspects.difference_update(chunks)
     elif kind == RecordType.SNAPSHOT:
-        found.held = {8 * at + bit for at, byte in enumerate(payload) if byte for bit in range(8) if byte >> bit & 1}
+        assert found.header is not None
+        bits = payload[: (found.header.chunk_count + 7) // 8]  # what lies past them names no chunk of this model
+        found.held = {8 * at + bit for at, byte in enumerate(bits) if byte for bit in _SET_BITS[byte]}
     elif kind == RecordType.PUBLISHED:
-        found.published_s = _U64.unpack(payload)[0]
+        found.published_s = _U64.unpack_from(payload)[0]
     elif kind not in (RecordType.WINDOW, RecordType.CLOSED):
         raise StoreFormatError(
             f"the journal of {deployment.hex()} has a record of type {kind}, which is newer than this gossipd",
@@ -204,6 +222,8 @@ def _unpack_header(payload: bytes, deployment: DeploymentId) -> Header:
     _, identity, chunk_count, version, boot_bytes = _NAMED.unpack_from(payload)
     if identity != deployment:
         raise StoreFormatError(f"the journal of {deployment.hex()} belongs to {identity.hex()}")
+    if chunk_count > _CHUNKS_MAX:
+        raise StoreFormatError(f"the journal of {deployment.hex()} counts {chunk_count} chunks, at most {_CHUNKS_MAX}")
     rest = payload[_NAMED.size :]
     boot, name = rest[:boot_bytes].decode(errors="replace"), rest[boot_bytes:].decode(errors="replace")
     return Header(DeploymentId(identity), chunk_count, name, version, boot)

@@ -14,7 +14,7 @@ from gossipd.core.register_file import RegisterFormatError, register_to_bytes
 from gossipd.core.statement import Verb, sign_statement
 from gossipd.daemon.state import State, StateWriteError
 from membership.member import Record
-from membership.record import sign_record
+from membership.record import BOOT_MAX, sign_record
 
 NAMED = DeploymentId(b"d" * 32)
 
@@ -34,6 +34,15 @@ def test_every_start_has_a_higher_boot_number_even_when_the_clock_or_the_file_is
     assert state.next_boot(5.0) == 1001, "a clock that was set back"
     (tmp_path / "state" / "boot").unlink()
     assert state.next_boot(2000.0) == 2000
+    state.close()
+
+
+@pytest.mark.parametrize("kept", [b"9" * 5000, b"9" * 16, str(BOOT_MAX).encode(), b"-7", b"", b"\xff\xfe"])
+def test_a_boot_number_that_cannot_be_is_as_good_as_lost(tmp_path: Path, kept: bytes) -> None:
+    state = State(tmp_path / "state")
+    (tmp_path / "state" / "boot").write_bytes(kept)
+    assert state.next_boot(1000.0) == 1000
+    assert state.next_boot(1000.0) == 1001
     state.close()
 
 

@@ -136,3 +136,25 @@ def test_thirty_thousand_chunks_are_three_quarters_of_a_megabyte() -> None:
     body += encoder.encode(RecordType.COMMIT, pack_number(1, range(30_000)))
     assert len(body) < 800_000
     assert len(replay(bytes(body), ID).held) == 30_000
+
+
+@pytest.mark.parametrize("kind", [RecordType.WINDOW, RecordType.WRITING, RecordType.COMMIT, RecordType.PUBLISHED])
+def test_a_record_with_a_right_check_and_too_few_bytes_is_a_foreign_format(kind: RecordType) -> None:
+    encoder = Encoder()
+    body = MAGIC + encoder.encode(RecordType.HEADER, pack_header(HEADER)) + encoder.encode(kind, b"\1\2\3")
+    with pytest.raises(StoreFormatError) as caught:
+        replay(body, ID)
+    assert caught.value.code == "E_STORE_FORMAT"
+
+
+def test_bits_past_the_models_chunks_are_not_even_looked_at() -> None:
+    encoder = Encoder()
+    body = MAGIC + encoder.encode(RecordType.HEADER, pack_header(HEADER))
+    body += encoder.encode(RecordType.SNAPSHOT, b"\xff" * 1_000_000)
+    assert replay(body, ID).held == set(range(24))
+
+
+def test_a_header_that_counts_more_chunks_than_a_manifest_may_have_is_a_foreign_format() -> None:
+    header = Header(ID, 1_000_001, "org/name", 3, "boot-1")
+    with pytest.raises(StoreFormatError):
+        replay(MAGIC + Encoder().encode(RecordType.HEADER, pack_header(header)), ID)
