@@ -76,6 +76,13 @@ def test_parsing_alone_checks_no_signature() -> None:
     assert parse_record(data) == signed
 
 
+def test_a_record_that_could_not_be_written_down_again_is_not_taken() -> None:
+    _, data = sign_record(RECORD, CLUSTER, KEY.sign)
+    at = 1 + 32 + 32 + 8 + 4 + 2 + 2  # where the capacity is
+    with pytest.raises(WireError):
+        parse_record(data[:at] + b"\xff" * 8 + data[at + 8 :])
+
+
 A, B = node_id(b"a" * 32), node_id(b"b" * 32)
 RING = KeyRing(CLUSTER, (b"k" * 32,))
 
