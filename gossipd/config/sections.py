@@ -176,6 +176,12 @@ class StoreSection:
         "Rate at which published models are read and compared for rot, 0 is never. 500 GB take 9 hours at 16MiB.",
         16 * MIB,
     )
+    any_file_system: bool = setting(
+        kinds.Flag(),
+        "true: models and this file's directory may be on tmpfs, NFS and the like, where a crash loses what had been\n"
+        "verified and which versions are trusted. For trying things out.",
+        False,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

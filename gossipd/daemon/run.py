@@ -22,6 +22,7 @@ import trio
 from gossipd.config.changes import diff, with_changes
 from gossipd.config.keys import read_keys
 from gossipd.config.load import load_config
+from gossipd.config.places import check_places
 from gossipd.config.sections import Config
 from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.daemon.node import Node
@@ -38,6 +39,7 @@ def main(config_path: str) -> int:
     try:
         config = load_config(Path(config_path).absolute())
         read_keys(config)
+        check_places(config)
     except GossipdError as error:
         print(error.sentence, file=sys.stderr)  # noqa: T201 - before logging is set up, and in words for a person
         return error.exit_code

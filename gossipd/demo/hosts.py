@@ -148,6 +148,7 @@ def settings(sources: Sequence[str], *, encryption: str) -> dict[str, str]:
         "GOSSIPD_SOURCES__ALLOW": f"[{listed}]",
         "GOSSIPD_BULK__ENCRYPTION": encryption,
         "GOSSIPD_STORE__RESERVE_BYTES": "0",  # the space that is needed is checked by the demo itself
+        "GOSSIPD_STORE__ANY_FILE_SYSTEM": "true",  # a directory for trying out is often in memory
         "GOSSIPD_LOG__FORMAT": "json",
     }
 

@@ -132,3 +132,17 @@ def allocate(descriptor: int, length: int) -> bool:
         if number != errno.EINTR:
             raise OSError(number, os.strerror(number))
     return True
+
+
+class _StatFs(ctypes.Structure):
+    # Only the first field is read; the whole has 120 bytes on 64 bits (statfs(2)).
+    _fields_ = (("kind", ctypes.c_long), ("rest", ctypes.c_byte * 248))
+
+
+def file_system_magic(descriptor: int) -> int:
+    """The number of the file system's kind, as in linux/magic.h; ``os.statvfs`` leaves it out. Raises OSError."""
+    found = _StatFs()
+    if _libc.fstatfs(descriptor, ctypes.byref(found)):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return int(found.kind) & 0xFFFFFFFF

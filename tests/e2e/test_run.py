@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,21 @@ def test_a_second_daemon_on_one_store_and_a_taken_port_are_refused(alone: Cluste
     assert taken.returncode not in (0, 3)
     assert "Traceback" not in taken.stderr
     assert daemon.stop() == 0
+
+
+def test_a_store_in_memory_is_refused_before_anything_is_bound() -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="gossipd-run-", dir="/dev/shm") as directory,
+        cluster(Path(directory) / "alone") as made,
+    ):
+        daemon = made.add("one", "rack-1")
+        done = run_to_the_end(daemon, GOSSIPD_STORE__ANY_FILE_SYSTEM="false")
+        assert done.returncode == 2
+        assert done.stderr.startswith("E_CONFIG: ")
+        assert "store.models" in done.stderr
+        assert "tmpfs" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert not (daemon.home / "state").exists()
 
 
 def test_an_exposed_secret_key_is_refused(alone: Cluster) -> None:

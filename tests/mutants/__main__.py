@@ -39,6 +39,8 @@ def run(mutants: Sequence[Mutant], *, as_json: bool) -> int:
     """Try each; the exit code. Raises MutantError."""
     outcomes: dict[str, Outcome] = {}
     with copied_tree() as tree:
+        for mutant in mutants:
+            mutant.applied((tree / mutant.path).read_text())
         say("without any bug")
         clean = baseline(tree, mutants)
         if clean.verdict is not Verdict.SURVIVED:

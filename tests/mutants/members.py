@@ -75,8 +75,8 @@ MUTANTS = (
         "a-boot-number-comes-back",
         "After its clock was set back a host starts with a boot number that it had before.",
         "gossipd/daemon/state.py",
-        "        boot = max(last + 1, int(wall_s))\n",
-        "        boot = max(last, int(wall_s))\n",
+        "        boot = max(last + 1",
+        "        boot = max(last",
         ("tests/gossipd/daemon/test_state.py",),
     ),
 )

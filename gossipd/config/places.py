@@ -1,0 +1,33 @@
+"""Where a configuration wants its files to be, judged before anything is made or bound.
+
+What lives here: which directories are asked about, and the operator's insistence (``store.any_file_system``). What does
+not: which file systems are unfit (``store.file_system``).
+"""
+
+from __future__ import annotations
+
+from gossipd.config.load import ConfigError, Problem
+from gossipd.config.sections import Config
+from gossipd.store.file_system import why_unfit
+
+_CURE = "; move it to a local disk, or set store.any_file_system = true"
+
+
+def check_places(config: Config) -> None:
+    """Models, their journals and what this host trusts must outlast the power.
+
+    Raises:
+        ConfigError: with every directory that is in the wrong place.
+    """
+    if config.store.any_file_system:
+        return
+    problems = []
+    for key, path in (("store.models", config.store.models), ("", config.file.parent)):
+        try:
+            reason = why_unfit(path)
+        except OSError as error:
+            reason = f"cannot be looked at: {error.strerror}"
+        if reason is not None:
+            problems.append(Problem(str(config.file), key, f"{path} {reason}{_CURE}".strip()))
+    if problems:
+        raise ConfigError(tuple(problems))

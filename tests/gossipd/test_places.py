@@ -1,0 +1,57 @@
+"""Where models and trust may be kept: asked before anything is made or bound."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gossipd.config import places
+from gossipd.config.load import ConfigError, parse_config
+from gossipd.config.sections import Config
+from gossipd.core.errors import ExitCode
+
+LEAST = '[node]\nname = "a"\nrack = "r"\n[net]\nbind = "10.0.0.1"\n'
+
+
+@pytest.fixture
+def memory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="gossipd-places-", dir="/dev/shm") as directory:
+        yield Path(directory)
+
+
+def config(home: Path, text: str = "") -> Config:
+    return parse_config(LEAST + text, home / "gossipd.toml", {})
+
+
+def test_b35_a_store_in_memory_is_refused_with_every_place_named(memory: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        places.check_places(config(memory))
+    assert (caught.value.code, caught.value.exit_code) == ("E_CONFIG", ExitCode.USAGE)
+    assert [problem.key for problem in caught.value.problems] == ["store.models", ""]
+    assert all("tmpfs" in problem.reason and "any_file_system" in problem.reason for problem in caught.value.problems)
+
+
+def test_b35_a_store_on_the_network_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nfs(path: Path) -> str | None:
+        return "lies on NFS, which is elsewhere" if path.name == "models" else None
+
+    monkeypatch.setattr(places, "why_unfit", nfs)
+    with pytest.raises(ConfigError) as caught:
+        places.check_places(config(tmp_path))
+    assert f"store.models {tmp_path}/models lies on NFS" in caught.value.sentence
+
+
+def test_an_operator_may_insist(memory: Path) -> None:
+    places.check_places(config(memory, "[store]\nany_file_system = true\n"))
+
+
+def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def denied(path: Path) -> str | None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(places, "why_unfit", denied)
+    with pytest.raises(ConfigError, match="cannot be looked at: Permission denied"):
+        places.check_places(config(tmp_path))
