@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from gossipd.core.errors import GossipdError
@@ -139,7 +140,7 @@ class Whole:
         return f"a whole number from {self.least} to {self.most}"
 
     def read(self, value: object) -> int:
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, int) or _is_absurd(value):
             raise WrongValueError(f"must be {self.wanted}")
         if not self.least <= value <= self.most:
             raise WrongValueError(f"is {value}, must be {self.wanted}")
@@ -163,7 +164,7 @@ class Size:
     def read(self, value: object) -> int:
         if isinstance(value, str):
             value = parse_bytes(value)
-        if isinstance(value, bool) or not isinstance(value, int):
+        if isinstance(value, bool) or not isinstance(value, int) or _is_absurd(value):
             raise WrongValueError(f"must be {self.wanted}")
         if not self.least <= value <= self.most:
             raise WrongValueError(f"is {_size(value)}, must be {self.wanted}")
@@ -188,7 +189,7 @@ class Seconds:
     def read(self, value: object) -> float:
         if isinstance(value, str):
             value = parse_seconds(value)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or _is_absurd(value):
             raise WrongValueError(f"must be {self.wanted}")
         if not self.least <= value <= self.most:
             raise WrongValueError(f"is {_seconds(value)}, must be {self.wanted}")
@@ -205,6 +206,14 @@ def check_address(text: str) -> None:
         ipaddress.ip_address(text)
     except ValueError:
         raise WrongValueError("must be an IP address, without a port") from None
+
+
+def check_path(text: str) -> None:
+    """A path whose ~ can be resolved."""
+    try:
+        Path(text).expanduser()
+    except RuntimeError:
+        raise WrongValueError(f"{text[:80]!r} begins with a home directory that is not known here") from None
 
 
 def check_host(text: str) -> None:
@@ -234,6 +243,11 @@ def split_contact(text: str) -> tuple[str, int]:
         raise WrongValueError("must be HOST:PORT with a port from 1 to 65535")
     check_host(host)
     return host, int(port)
+
+
+def _is_absurd(value: float) -> bool:
+    """No float, or too long a number to be shown: TOML's hexadecimal ones have no end."""
+    return value.bit_length() > 64 if isinstance(value, int) else not math.isfinite(value)
 
 
 def _size(count: int) -> str:

@@ -65,8 +65,8 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
 def parse_config(text: str, path: Path, environment: Mapping[str, str]) -> Config:
     """As ``load_config``, from the file's text. ``path`` is where relative paths start and problems are said to be."""
     try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        table = _parsed(text)
+    except ValueError as error:
         raise ConfigError((Problem(str(path), "", f"is not TOML: {error}"),)) from None
     reading = _Reading(path, _lines(text), table)
     reading.overlay(environment)
@@ -186,6 +186,14 @@ def _read(path: Path) -> str:
         raise ConfigError((Problem(str(path), "", f"is not UTF-8 (byte {error.start})"),)) from None
 
 
+def _parsed(text: str) -> dict[str, Any]:
+    """Raises ValueError for everything that no setting can be, TOMLDecodeError among them."""
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
 def _lines(text: str) -> dict[tuple[str, str], int]:
     """(section, key) -> line; (section, "") -> line of its header."""
     found: dict[tuple[str, str], int] = {}
@@ -207,8 +215,8 @@ def _from_environment(text: str, kind: kinds.Kind) -> object:
     if isinstance(kind, kinds.Text | kinds.Choice):
         return text
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return _parsed(f"value = {text}")["value"]
+    except ValueError:
         if isinstance(kind, kinds.Texts):
             return [part.strip() for part in text.split(",") if part.strip()]
         return text

@@ -23,7 +23,7 @@ from gossipd.core.source_policy import SourcePolicy, SourceRuleError
 GIB = 1024**3
 MIB = 1024**2
 _RATE = kinds.Size(0, 1024**4)
-_PATH = kinds.Text("a path")
+_PATH = kinds.Text("a path", kinds.check_path)
 
 
 def setting(kind: kinds.Kind, comment: str, default: Any = MISSING, *, reload: bool = False) -> Any:

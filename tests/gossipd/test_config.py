@@ -207,6 +207,23 @@ def test_a_file_that_is_not_toml_is_refused_with_line_and_column() -> None:
     assert "line 3" in problems("[node]\nname = 'a'\nrack = \n")[0]
 
 
+@pytest.mark.parametrize("value", ["[" * 2000, "[" * 1000 + "]" * 1000, "{a=" * 2000, "1" * 5000])
+def test_toml_that_its_parser_gives_up_on_is_refused_like_any_other(value: str) -> None:
+    assert "is not TOML" in problems(f"x = {value}\n")[0]
+    assert problems(LEAST, GOSSIPD_NET__PORT=value)
+
+
+@pytest.mark.parametrize("setting", ["[status]\nmetrics_port", "[store]\nreserve_bytes", "[sources]\ntimeout_s"])
+@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "-" + "9" * 4000, "1e999", "nan"])
+def test_a_number_too_long_to_be_shown_is_a_wrong_value(setting: str, number: str) -> None:
+    assert any("must be" in problem for problem in problems(f"{LEAST}{setting} = {number}\n"))
+
+
+def test_a_home_directory_that_nobody_has_is_a_wrong_path() -> None:
+    for line in ('[store]\nmodels = "~nobody-at-all/m"', '[security]\ntrust = ["~nobody-at-all/k.pub"]'):
+        assert any("home directory" in problem for problem in problems(f"{LEAST}{line}\n"))
+
+
 def test_the_environment_overrides_the_file() -> None:
     config = parse(
         "",
