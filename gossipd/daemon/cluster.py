@@ -30,6 +30,7 @@ class Callbacks:
     heard: Callable[[said.PayloadHeard], None]
     probe_wanted: Callable[[NodeId], None]
     alarm: Callable[[str, str], None]
+    cured: Callable[[str], None] = lambda code: None
 
 
 class Cluster:
@@ -79,6 +80,7 @@ class Cluster:
         if isinstance(event, said.MemberUp | said.MemberChanged | said.MemberSuspected):
             self._seen(event.member, calls)
             if isinstance(event, said.MemberUp):
+                calls.cured("E_JOIN_REFUSED")  # who sees others was let in
                 log.info("member up", member=event.member.record.name, rack=event.member.record.rack)
         elif isinstance(event, said.MemberDown | said.MemberLeft):
             node = event.member.record.node
@@ -102,8 +104,7 @@ class Cluster:
         elif isinstance(event, said.ControlProbeWanted):
             calls.probe_wanted(event.node)
         elif isinstance(event, said.Isolated):
-            calls.post(Isolated(event.isolated))
-            log.warning("isolated" if event.isolated else "no longer isolated")
+            _isolated(calls, isolated=event.isolated)
         elif isinstance(event, said.NameConflict):
             calls.alarm("E_NAME_CONFLICT", f"another living host calls itself {event.name}; rename one of the two")
         else:
@@ -141,3 +142,13 @@ class Cluster:
         record = self.records.pop(node, None)
         if record is not None and self._by_curve.get(record.transport_key) == node:
             del self._by_curve[record.transport_key]
+
+
+def _isolated(calls: Callbacks, *, isolated: bool) -> None:
+    calls.post(Isolated(isolated))
+    if isolated:
+        log.warning("isolated")
+        calls.alarm("E_ISOLATED", "this host hears nobody of the cluster; look at its network")
+    else:
+        log.warning("no longer isolated")
+        calls.cured("E_ISOLATED")

@@ -6,6 +6,7 @@ change its state (``deployments``).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import trio
@@ -15,10 +16,12 @@ from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Supplier
 from gossipd.core.manifest import Manifest
 from gossipd.core.progress import HostReason, HostState, Progress
 from gossipd.core.statement import Statement
+from gossipd.ops.inbox import QueueFullError
 
 # Half of a rate is forgotten in some three seconds: steady enough to read, quick enough to show a stall.
 RATE_SMOOTHING = 0.2
 _FOR_LACK_OF_A_SOURCE = (StallReason.STORAGE, StallReason.NO_HOLDER, StallReason.MEMBERSHIP)
+LIVE_MAX = 64  # under way at once; as many as the table of progress has room for with 4,096 hosts
 FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 
@@ -149,3 +152,16 @@ class Deployment:
             earlier.corrupt_chunks,
         )
         self.started_s, self.elapsed_s = earlier.started_s, earlier.elapsed_s
+
+
+def check_room(deployments: Iterable[Deployment], wanted: DeploymentId) -> None:
+    """Whether this host may begin one more; one that it has begun with already needs no room.
+
+    Raises:
+        QueueFullError: not before one of those under way has ended.
+    """
+    live = {one.id for one in deployments if one.is_target and one.state not in FINAL}
+    if wanted not in live and len(live) >= LIVE_MAX:
+        raise QueueFullError(
+            f"{len(live)} deployments are under way on this host, at most {LIVE_MAX}; it waits its turn"
+        )

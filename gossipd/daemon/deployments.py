@@ -289,7 +289,10 @@ class Deployments:
         """This host could not read the source."""
         known = self.by_id.get(deployment)
         if known is not None:
-            known.source_trouble = _SOURCE_TROUBLES.get(error.code, HostReason.STORAGE)
+            trouble = _SOURCE_TROUBLES.get(error.code, HostReason.STORAGE)
+            if trouble is not known.source_trouble:
+                self._audit("source trouble", subject=known.label, code=error.code, reason=str(error.args[0]))
+            known.source_trouble = trouble
             known.sentence = error.sentence
             known.changed = True
 

@@ -89,4 +89,6 @@ class Doorman:
 
     def on_refused(self, reason: str, address: str) -> None:
         """See ControlHost."""
-        self._audit("stranger refused", reason=reason, address=address)
+        # The port is a new one each time; by the host, so that one stranger's knocking is cut short in the log.
+        host = address.rpartition(":")[0] if "://" in address else address
+        self._audit("stranger refused", subject=host, reason=reason)

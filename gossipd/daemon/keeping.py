@@ -12,6 +12,7 @@ from typing import Any
 
 import trio
 
+from gossipd.core.ids import short
 from gossipd.core.register import Register
 from gossipd.core.register_file import register_to_bytes
 from gossipd.daemon.state import State, StateWriteError
@@ -26,22 +27,32 @@ class Keeping:
     """One task; owned by the trio loop."""
 
     def __init__(
-        self, *, state: State, register: Register, swim: Swim, teller: Teller, alarm: Callable[[str, str], None]
+        self,
+        *,
+        state: State,
+        register: Register,
+        swim: Swim,
+        teller: Teller,
+        alarm: Callable[[str, str], None],
+        cured: Callable[[str], None],
     ) -> None:
         self._state = state
         self._register = register
         self._swim = swim
         self._teller = teller
         self._alarm = alarm
+        self._cured = cured
 
     async def run(self) -> None:
         """Never returns."""
         kept_revision, kept_s, kept_table = self._register.revision, trio.current_time(), b""
+        self._show_equivocations()
         while True:
             await trio.sleep(LOOK_S)
             writes: list[tuple[Callable[[Any], None], Any]] = []
             if self._register.revision != kept_revision:
                 kept_revision = self._register.revision
+                self._show_equivocations()
                 writes.append((self._state.keep_register, register_to_bytes(self._register)))
             if trio.current_time() - kept_s > ROSTER_KEEP_S:
                 kept_s = trio.current_time()
@@ -53,9 +64,19 @@ class Keeping:
             try:
                 for write, what in writes:
                     await trio.to_thread.run_sync(write, what)
+                if writes:
+                    self._cured(StateWriteError.code)
             except StateWriteError as error:
                 kept_revision = -1  # it is tried again at the next look
                 self._alarm(error.code, str(error.args[0]))
+
+    def _show_equivocations(self) -> None:
+        for one in self._register.alarms():
+            self._alarm(
+                "E_EQUIVOCATION",
+                f"{one.name}@{one.version} is trusted as {short(one.trusted)} and was offered as {short(one.offered)}: "
+                "a publisher is careless or its key is stolen",
+            )
 
     def keep_all(self) -> None:
         """At the end; a disk that refuses costs what gossip brings again."""

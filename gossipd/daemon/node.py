@@ -79,8 +79,8 @@ class Node:
         self._bug_found = trio.Event()
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
-        self.alarms, self.lag = Alarms(), LoopLag()
-        self.audit = AuditLog(home / "audit.jsonl")
+        self.audit, self.lag = AuditLog(home / "audit.jsonl"), LoopLag()
+        self.alarms = Alarms(lambda code, sentence: self.audit.record("alarm", code=code, reason=sentence))
         self.state = State(home / "state")
         self.register = self.state.register()
         roster = self.state.roster()
@@ -136,8 +136,9 @@ class Node:
             publish=self.gossip.publish_progress, uploaded=hands.shelf.take_uploaded,
         )  # fmt: skip
         self.keeping = Keeping(
-            state=self.state, register=self.register, swim=self.gossip.swim, teller=self.teller, alarm=self.alarms.ring
-        )
+            state=self.state, register=self.register, swim=self.gossip.swim, teller=self.teller,
+            alarm=self.alarms.ring, cured=self.alarms.cured,
+        )  # fmt: skip
         self.performer = Performer(
             cluster=self.cluster, plane=self.plane, client=hands.client, server=hands.server, reader=hands.reader,
             store=hands.store, manifest_of=self.deployments.manifest_of, post=self.brain.post,
@@ -153,7 +154,7 @@ class Node:
         self.cluster.callbacks = Callbacks(
             post=self.brain.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
             roster_changed=self.spread.roster_changed, heard=self._heard, probe_wanted=self._probe_wanted,
-            alarm=self.alarms.ring,
+            alarm=self.alarms.ring, cured=self.alarms.cured,
         )  # fmt: skip
         self.inbox = Inbox(config.store.inbox, self.spread.offer)
         self.view = View(
@@ -291,7 +292,12 @@ class Node:
             self.deployments.evicted(event.deployment)
             self.audit.record("evicted", name=event.name, version=event.version)
         else:
-            log.warning("store", condition=event.condition.health.value, reason=event.condition.sentence)
+            condition = event.condition
+            log.warning("store", condition=condition.health.value, reason=condition.sentence)
+            self.audit.record(
+                "store condition", condition=condition.health.value, code=condition.code, reason=condition.sentence,
+                need_bytes=condition.need_bytes, free_bytes=condition.free_bytes,
+            )  # fmt: skip
 
     def _rack_of(self, node: NodeId) -> str | None:
         record = self.cluster.record(node)

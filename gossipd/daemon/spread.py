@@ -26,7 +26,7 @@ from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.register import Acceptance, Heard, Register
 from gossipd.core.statement import Statement, Verb, sign_statement
 from gossipd.daemon.cluster import Cluster
-from gossipd.daemon.deployment import Deployment
+from gossipd.daemon.deployment import Deployment, check_room
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.state import State, StateWriteError
 from gossipd.ops.inbox import QueueFullError
@@ -94,7 +94,7 @@ class Spread:
                 if len(self._unproven) > UNPROVEN_MAX:
                     self._unproven.popitem(last=False)
             elif error.code != "E_KEY_UNKNOWN":
-                self._audit("statement refused", code=error.code)
+                self._audit("statement refused", subject=short(teller) if teller else "roster", code=error.code)
             return
         if heard is Heard.NEWS:
             self._act(statement)
@@ -152,7 +152,10 @@ class Spread:
     # ---- manifests -----------------------------------------------------------------------------------
 
     async def offer(self, envelope: bytes, file_name: str) -> str:
-        """A file from the inbox: judge it and deploy it; what was done, in words. Raises ManifestError."""
+        """A file from the inbox: judge it and deploy it; what was done, in words.
+
+        Raises ManifestError, and QueueFullError to be asked again later.
+        """
         try:
             manifest = await trio.to_thread.run_sync(open_manifest, envelope, self._trusted())
             is_new = await self.deploy(manifest)
@@ -168,8 +171,10 @@ class Spread:
 
         Raises:
             ManifestError: rollback, equivocation or expiry.
+            QueueFullError: as many as this host takes on are under way.
         """
         assert self.deployments is not None
+        check_room(self.deployments.by_id.values(), manifest.id)
         accepted = self._register.accept(manifest, time.time())
         await self.deployments.keep(manifest)
         self._register.clear_removed(manifest.id)

@@ -17,6 +17,7 @@ from gossipd.core.manifest import open_manifest
 from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.register import Register
 from gossipd.core.statement import Statement, Verb
+from gossipd.daemon.deployment import check_room
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.spread import Spread
 from gossipd.wire import control
@@ -65,6 +66,7 @@ class Triggers:
         elif manifest is None:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
         if statement.verb is Verb.DEPLOY:
+            check_room(self._deployments.by_id.values(), manifest.id)
             self._register.accept(manifest, time.time())
             await self._deployments.keep(manifest)
             self._register.clear_removed(manifest.id)

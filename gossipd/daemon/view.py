@@ -56,16 +56,23 @@ ALARMS_MAX = 64
 
 @dataclass(slots=True)
 class Alarms:
-    """What an operator must act on; the same code and sentence is one alarm."""
+    """What an operator must act on; the same code and sentence is one alarm. ``told`` hears of each that begins."""
 
+    told: Callable[[str, str], None]
     rows: dict[tuple[str, str], AlarmRow] = field(default_factory=dict)
 
     def ring(self, code: str, sentence: str) -> None:
         """Begin to show it, if it is not shown."""
-        if (code, sentence) not in self.rows:
-            if len(self.rows) >= ALARMS_MAX:
-                del self.rows[next(iter(self.rows))]
-            self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
+        if (code, sentence) in self.rows:
+            return
+        if len(self.rows) >= ALARMS_MAX:
+            del self.rows[next(iter(self.rows))]
+        self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
+        self.told(code, sentence)
+
+    def cured(self, code: str) -> None:
+        """Nothing of this code is wrong any more."""
+        self.rows = {key: row for key, row in self.rows.items() if row.code != code}
 
 
 @dataclass(slots=True, kw_only=True)

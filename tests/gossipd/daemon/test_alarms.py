@@ -1,0 +1,177 @@
+"""What an operator must act on is shown until it is cured, and told once as an event."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from gossipd.core.events import Event, Isolated
+from gossipd.core.manifest_errors import ManifestError
+from gossipd.core.register import Register
+from gossipd.daemon.cluster import Callbacks, Cluster
+from gossipd.daemon.keeping import LOOK_S, Keeping
+from gossipd.daemon.state import State, StateWriteError
+from gossipd.daemon.view import ALARMS_MAX, Alarms
+from membership import events as said
+from membership.member import Member, MemberState, NodeId
+from tests.gossipd.core.making import manifest
+from tests.gossipd.daemon.test_state import record
+
+OTHER = NodeId(b"o" * 16)
+
+
+class Told:
+    """Alarms, and what the audit log is told of them."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+        self.alarms = Alarms(lambda code, sentence: self.events.append((code, sentence)))
+
+    @property
+    def codes(self) -> list[str]:
+        return [row.code for row in self.alarms.rows.values()]
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+def test_an_alarm_is_one_row_and_one_event_however_often_it_rings_until_it_is_cured(told: Told) -> None:
+    for _ in range(3):
+        told.alarms.ring("E_STATE_WRITE", "state/register cannot be written: disk full")
+    told.alarms.ring("E_NAME_CONFLICT", "another living host calls itself a")
+    assert told.codes == ["E_STATE_WRITE", "E_NAME_CONFLICT"]
+    assert len(told.events) == 2
+    told.alarms.cured("E_STATE_WRITE")
+    assert told.codes == ["E_NAME_CONFLICT"]
+    told.alarms.ring("E_STATE_WRITE", "state/register cannot be written: disk full")
+    assert len(told.events) == 3, "it came back, which is news"
+
+
+def test_alarms_are_bounded(told: Told) -> None:
+    for number in range(ALARMS_MAX + 10):
+        told.alarms.ring("E_NAME_CONFLICT", str(number))
+    assert len(told.alarms.rows) == ALARMS_MAX
+
+
+# ---- what membership says ----
+
+
+class Heard:
+    """A cluster's table whose callbacks go to alarms and a list of events."""
+
+    def __init__(self, told: Told) -> None:
+        self.posted: list[Event] = []
+        self.cluster = Cluster(NodeId(b"n" * 16))
+        nothing: Any = lambda *_: None  # noqa: E731
+        self.cluster.callbacks = Callbacks(
+            post=self.posted.append, member_changed=nothing, member_gone=nothing, roster_changed=nothing,
+            heard=nothing, probe_wanted=nothing, alarm=told.alarms.ring, cured=told.alarms.cured,
+        )  # fmt: skip
+
+
+def test_b26_a_host_with_our_name_and_another_key_is_an_alarm_and_so_is_not_being_let_in(told: Told) -> None:
+    heard = Heard(told)
+    heard.cluster.hear(said.NameConflict("node-1", OTHER))
+    heard.cluster.hear(said.JoinRefused("the name node-1 belongs to a living member at 10.0.0.9:7946"))
+    assert told.codes == ["E_NAME_CONFLICT", "E_JOIN_REFUSED"]
+    assert "node-1" in told.events[0][1]
+    assert "10.0.0.9:7946" in told.events[1][1]
+    heard.cluster.hear(said.MemberUp(Member(record(2), MemberState.ALIVE, 0, 0.0)))
+    assert told.codes == ["E_NAME_CONFLICT"], "we were let in"
+
+
+def test_being_cut_off_is_an_alarm_until_it_is_over(told: Told) -> None:
+    heard = Heard(told)
+    heard.cluster.hear(said.Isolated(True))
+    assert told.codes == ["E_ISOLATED"]
+    heard.cluster.hear(said.Isolated(False))
+    assert told.codes == []
+    assert heard.posted == [Isolated(True), Isolated(False)]
+
+
+# ---- what is kept on disk ----
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[State]:
+    async def here(work: Callable[..., object], *what: object) -> object:
+        """In place of a thread, for which a clock that jumps does not wait."""
+        return work(*what)
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", here)
+    made = State(tmp_path / "state")
+    yield made
+    made.close()
+
+
+class Table:
+    """Stands for membership and the teller: nothing of theirs changes."""
+
+    def __init__(self) -> None:
+        self.table = self
+
+    def to_bytes(self) -> bytes:
+        return b""
+
+    def roster_records(self) -> list[object]:
+        return []
+
+
+def keeping(state: State, register: Register, told: Told) -> Keeping:
+    nothing = cast(Any, Table())
+    return Keeping(
+        state=state, register=register, swim=nothing, teller=nothing, alarm=told.alarms.ring, cured=told.alarms.cured
+    )
+
+
+async def test_b18_two_contents_of_one_version_are_an_alarm_with_both_names_also_after_a_restart(
+    state: State, told: Told, autojump_clock: MockClock
+) -> None:
+    register = Register()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeping(state, register, told).run)
+        await trio.testing.wait_all_tasks_blocked()
+        first, second = manifest(version=3), manifest(version=3, created_s=1_790_000_001)
+        register.accept(first, 1_790_000_100.0)
+        with pytest.raises(ManifestError, match="publish changed content") as caught:
+            register.accept(second, 1_790_000_100.0)
+        assert caught.value.code == "E_EQUIVOCATION"
+        await trio.sleep(3 * LOOK_S)
+        nursery.cancel_scope.cancel()
+    assert told.codes == ["E_EQUIVOCATION"]
+    assert first.id.hex()[:12] in told.events[0][1]
+    assert second.id.hex()[:12] in told.events[0][1]
+    later = Told()
+    with trio.move_on_after(0.5 * LOOK_S):
+        await keeping(state, state.register(), later).run()
+    assert later.events == told.events
+
+
+async def test_a_state_that_cannot_be_written_is_an_alarm_until_it_can(
+    state: State, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register = Register()
+
+    def refuse(_: object) -> None:
+        raise StateWriteError("state/register cannot be written: No space left on device")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeping(state, register, told).run)
+        await trio.testing.wait_all_tasks_blocked()
+        with monkeypatch.context() as patch:
+            patch.setattr(state, "keep_register", refuse)
+            register.accept(manifest(), 1_790_000_100.0)
+            await trio.sleep(3 * LOOK_S)
+            assert told.codes == ["E_STATE_WRITE"]
+        await trio.sleep(3 * LOOK_S)
+        assert told.codes == []
+        nursery.cancel_scope.cancel()
+    assert state.register().trusted("org/model")

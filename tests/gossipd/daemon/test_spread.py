@@ -1,0 +1,99 @@
+"""What becomes of a manifest that an operator drops here: refusals, and how many are taken on at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gossipd.core.ids import DeploymentId
+from gossipd.core.keys import SecretKey
+from gossipd.core.manifest import seal_manifest
+from gossipd.core.manifest_errors import ManifestError
+from gossipd.core.progress import HostState
+from gossipd.core.register import Register
+from gossipd.core.statement import Statement
+from gossipd.daemon.cluster import Cluster
+from gossipd.daemon.deployment import LIVE_MAX, Deployment
+from gossipd.daemon.spread import Spread
+from gossipd.daemon.state import State
+from gossipd.ops.inbox import QueueFullError
+from membership.member import node_id
+from tests.gossipd.core.making import PUBLISHER, TRUSTED, draft
+from tests.gossipd.daemon.test_state import record
+
+SECRET = SecretKey(bytes([1]) * 32)
+
+
+class Desk:
+    """A Spread over a real register and real state, with a table of deployments that only fills."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        own = record(1)
+        self.register, self.state = Register(), State(tmp_path / "state")
+        self.by_id: dict[DeploymentId, Deployment] = {}
+        self.audited: list[tuple[str, dict[str, Any]]] = []
+        cluster = Cluster(node_id(own.public_key))
+        cluster.begin(own, [])
+        self.spread = Spread(
+            secret=SECRET, own=node_id(own.public_key), cluster=cluster, register=self.register, state=self.state,
+            client=cast(Any, None), clients=tuple, trusted=lambda: frozenset(TRUSTED), publish=lambda statement: None,
+            audit=lambda event, **fields: self.audited.append((event, fields)), rng=Random(1),
+        )  # fmt: skip
+        self.spread.deployments = cast(Any, SimpleNamespace(by_id=self.by_id, act=self._act, keep=self._keep))
+
+    def _act(self, statement: Statement) -> Deployment:
+        return self.by_id.setdefault(statement.deployment, Deployment(statement.deployment, statement))
+
+    async def _keep(self, manifest: object) -> None:
+        pass
+
+    async def drop(self, version: int) -> str:
+        return await self.spread.offer(seal_manifest(draft(version=version), PUBLISHER), f"{version}.manifest")
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Iterator[Desk]:
+    made = Desk(tmp_path)
+    yield made
+    made.state.close()
+
+
+async def test_b33_more_than_a_host_takes_on_wait_their_turn_and_nothing_of_them_is_believed(desk: Desk) -> None:
+    for version in range(LIVE_MAX):
+        assert (await desk.drop(version)).endswith("accepted")
+    with pytest.raises(QueueFullError) as caught:
+        await desk.drop(LIVE_MAX)
+    assert caught.value.code == "E_QUEUE_FULL"
+    assert f"at most {LIVE_MAX}" in caught.value.sentence
+    assert LIVE_MAX not in desk.register.trusted("org/model"), "refused before it was accepted"
+    assert (await desk.drop(LIVE_MAX - 1)).endswith("deployed again"), "one that is under way needs no room"
+    next(iter(desk.by_id.values())).enter(HostState.COMPLETE)
+    assert (await desk.drop(LIVE_MAX)).endswith("accepted")
+
+
+async def test_what_this_host_only_passes_on_takes_no_room(desk: Desk) -> None:
+    for version in range(LIVE_MAX):
+        await desk.drop(version)
+    for deployment in desk.by_id.values():
+        deployment.is_target = False
+    await desk.drop(LIVE_MAX)
+
+
+async def test_the_same_manifest_twice_is_one_deployment(desk: Desk) -> None:
+    await desk.drop(1)
+    assert (await desk.drop(1)).endswith("was known already; deployed again")
+    assert len(desk.by_id) == 1
+
+
+async def test_a_refusal_is_written_down_with_its_code_and_changes_nothing(desk: Desk) -> None:
+    envelope = bytearray(seal_manifest(draft(version=1), PUBLISHER))
+    envelope[-1] ^= 1
+    with pytest.raises(ManifestError):
+        await desk.spread.offer(bytes(envelope), "broken.manifest")
+    assert desk.by_id == {}
+    assert [(event, fields["code"]) for event, fields in desk.audited] == [("manifest refused", "E_SIG_INVALID")]
