@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from random import Random
 
 import structlog
 import trio
@@ -86,7 +85,7 @@ def _run_here(name: str, options: argparse.Namespace) -> dict[str, object]:
     until_s = None if options.seconds is None else began_s + options.seconds
 
     async def run() -> dict[str, object]:
-        inputs = None if options.inputs is None else int(options.inputs * make(Random(0)).share)
+        inputs = None if options.inputs is None else int(options.inputs * make.share)
         tally = await run_door(make, seed=options.rng, inputs=inputs, until_s=until_s)
         for finding in tally.findings:
             where = ""

@@ -16,7 +16,6 @@ import gc
 import resource
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -55,10 +54,6 @@ class Door(Protocol):
     def name(self) -> str:
         """As in ``--door``."""
 
-    @property
-    def share(self) -> float:
-        """Inputs of this door for each of the cheapest to reason about; cheap doors get more."""
-
     def case(self, rng: Random) -> Case:
         """The next input."""
 
@@ -71,8 +66,18 @@ class Door(Protocol):
     def rest(self) -> None:
         """Between inputs, not timed: other hosts speak, clocks go on."""
 
+    def close(self) -> None:
+        """No more inputs: give back what is open."""
 
-MakeDoor = Callable[[Random], Door]
+
+class MakeDoor(Protocol):
+    """A class of doors."""
+
+    share: float
+    """Inputs of this door for each of the others': cheap ones get more."""
+
+    def __call__(self, rng: Random) -> Door:
+        """A new one, with a corpus of its own."""
 
 
 @dataclass(slots=True)
@@ -155,6 +160,7 @@ async def run_door(make: MakeDoor, *, seed: int, inputs: int | None, until_s: fl
         tally.rss_growth_bytes = max(0, _resident_bytes() - rss_bytes)
     tally.cpu_s = time.process_time() - cpu_s
     gc.unfreeze()
+    door.close()
     return tally
 
 
@@ -173,6 +179,7 @@ async def once(make: MakeDoor, case: Case, *, seed: int = 0) -> tuple[str, str] 
     """Verdict and reason of one case at a new door; None when it is taken well."""
     door = make(Random(seed))
     elapsed_s, error = await _timed(door, door.seal(case))
+    door.close()
     return judged(error, elapsed_s) if error is not None or elapsed_s > SLOW_S else None
 
 

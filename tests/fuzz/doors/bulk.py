@@ -207,6 +207,9 @@ class BulkDoor:
     def rest(self) -> None:
         """See Door."""
 
+    def close(self) -> None:
+        """See Door."""
+
 
 def _change_head(form: struct.Struct, head: bytes, rng: Random, asked: Request | None) -> bytes:
     fields = list(form.unpack(head))

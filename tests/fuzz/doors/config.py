@@ -148,6 +148,9 @@ class ConfigDoor:
     def rest(self) -> None:
         """See Door."""
 
+    def close(self) -> None:
+        """See Door."""
+
 
 def _use(config: Config) -> None:
     """As the daemon does at its start."""

@@ -70,7 +70,7 @@ class ControlDoor:
             self._application.hear(MemberUp(Member(record, MemberState.ALIVE, 0, 0.0)), 1.0)
         doorman = Doorman(
             cluster=self._application.cluster, tokens=TokenBook(life_s=1e9), clients=lambda: (),
-            post=self._application.post, audit=self._application.audit,
+            post=self._post, audit=self._application.audit,
         )  # fmt: skip
         manifest = SimpleNamespace(chunk_count=CHUNKS)
         doorman.deployments = cast(
@@ -80,6 +80,8 @@ class ControlDoor:
         self._followers = Followers(first_stream=65_530)
         self._requests = Requests(limit=64)
         self.counters: Counter[str] = Counter()
+        self.heard = 0
+        """Events that reached the planner."""
         self._hearing = Hearing(
             host=doorman, following=self._following, followers=self._followers, requests=self._requests,
             send=self._send, answer=self._answer, counters=self.counters,
@@ -150,6 +152,13 @@ class ControlDoor:
                 )
                 self._deltas[node] = 0
             self._following.due(self._now)
+
+    def close(self) -> None:
+        """See Door."""
+
+    def _post(self, event: events.Event) -> None:
+        self.heard += 1
+        self._application.post(event)
 
     def _perform(self) -> None:
         post, draw = self._application.post, self._rng.random

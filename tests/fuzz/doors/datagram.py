@@ -12,7 +12,6 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 from random import Random
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -238,6 +237,11 @@ class DatagramDoor:
         self._captured = [self._sealed(body, 1, to_address=False) for body in self._all]
         self._count = 0
 
+    def statistics(self) -> dict[str, int]:
+        """The target's counters."""
+        assert self._target.swim is not None
+        return self._target.swim.statistics()
+
     # ---- making --------------------------------------------------------------------------------------
 
     def case(self, rng: Random) -> Case:
@@ -411,6 +415,9 @@ class DatagramDoor:
             number = self._count // _STRANGER_EVERY
             self._strangers[number % STRANGERS] = _stranger(STRANGERS + number)
 
+    def close(self) -> None:
+        """See Door."""
+
     def _told(self, number: int, output: object) -> None:
         if number == TARGET:
             self._application.hear(output, self._cluster.now)
@@ -421,6 +428,3 @@ def _split(body: bytes, at: int) -> list[bytes] | None:
         return wire.split_items(body, at)
     except WireError:
         return None
-
-
-make = partial(DatagramDoor)

@@ -127,6 +127,11 @@ class KeptDoor:
     def rest(self) -> None:
         """See Door."""
 
+    def close(self) -> None:
+        """See Door."""
+        self._state.close()
+        self._directory.cleanup()
+
     def _put(self, name: str, body: bytes) -> None:
         (Path(self._directory.name) / "state" / name).write_bytes(body)
 

@@ -36,6 +36,7 @@ PUBLISHER = SecretKey(b"the fuzzed publisher's seed.....")
 _STRANGER = SecretKey(b"a stranger's seed of 32 bytes...")
 TRUSTED = (PUBLISHER.public.ed25519,)
 _NOW_S = 1_800_000_000.0
+_CREATED_S, _EXPIRES_S = 1_700_000_000, 4_000_000_000  # valid by any clock that this runs on
 _CHUNK = 65_536
 _KEYS = (
     "name", "version", "created", "expires", "files", "chunk", "hashes", "root", "sources", "racks", "names",
@@ -49,8 +50,8 @@ def genuine(name: str = "org/model", version: int = 1, sizes: tuple[int, ...] = 
     count = Layout(sizes, _CHUNK).chunk_count
     digests = b"".join(blake3(at.to_bytes(4, "little")).digest() for at in range(count))
     draft = ManifestDraft(
-        name=name, version=version, created_s=int(_NOW_S) - 60, files=files, chunk_bytes=_CHUNK, digests=digests,
-        sources=("https://storage.example/model/", "s3://bucket/model"), expires_s=int(_NOW_S) + 3600,
+        name=name, version=version, created_s=_CREATED_S, files=files, chunk_bytes=_CHUNK, digests=digests,
+        sources=("https://storage.example/model/", "s3://bucket/model"), expires_s=_EXPIRES_S,
         targets=Targets(("rack-1",), ("host-[0-9]*",)), priority=5,
     )  # fmt: skip
     return seal_manifest(draft, PUBLISHER)
@@ -90,6 +91,8 @@ class ManifestDoor:
                 self._change_field(fields, rng)
         else:
             fields = mutate_value(fields, rng)
+        if isinstance(fields, dict) and rng.random() < 0.2:  # versions of one name only go up: others have room
+            fields["name"], fields["version"] = f"org/m{int(rng.random() * 5000)}", int(rng.random() * 1000)
         if isinstance(fields, dict) and rng.random() < 0.8:
             _fit(fields, rng)
         try:
@@ -144,6 +147,9 @@ class ManifestDoor:
         self._register.statements()
 
     def rest(self) -> None:
+        """See Door."""
+
+    def close(self) -> None:
         """See Door."""
 
 

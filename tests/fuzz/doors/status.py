@@ -116,6 +116,9 @@ class StatusDoor:
         """See Door."""
         self._daemon.orders.clear()
 
+    def close(self) -> None:
+        """See Door."""
+
     async def _whole(self, arrived: bytes) -> None:
         ours, theirs = socket.socketpair()
         client = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))

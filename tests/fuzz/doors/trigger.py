@@ -108,9 +108,10 @@ class TriggerDoor:
         self._nursery = _Nursery()
         triggers = Triggers(
             register=application.register, deployments=deployments, spread=application.spread,
-            trusted=lambda: frozenset(TRUSTED), audit=application.audit,
+            trusted=lambda: frozenset(TRUSTED), audit=self._accepted,
         )  # fmt: skip
         self._desk = doorman.desk = TriggerDesk(triggers, cast(Any, self._nursery))
+        self.accepted = 0
         self._replies = 0
         self._hearing = Hearing(
             host=doorman, following=Following(resubscribe_s=5.0), followers=Followers(first_stream=0),
@@ -122,9 +123,9 @@ class TriggerDoor:
         )  # fmt: skip
         self._client = Ed25519PrivateKey.from_private_bytes(_CLIENT.seed)
         self._manifests = ManifestDoor(rng)
-        self._envelopes = [genuine("org/pool", number, (100 + number,)) for number in range(12)]
+        self._envelopes = [genuine(f"org/pool{number % 4}", number, (100 + number,)) for number in range(12)]
         self._messages: list[control.Message] = [
-            control.TriggerQuery(MODEL), control.TriggerQuery(b"", "org/pool@3"),
+            control.TriggerQuery(MODEL), control.TriggerQuery(b"", "org/pool3@3"),
             control.TriggerQuery(b"", "org/none@²"), control.ManifestPart(MODEL, 900, 0, b"p" * 300),
             control.ManifestPart(MODEL, 900, 300, b"p" * 300), control.Ping(), control.TokenWanted(),
             control.TriggerOrder(self._statement(self._envelopes[0], 1, rng=None)),
@@ -227,6 +228,12 @@ class TriggerDoor:
 
     def rest(self) -> None:
         """See Door."""
+
+    def close(self) -> None:
+        """See Door."""
+
+    def _accepted(self, *words: object, **fields: object) -> None:
+        self.accepted += 1
 
     def _answer(self, route: bytes, frame: bytes) -> bool:
         self._replies += 1

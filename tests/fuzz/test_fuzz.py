@@ -1,0 +1,163 @@
+"""A small, repeatable part of the fuzzing of each door; the long part is ``python -m tests.fuzz``."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+import structlog
+
+from gossipd.core.errors import GossipdError
+from tests.fuzz.__main__ import RSS_BYTES_MAX, is_clean, total
+from tests.fuzz.door import Case, Door, Finding, judged, once, run_door
+from tests.fuzz.doors import DOORS
+from tests.fuzz.doors.control import ControlDoor
+from tests.fuzz.doors.datagram import DatagramDoor
+from tests.fuzz.doors.trigger import TriggerDoor
+from tests.fuzz.findings import keep, shrink
+from tests.fuzz.mutations import mutate_bytes, mutate_value
+
+SEED = 20_260_101
+INPUTS = 1000
+
+
+@pytest.fixture(autouse=True)
+def _silence() -> Iterator[None]:
+    """What the daemon logs about bad input is not looked at here."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+    structlog.configure(**before)
+
+
+@pytest.mark.parametrize("name", DOORS)
+async def test_hostile_input_is_refused_in_words_or_counted(name: str) -> None:
+    tally = await run_door(DOORS[name], seed=SEED, inputs=INPUTS, until_s=None)
+    found = [f"{one.verdict} at input {one.number}: {one.reason}" for one in tally.findings if one.verdict != "slow"]
+    assert not found, f"seed {SEED}"
+    assert tally.inputs == INPUTS
+    assert tally.mutated_before_sealing >= INPUTS / 2, "most would die at the tag"
+
+
+async def _fed(door: Door, inputs: int) -> None:
+    rng = Random(SEED)
+    for _ in range(inputs):
+        await door.deliver(door.seal(door.case(rng)))
+        door.rest()
+    door.close()
+
+
+async def test_sealed_datagrams_get_past_the_tag_and_change_what_the_brain_believes() -> None:
+    door = DatagramDoor(Random(SEED))
+    await _fed(door, 3000)
+    counts = door.statistics()
+    assert counts["datagrams_in"] > 3000 / 2
+    for name in ("dropped_bad_items", "dropped_malformed", "dropped_unsealed", "contradictions", "sync_sessions"):
+        assert counts[name] > 0, name
+    assert counts["signatures_verified"] > 100
+    assert counts["members_live"] > 1 and counts["events_kept"] > 10
+
+
+async def test_changed_frames_reach_the_planner_and_changed_orders_the_register() -> None:
+    control = ControlDoor(Random(SEED))
+    await _fed(control, 3000)
+    assert {"bad_delta", "bad_holdings", "undecodable_fields", "undecodable_msgpack"} <= control.counters.keys()
+    assert control.heard > 300
+    trigger = TriggerDoor(Random(SEED))
+    await _fed(trigger, 3000)
+    assert trigger.accepted > 50
+
+
+class _Planted:
+    """A door with three bugs."""
+
+    name = "planted"
+    share = 1.0
+
+    def __init__(self, rng: Random) -> None:
+        self.rests = 0
+
+    def case(self, rng: Random) -> Case:
+        return Case("text", mutate_bytes(b"<length 3>abc</length>", rng), True)
+
+    def seal(self, case: Case) -> bytes:
+        return case.body
+
+    async def deliver(self, arrived: bytes) -> None:
+        if b"\0" in arrived:
+            raise GossipdError("said, but not where this door says it")
+        if len(arrived) < 4:
+            raise KeyError(arrived)
+        assert arrived.count(b"<length 3>") < 2, "a bug of ours"
+
+    def rest(self) -> None:
+        self.rests += 1
+
+    def close(self) -> None:
+        pass
+
+
+async def test_planted_bugs_are_found_told_apart_and_counted() -> None:
+    tally = await run_door(_Planted, seed=1, inputs=5000, until_s=None)
+    places = {one.reason.partition(" at ")[0] for one in tally.findings}
+    assert places == {"GossipdError", "KeyError", "AssertionError"}
+    assert tally.verdicts["crash"] > 0 and tally.verdicts["untyped"] > 0
+    assert not is_clean(tally.row())
+
+
+async def test_a_failing_input_is_kept_small_with_what_reproduces_it(tmp_path: Path) -> None:
+    case = Case("text", b"some <length 3> and some <length 3> more", True)
+    failure = await once(_Planted, case)
+    assert failure is not None and failure[0] == "crash"
+    assert (await shrink(_Planted, case, failure)).body == b"<length 3><length 3>"
+    path = await keep(tmp_path / "kept", "planted", _Planted, Finding("crash", case, failure[1], 17), seed=3)
+    kept = json.loads(path.read_text())
+    assert (kept["seed"], kept["number"], kept["fails_alone"]) == (3, 17, True)
+    assert bytes.fromhex(kept["smaller_hex"]) == b"<length 3><length 3>"
+
+
+async def test_the_same_seed_makes_the_same_inputs() -> None:
+    for name in ("control", "manifest", "config"):
+        cases = []
+        for _ in range(2):
+            rng = Random(9)
+            door = DOORS[name](rng)
+            cases.append([door.case(rng).body for _ in range(50)])
+            door.close()
+        assert cases[0] == cases[1], name
+
+
+def test_mutations_never_change_what_they_were_given() -> None:
+    rng = Random(4)
+    value = {"a": [1, {"b": b"bytes"}], "c": "text"}
+    before = repr(value)
+    changed = {repr(mutate_value(value, rng)) for _ in range(300)}
+    assert repr(value) == before
+    assert len(changed) > 200
+    assert len({mutate_bytes(b"0123456789", rng) for _ in range(300)}) > 200
+
+
+def test_an_assertion_is_a_crash_a_stranger_an_untyped_error_and_a_long_wait_slow() -> None:
+    assert judged(AssertionError("x"), 0.0)[0] == "crash"
+    assert judged(ExceptionGroup("several", [RecursionError()]), 0.0)[0] == "crash"
+    assert judged(GossipdError("leaked"), 0.0)[0] == "crash"
+    assert judged(ValueError("x"), 0.0)[0] == "untyped"
+    assert judged(None, 0.2)[0] == "slow"
+
+
+def test_the_total_is_clean_only_when_every_door_is() -> None:
+    row: dict[str, object] = {
+        "door": "a", "inputs": 5, "mutated_before_sealing": 3, "crashes": 0, "untyped_errors": 0, "slow_inputs": 0,
+        "slowest_ms": 1.5, "rss_growth_bytes": RSS_BYTES_MAX, "cpu_s": 0.5,
+    }  # fmt: skip
+    both = total([row, row | {"door": "b", "inputs": 7}])
+    assert (both["inputs"], both["inputs_least"], both["is_clean"]) == (12, 5, True)
+    for key in ("crashes", "untyped_errors", "slow_inputs"):
+        assert total([row, row | {key: 1}])["is_clean"] is False
+    assert total([row, row | {"rss_growth_bytes": RSS_BYTES_MAX + 1}])["is_clean"] is False
