@@ -77,7 +77,7 @@ def test_what_the_server_cannot_give_has_a_code_and_keeps_the_connection(encrypt
         del running.store.chunks[MODEL, 2]
         with pytest.raises(PeerNotHoldingError) as missing:
             running.fetch(2)
-        assert missing.value.reason is FailReason.NOT_HELD
+        assert (missing.value.reason, missing.value.code) == (FailReason.NOT_HELD, "E_NOT_HELD")
         with pytest.raises(PeerRefusedError) as outside:
             running.client.fetch_chunk(SERVER, running.endpoint, MODEL, 99, 10, timeout_s=5)
         assert outside.value.code == "E_CHUNK_RANGE"
@@ -110,7 +110,7 @@ def test_a_full_server_says_busy_at_once_and_frees_its_slots(encryption: Encrypt
         running.await_free_slots(0)
         with pytest.raises(PeerBusyError) as caught:
             running.fetch(1)
-        assert caught.value.reason is FailReason.BUSY
+        assert (caught.value.reason, caught.value.code) == (FailReason.BUSY, "E_BUSY")
         running.upload.set_rate(None)
         assert first.result() == running.bodies[0]
         running.await_free_slots(1)
