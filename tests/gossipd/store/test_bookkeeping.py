@@ -1,7 +1,8 @@
 """The store's books against a simpler model of them: whatever is done in whatever order, nothing false is claimed.
 
-A machine of hypothesis puts right and wrong chunks, commits, lets chunks rot and rechecks them, publishes, closes, kills
-and cuts the power, on a disk in memory. The model is three sets: what is held, what of it is committed, what has rotted.
+A machine of hypothesis puts right and wrong chunks, commits, lets chunks rot and rechecks them, publishes, closes,
+kills and cuts the power, on a disk in memory. The model is three sets: what is held, what of it is committed, what has
+rotted.
 """
 
 from __future__ import annotations
