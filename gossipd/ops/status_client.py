@@ -32,7 +32,7 @@ class DaemonUnreachableError(LocalError):
 
 
 class RefusedByDaemonError(GossipdError):
-    """The daemon's own refusal, passed on with its code, sentence and exit code."""
+    """The daemon's own refusal, passed on with its code, sentence and exit code. Fault and retry: as its code says."""
 
     def __init__(self, code: str, message: str, exit_code: int) -> None:
         super().__init__(message, code=code)

@@ -52,7 +52,7 @@ class Cut(Enum):
 
 
 class DisconnectedError(GossipdError):
-    """The connection ended under a call. ``refused``: by a TLS alert; ``cut_by``: by us, and why."""
+    """The connection ended under a call. ``refused``: by a TLS alert; ``cut_by``: by us, and why. Retry: elsewhere."""
 
     code = "E_GONE"
 

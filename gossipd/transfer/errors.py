@@ -12,7 +12,7 @@ from gossipd.core.events import FailReason
 
 
 class TransferError(GossipdError):
-    """Base of the ways a fetch ends without a chunk. State: nothing was stored."""
+    """Base of the ways a fetch ends without a chunk. Fault: see the subclass. State: nothing was stored."""
 
     reason: ClassVar[FailReason] = FailReason.GONE
 

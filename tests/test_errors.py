@@ -1,0 +1,118 @@
+"""Errors as a whole: stable codes, exit codes, whose fault it is; nothing is caught without being named.
+
+A code is matched by scripts, so one that changes or vanishes is a break: the list below is what has been promised.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import gossipd
+import membership
+from gossipd.core.errors import ExitCode, GossipdError
+from membership.errors import MembershipError
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = re.compile(r"E_[A-Z]+(_[A-Z]+)*")
+PREFIXES = {"E_KEY", "E_SIG"}  # what several codes begin with; told to nobody
+
+EXIT_CODES = {
+    "DONE": 0, "OTHER": 1, "USAGE": 2, "NOT_FOUND": 3, "DAEMON_UNREACHABLE": 4, "TIMEOUT": 5, "VERIFICATION": 6,
+    "TRUST": 7, "DISK": 8, "PARTIAL": 9, "SOURCE_AUTH": 10, "SOURCE_UNREACHABLE": 11, "INTERRUPTED": 130,
+}  # fmt: skip
+_PROMISED = """
+    E_AUDIT E_AUDIT_BROKEN E_BIND E_BULK_PROTOCOL E_BULK_VERSION E_BUSY E_CANCELLED E_CERTIFICATE E_CHUNK_LAYOUT
+    E_CHUNK_RANGE E_CHUNK_UNAVAILABLE E_CONFIG E_CONNECTIONS E_DAEMON_UNREACHABLE E_DECODE E_DEMO E_DEMO_DIFFERS
+    E_DIGEST E_EMPTY E_EQUIVOCATION E_EXISTS E_EXPIRED E_EXTRA_MISSING E_FILE_TYPE E_GONE E_GOSSIP_FULL E_HANDLES
+    E_HANDSHAKE E_HASH_LENGTH E_IDENTITY_MISMATCH E_INIT E_INTERNAL E_ISOLATED E_JOIN_REFUSED E_KEY_EXISTS
+    E_KEY_EXPOSED E_KEY_FILE E_KEY_FORMAT E_KEY_MISSING E_KEY_REFUSED E_KEY_UNKNOWN E_LENGTH E_LIMIT E_MEMBERSHIP
+    E_MEMBERSHIP_PUBLISH E_MEMBERSHIP_RECORD E_MEMBERSHIP_SEAL E_MEMBERSHIP_SETTINGS E_MEMBERSHIP_WIRE E_MEMBER_ALIVE
+    E_NAME E_NAME_CONFLICT E_NODE_SILENT E_NODE_UNREACHABLE E_NOT_ALLOWED E_NOT_FOUND E_NOT_HELD E_NOT_WHOLE
+    E_NO_SPACE E_OS E_OTHER E_OUTPUT E_PARTIAL E_PATH_ABSOLUTE E_PATH_CHAR E_PATH_COLLISION E_PATH_COMPONENT
+    E_PATH_LENGTH E_PATH_PREFIX E_PATH_RESERVED E_PATH_SYMLINK E_PATH_UNICODE E_PEER_SILENT E_PEER_UNREACHABLE E_POOL
+    E_PROGRESS_FORMAT E_PROGRESS_TABLE E_QUEUE_FULL E_REFUSED E_ROLLBACK E_ROOT_HASH E_SCHEMA_VERSION E_SECURITY_CHECK
+    E_SELF_CHECK E_SIG_INVALID E_SIG_MISSING E_SIG_THRESHOLD E_SLOW E_SOURCE E_SOURCE_AUTH E_SOURCE_BUSY
+    E_SOURCE_CHANGED E_SOURCE_ENCODING E_SOURCE_FORBIDDEN E_SOURCE_HASH E_SOURCE_LISTING E_SOURCE_LONG
+    E_SOURCE_NOT_FOUND E_SOURCE_RANGE E_SOURCE_READ E_SOURCE_REDIRECT E_SOURCE_SHORT E_SOURCE_SLOW
+    E_SOURCE_UNREACHABLE E_STATE_WRITE E_STATUS_REQUEST E_STATUS_SOCKET E_STORE E_STORE_ACCESS E_STORE_FORMAT
+    E_STORE_HANDLES E_STORE_IO E_STORE_LOCKED E_STORE_MODE E_STORE_READ E_STORE_READ_ONLY E_STORE_VERSION
+    E_STORE_WRITE E_THREADS E_TIMEOUT E_TOKEN E_TRIGGER_FIELD E_UNKNOWN_MANIFEST E_USAGE E_VERIFICATION
+    E_VERSION_TAKEN E_WATCH_DIRECTORY E_WATCH_DISK E_WATCH_EMPTY E_WATCH_OWNER E_WATCH_PERMISSION E_WATCH_SIZE
+    E_WATCH_TYPE
+"""
+CODES = frozenset(_PROMISED.split())
+
+
+def _modules() -> Iterator[Path]:
+    for package in ("gossipd", "membership"):
+        yield from sorted((ROOT / package).rglob("*.py"))
+
+
+def _kinds() -> list[type[Exception]]:
+    """Every error class of the product."""
+    for package in (gossipd, membership):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                importlib.import_module(module.name)
+    found: list[type[Exception]] = [GossipdError, MembershipError]
+    for kind in found:
+        found += [child for child in kind.__subclasses__() if child not in found]
+    return [kind for kind in found if kind.__module__.startswith(("gossipd", "membership"))]
+
+
+KINDS = _kinds()
+
+
+def codes_in_the_product() -> set[str]:
+    """Text constants that are a code, or begin with one as in a sentence; docstrings do not count."""
+    found = set()
+    for path in _modules():
+        tree = ast.parse(path.read_text())
+        said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in said:
+                code = CODE.fullmatch(node.value.partition(":")[0].strip())
+                if code is not None:
+                    found.add(code[0])
+    return found - PREFIXES
+
+
+def test_no_code_changes_or_vanishes_unnoticed() -> None:
+    assert sorted(codes_in_the_product()) == sorted(CODES)
+
+
+def test_exit_codes_are_the_promised_ones() -> None:
+    assert {code.name: code.value for code in ExitCode} == EXIT_CODES
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: f"{kind.__module__}.{kind.__name__}")
+def test_an_error_has_a_stable_code_and_says_whose_fault_it_is_or_when_to_try_again(kind: type[Exception]) -> None:
+    words = kind.__doc__ or ""
+    assert "Fault" in words or "Retry" in words
+    code = getattr(kind, "code", "")
+    assert CODE.fullmatch(code)
+    assert code in CODES
+    assert isinstance(getattr(kind, "exit_code", ExitCode.OTHER), ExitCode)
+
+
+def test_a_sentence_is_the_code_and_one_line() -> None:
+    error = GossipdError("net.port is 0, must be a whole number from 1 to 65535", code="E_CONFIG")
+    assert error.sentence == "E_CONFIG: net.port is 0, must be a whole number from 1 to 65535"
+
+
+@pytest.mark.parametrize("path", [str(path.relative_to(ROOT)) for path in _modules()])
+def test_nothing_is_caught_without_a_name_unless_it_is_raised_again(path: str) -> None:
+    for node in ast.walk(ast.parse((ROOT / path).read_text())):
+        if not isinstance(node, ast.ExceptHandler):
+            continue
+        names = {name.id for name in ast.walk(node.type) if isinstance(name, ast.Name)} if node.type else {""}
+        if names & {"", "Exception", "BaseException"}:
+            last = node.body[-1]
+            assert isinstance(last, ast.Raise) and last.exc is None, f"{path}:{node.lineno} catches everything"
