@@ -32,7 +32,13 @@ from membership.swim import Swim
 UDP_IP_BYTES = 28
 _FROZEN_QUEUE_MAX = 1500  # datagrams that a stopped process's socket buffer holds (212 kB)
 _CUT_QUEUE_MAX = 4096  # datagrams per host that a queueing transport keeps through a cut
+_ROUNDING_S = 1e-6
 _EPOCH_MS = 1_700_000_000_000
+FAULTS = (
+    "loss", "loss_in", "loss_out", "duplicate", "reorder", "slow", "cut_drop", "cut_queue", "released", "freeze",
+    "clock_jump", "crash", "restart_with_state", "restart_without_state",
+)  # fmt: skip
+"""What ``Cluster.struck`` counts; a class that never struck stands there with a zero."""
 RING = KeyRing(b"simulated cluste", (b"k" * 32,))
 
 
@@ -107,7 +113,7 @@ class Cluster:
         self.hosts: list[Host] = []
         self.by_address: dict[Address, int] = {}
         self.by_node: dict[NodeId, int] = {}
-        self.struck: Counter[str] = Counter()
+        self.struck: Counter[str] = Counter(dict.fromkeys(FAULTS, 0))
         self.loss = 0.0
         self.duplicate = 0.0
         self.reorder = 0.0
@@ -216,6 +222,7 @@ class Cluster:
         """SIGCONT: first what waited in the socket, then the timers."""
         host = self.hosts[index]
         host.frozen = False
+        host.wake_at = float("inf")  # the wake-up that was due meanwhile is lost
         waiting, host.queue = host.queue, []
         if host.swim is None or not host.up:
             return
@@ -256,7 +263,10 @@ class Cluster:
                 if when < host.wake_at or host.frozen or not host.up:
                     continue
                 host.wake_at = float("inf")
-                self.swim(index).handle_timer(when + host.clock_offset)
+                swim, now = self.swim(index), when + host.clock_offset
+                due = swim.next_deadline()
+                # An offset taken off and put on again may round the deadline down, and then it never comes.
+                swim.handle_timer(due if now < due < now + _ROUNDING_S else now)
             elif not self._deliver(host, index, what):
                 continue
             self._flush(index)
