@@ -13,13 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.bench.lab.fabric import missing
+from tests.bench.lab.fabric import LabError, missing
 from tests.chaos.cluster.run import Order, one_run
 
 SUMS = (
@@ -44,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if (lack := missing()) is not None:
         print(f"chaos needs {lack}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # with every daemon ended
     order = Order(given.hosts, given.racks, given.mb * 1024 * 1024, given.mbit, given.encryption)
     parent = Path(tempfile.mkdtemp(prefix="gossipd-chaos-"))
     parent.chmod(0o755)  # nginx gives its rights up
@@ -69,7 +71,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(parent: Path, order: Order, seed: int, *, keep: bool) -> dict[str, object]:
     base = parent / f"run-{seed}"
     base.mkdir()
-    row = one_run(base, order, seed)
+    try:
+        row = one_run(base, order, seed)
+    except LabError as error:
+        row = dict.fromkeys(SUMS, 0) | {"seed": seed, "seconds_to_heal": None, "problems": [str(error)]}
     (base / "row.json").write_text(json.dumps(row, indent=1))
     if not row["problems"] and not keep:
         shutil.rmtree(base)

@@ -13,6 +13,7 @@ from enum import Enum
 from random import Random
 
 KILLED_SHARE = 0.3
+ROTTEN_SHARE = 0.25  # of the runs under TLS; what nobody asks for is found by the scrub, a minute after a start
 SEED = "seed"
 AT_MIN, AT_MAX = 0.04, 0.7
 
@@ -65,7 +66,7 @@ def draw(rng: Random, names: Sequence[str], *, encryption: str | None = None) ->
     chosen = encryption or drawn
     pool = list(names)
     rng.shuffle(pool)
-    rotten = pool.pop() if chosen == "tls" or rng.random() < 0.25 else None
+    rotten = pool.pop() if rng.random() < ROTTEN_SHARE and chosen == "tls" else None
     kills = math.ceil(KILLED_SHARE * len(names))
     victims = [SEED, *(pool.pop() for _ in range(kills - 1))]
     faults = [Fault(_at(rng), Kind.KILL, who, rng.uniform(0.3, 4.0)) for who in victims]

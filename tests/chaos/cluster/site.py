@@ -23,7 +23,7 @@ from gossipd.core.manifest import Manifest, open_manifest
 from gossipd.demo.hosts import Host, settings
 from gossipd.ops.keyfiles import write_key_pair
 from gossipd.publish.publisher import PublishOrder, publish
-from tests.bench.lab.fabric import Fabric, fabric
+from tests.bench.lab.fabric import Fabric, LabError, fabric
 from tests.chaos.cluster.schedule import Liar, Plan
 from tests.chaos.cluster.trouble import wait
 from tests.servers import Nginx
@@ -82,6 +82,7 @@ def site(base: Path, plan: Plan, rng: Random, *, racks: list[int], size: int, mb
         try:
             made.hosts = _make_hosts(base, network, plan)
             made.proxies = [_start_proxy(base, network, plan, liar, rng) for liar in plan.liars]
+            _compile(made.hosts[0])
             for host in made.hosts:
                 host.start()
             _converge(made.hosts)
@@ -144,6 +145,12 @@ def _make_hosts(base: Path, network: Fabric, plan: Plan) -> list[Host]:
     return hosts
 
 
+def _compile(host: Host) -> None:
+    """Fill the cache with one interpreter: sixteen that start at once would compile everything sixteen times."""
+    command = [sys.executable, "-c", "import gossipd.daemon.run"]
+    subprocess.run(command, env=os.environ | host.environment, check=True, timeout=START_SECONDS_MAX)
+
+
 def _start_proxy(base: Path, network: Fabric, plan: Plan, liar: Liar, rng: Random) -> subprocess.Popen[bytes]:
     station = next(one for one in network.hosts if one.name == liar.name)
     mode = "clear" if plan.encryption == "none" else "tls"
@@ -166,6 +173,8 @@ def _converge(hosts: list[Host]) -> None:
 
     def all_are() -> bool:
         for host in list(left):
+            if host.has_ended:
+                raise LabError(f"{host.name} ended while it started:\n{host.log_tail()}")
             if is_whole(host):
                 left.remove(host)
         return not left

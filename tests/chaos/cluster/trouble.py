@@ -93,7 +93,9 @@ class Trouble:
     def _victim(self, fault: Fault) -> Host | None:
         if fault.who != SEED:
             host = self._hosts[fault.who]
-            return None if self.is_down(host) else host
+            # A daemon that is still starting has no handler for SIGTERM yet: it would simply end.
+            is_deaf = fault.kind is Kind.RESTART and host.status() is None
+            return None if self.is_down(host) or is_deaf else host
         planned = {one.who for one in self._plan.faults if one.kind is Kind.KILL}
         up = [name for name in self._seeds() if not self.is_down(self._hosts[name]) and name != self._plan.rotten]
         fresh = [name for name in up if name not in planned]
