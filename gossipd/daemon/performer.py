@@ -10,6 +10,7 @@ of objects never holds up fetches from peers. Every command that starts work end
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +34,7 @@ from membership.member import NodeId
 
 FETCH_THREADS = 32  # four deployments at the planner's limit of 8 each; a thread more costs 60 KiB
 COMPLAIN_TIMEOUT_S = 5.0
+RECHECKS_MAX = 64  # waiting to be read back: whoever complains without end makes us read no more than that
 log = structlog.get_logger("performer")
 
 
@@ -75,6 +77,8 @@ class Performer:
         self._fetchers = ThreadPoolExecutor(FETCH_THREADS, thread_name_prefix="fetch")
         self._readers = ThreadPoolExecutor(read_threads, thread_name_prefix="read")
         self._chores = ThreadPoolExecutor(2, thread_name_prefix="chore")
+        self._lock = threading.Lock()
+        self._rechecks: set[tuple[DeploymentId, int]] = set()
 
     def close(self) -> None:
         """No new work; what runs is ended by closing the client and the reader, which come first."""
@@ -210,10 +214,19 @@ class Performer:
         self._post(events.SourceProbed(deployment, outcome.readable))
 
     def recheck(self, deployment: DeploymentId, chunk: int) -> None:
-        """A peer complains, or our own file could not be read: look at the chunk again, in a thread."""
+        """A peer complains, or our own file could not be read: look at the chunk again, in a thread. From any thread.
+
+        One that waits already is not looked at twice.
+        """
+        with self._lock:
+            if (deployment, chunk) in self._rechecks or len(self._rechecks) >= RECHECKS_MAX:
+                return
+            self._rechecks.add((deployment, chunk))
         self._submit(self._chores, self._recheck, deployment, chunk)
 
     def _recheck(self, deployment: DeploymentId, chunk: int) -> None:
+        with self._lock:
+            self._rechecks.discard((deployment, chunk))
         try:
             if not self._store.recheck(deployment, chunk):
                 log.warning("chunk has rotted", deployment=deployment.hex()[:12], chunk=chunk)

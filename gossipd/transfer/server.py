@@ -57,7 +57,7 @@ class BulkServer:
         throttle: bytes that all uploads together may send.
         on_slots: told the number of free upload slots after every change, from any thread; quick.
         on_complaint: a member says that this chunk of ours is bad; may take as long as a re-hash.
-        on_bad_read: our own file could not be read to its end; as ``on_complaint``.
+        on_bad_read: our own file could not be opened or read to its end; as ``on_complaint``.
     """
 
     def __init__(
@@ -205,6 +205,8 @@ class BulkServer:
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
         except (NotHeldError, OSError) as error:
+            if self._on_bad_read is not None and (isinstance(error, OSError) or error.code == "E_CHUNK_UNAVAILABLE"):
+                self._on_bad_read(request.deployment, request.chunk)
             return self._answer_missing(channel, request, error)
         try:
             if opened.length != request.length:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from queue import Queue
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ from gossipd.buffers import BufferPool, Lease
 from gossipd.core.events import Event, FailReason, FetchFailed, SourceReadFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
 from gossipd.core.manifest import Manifest
-from gossipd.daemon.performer import Performer
+from gossipd.daemon.performer import RECHECKS_MAX, Performer
 from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.sources.errors import SourceAuthError
 from gossipd.sources.reader import ReadOutcome
@@ -146,3 +148,22 @@ def test_what_a_hand_must_not_raise_is_our_own_bug_and_is_not_swallowed(bench: B
     bench.put = ZeroDivisionError("a bug")
     bench.performer.perform(StartFetch(bench.manifest.id, 1, HONEST, 5.0))
     assert bench.bugs.get(timeout=TIMEOUT_S) is bench.put
+
+
+def test_whoever_complains_without_end_makes_us_read_back_a_bounded_number_of_chunks(bench: Bench) -> None:
+    holding, looked = threading.Event(), Queue[int]()
+
+    def recheck(deployment: DeploymentId, chunk: int) -> bool:
+        looked.put(chunk)
+        holding.wait(TIMEOUT_S)
+        return True
+
+    bench.performer._store.recheck = recheck  # type: ignore[method-assign]
+    for _ in range(3):
+        for chunk in range(1000):
+            bench.performer.recheck(bench.manifest.id, chunk)
+    holding.set()
+    bench.performer._chores.shutdown(wait=True)
+    counts = Counter(looked.queue)
+    assert len(counts) <= RECHECKS_MAX + 2, "as many as wait, and those being looked at"
+    assert max(counts.values()) <= 2, "one that waits is not looked at twice"

@@ -119,6 +119,19 @@ def test_a_file_that_was_cut_loses_what_lay_behind_the_cut(published: Published)
     assert (published.root / "m/1/shards/one.bin").read_bytes() == ONE.files["shards/one.bin"]
 
 
+def test_a_chunk_whose_file_is_gone_is_refused_by_its_own_code_and_found_lost_when_looked_at(
+    published: Published,
+) -> None:
+    (published.root / "m/1/shards/one.bin").unlink()
+    with pytest.raises(NotHeldError) as caught:
+        published.store.open_chunk(ID, 0)
+    assert caught.value.code == "E_CHUNK_UNAVAILABLE"
+    assert not published.store.recheck(ID, 0)
+    with pytest.raises(NotHeldError) as caught:
+        published.store.open_chunk(ID, 0)
+    assert caught.value.code == "E_NOT_HELD"
+
+
 def test_being_out_of_descriptors_says_nothing_about_a_chunk(
     published: Published, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,12 +13,13 @@ import pytest
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import SecretKey
-from gossipd.transfer.errors import SecurityCheckError
+from gossipd.ports import NotHeldError
+from gossipd.transfer.errors import PeerNotHoldingError, SecurityCheckError
 from gossipd.transfer.self_check import self_check
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.tokens import TokenBook
 from gossipd.wire.transfer import REPLY_BYTES, Reply, Request, Status, Verb, hello
-from tests.contracts.chunk_store_fakes import FakeChunkStore
+from tests.contracts.chunk_store_fakes import FakeChunkStore, FakeOpenChunk
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, Pair, pair
 from tests.gossipd.transfer.scripted import QUICK, STRANGER_KEY, client_credentials, hangs_up
 
@@ -160,6 +161,20 @@ def test_a_file_that_ends_early_is_reported_and_the_connection_cut() -> None:
         sock.sendall(REQUEST)
         assert len(hangs_up(sock)) == REPLY_BYTES + 1000
         assert running.bad_reads == [(MODEL, 0)]
+
+
+def test_a_file_that_cannot_be_opened_is_reported_and_the_conversation_goes_on() -> None:
+    class Gone(FakeChunkStore):
+        def open_chunk(self, deployment: DeploymentId, chunk: int) -> FakeOpenChunk:
+            raise NotHeldError("chunk 0 cannot be read: No such file or directory", code="E_CHUNK_UNAVAILABLE")
+
+    with pair(Encryption.NONE, store=Gone()) as running:
+        for _ in range(2):
+            with pytest.raises(PeerNotHoldingError) as caught:
+                running.fetch(0)
+            assert caught.value.code == "E_NOT_HELD"
+        assert running.bad_reads == [(MODEL, 0)] * 2
+        assert running.server.statistics().connections == 1
 
 
 def test_one_peer_cannot_take_all_slots_nor_all_connections() -> None:
