@@ -16,6 +16,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -207,6 +208,7 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
     return found
 
 
+@cache
 def _kinds(section: str) -> dict[str, kinds.Kind]:
     return {item.name: cast(kinds.Kind, item.metadata["kind"]) for item in fields(SECTIONS[section])}
 
