@@ -76,6 +76,7 @@ class MemoryDisk:
         self.calls: list[str] = []
         self.before: Callable[[str, int], None] = lambda name, number: None
         self.total_bytes = total_bytes
+        self.used_bytes = 0  # by others
         self.lock_owner: int | None = None
         self.can_allocate = True
         self._pending: list[list[Change]] = []
@@ -274,7 +275,7 @@ class MemoryDisk:
 
     def space(self) -> Space:
         used = sum(len(file.data) for file in _files(self.root))
-        return Space(max(0, self.total_bytes - used), self.total_bytes)
+        return Space(max(0, self.total_bytes - self.used_bytes - used), self.total_bytes)
 
     def memory_file(self) -> int:
         return self._descriptor(File(), True)
@@ -293,6 +294,11 @@ class MemoryDisk:
         node = directory.names[name]
         assert isinstance(node, File)
         return node
+
+    @property
+    def unsynced_names(self) -> int:
+        """Changes of names that are not on the device: ``cut`` asks about these first, then about bytes."""
+        return len(self._pending)
 
     @property
     def open_count(self) -> int:

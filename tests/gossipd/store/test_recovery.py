@@ -23,11 +23,13 @@ JOURNAL = f".manifests/{ID.hex()}/journal"
 TREE = f".incoming/{ID.hex()}"
 
 
-def _store(disk: MemoryDisk, events: list[StoreEvent] | None = None, *, boot: str = "a") -> ChunkStore:
+def _store(
+    disk: MemoryDisk, events: list[StoreEvent] | None = None, *, boot: str = "a", reserve_bytes: int = 0
+) -> ChunkStore:
     heard = events if events is not None else []
     return ChunkStore(
         Path("unused"),
-        settings=StoreSettings(reserve_bytes=0),
+        settings=StoreSettings(reserve_bytes=reserve_bytes),
         on_event=heard.append,
         disk=disk,
         clock=lambda: 0.0,
@@ -226,6 +228,26 @@ def test_a_model_that_does_not_fit_is_named_with_figures_and_told_when_it_does()
     store.upkeep.step()
     assert events == [SpaceFreed(ID)]
     assert len(store.open(ONE.manifest)) == 0
+
+
+def test_the_reserve_is_left_to_the_rest_of_the_host() -> None:
+    total_bytes, need_bytes = 1 << 30, ONE.manifest.bytes_total
+    for reserve_bytes, used_bytes, is_taken in (
+        (CHUNK, 1 << 10, True),
+        (CHUNK, total_bytes - need_bytes - CHUNK // 2, False),
+        (1 << 40, total_bytes - need_bytes - total_bytes // 40, False),  # the reserve is a twentieth at most
+        (1 << 40, total_bytes - need_bytes - total_bytes // 10, True),
+        (0, total_bytes - need_bytes - CHUNK // 2, True),
+    ):
+        disk = MemoryDisk(total_bytes=total_bytes)
+        store = _store(disk, reserve_bytes=reserve_bytes)
+        disk.used_bytes = used_bytes
+        if is_taken:
+            store.open(ONE.manifest)
+            continue
+        with pytest.raises(NoSpaceError, match="a reserve of") as caught:
+            store.open(ONE.manifest)
+        assert caught.value.free_bytes >= need_bytes, "it would fit without the reserve"
 
 
 def test_what_sparse_models_still_need_is_not_promised_twice() -> None:
