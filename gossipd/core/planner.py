@@ -309,6 +309,7 @@ class Planner:
                 subscribers=len(swarm.news.subscribers),
                 readers=swarm.reader.readers,
                 stall=swarm.stall.reported,
+                one_copy=0 not in swarm.reader.present,
             )
         usable = sum(1 for peer in self._peers if peer.member and peer.reachable)
         return PlannerStatistics(self._election.term, self._election.seeds, usable, self._link.rate, swarms)

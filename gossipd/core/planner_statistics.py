@@ -12,7 +12,10 @@ from membership.member import NodeId
 
 @dataclass(frozen=True, slots=True)
 class SwarmStatistics:
-    """One deployment on this host. ``readers`` are the hosts that read its source, as seen from here."""
+    """One deployment on this host. ``readers`` are the hosts that read its source, as seen from here.
+
+    ``one_copy``: of every chunk a holder is known, this host or a neighbour.
+    """
 
     state: str
     chunks_held: int
@@ -24,6 +27,7 @@ class SwarmStatistics:
     subscribers: int
     readers: tuple[NodeId, ...]
     stall: StallReason | None
+    one_copy: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class Hands:
         self.tokens = None if is_tls else TokenBook()
         config.store.models.mkdir(mode=0o750, parents=True, exist_ok=True)
         self.store = ChunkStore(config.store.models, settings=translate.store_settings(config), on_event=on_store)
-        self.shelf = Shelf(self.store, state)
+        self.shelf = Shelf(self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack)
         self.server = BulkServer(
             reader=self.shelf,
             settings=bulk,
@@ -68,6 +68,7 @@ class Hands:
             credentials=credentials,
             tokens=self.tokens,
             on_slots=lambda free: post(SlotsChanged(free)),
+            on_sent=self.shelf.sent,
             on_complaint=lambda _node, deployment, chunk: recheck(deployment, chunk),
             on_bad_read=recheck,
         )
@@ -112,6 +113,11 @@ class Hands:
     def close(self) -> None:
         """Commit and unlock the store."""
         self.store.close()
+
+
+def _rack(cluster: Cluster, node: NodeId) -> str | None:
+    record = cluster.record(node)
+    return None if record is None else record.rack
 
 
 def _token(token_of: Callable[[NodeId], bytes], node: NodeId) -> bytes:

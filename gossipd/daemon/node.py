@@ -76,6 +76,7 @@ class Node:
         self._nursery = nursery
         self._token = trio.lowlevel.current_trio_token()
         self._bugs: list[BaseException] = []
+        self._guards: list[Guard] = []
         self._bug_found = trio.Event()
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
@@ -162,7 +163,8 @@ class Node:
                 config=config, own=self.own, swim=self.gossip.swim, planner=self.planner, deployments=self.deployments,
                 teller=self.teller, store=hands.store, server=hands.server, client=hands.client, reader=hands.reader,
                 pool=hands.pool, inbox=self.inbox, audit=self.audit, lag=self.lag, alarms=self.alarms,
-                control_figures=self.plane.statistics,
+                control_figures=self.plane.statistics, sent_bytes=hands.shelf.sent_bytes,
+                status_refused=lambda: sum(guard.refused for guard in self._guards),
             )
         )  # fmt: skip
         self.orders = Orders(
@@ -230,10 +232,12 @@ class Node:
 
     async def _open_local_doors(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.inbox.run)
-        nursery.start_soon(Guard(status_app(self.view, self.orders)).serve, bind_unix(self.config.status.socket))
+        self._guards.append(Guard(status_app(self.view, self.orders)))
+        nursery.start_soon(self._guards[-1].serve, bind_unix(self.config.status.socket))
         if self.config.status.metrics_port:
             listener = bind_loopback("127.0.0.1", self.config.status.metrics_port)
-            nursery.start_soon(Guard(health_app(self.view)).serve, listener)
+            self._guards.append(Guard(health_app(self.view)))
+            nursery.start_soon(self._guards[-1].serve, listener)
 
     def _say_goodbye(self) -> None:
         for deployment in self.deployments.by_id.values():

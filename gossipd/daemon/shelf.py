@@ -1,8 +1,8 @@
 """What the bulk server reads from and what sources write to: the store, with the daemon's books around it.
 
 What lives here: ``Shelf``, which finds manifests of deployments that the store has not opened (a host outside the
-targets passes them on too) and counts what is uploaded of which deployment; ``SourceDoor``, which turns a chunk that
-storage delivered twice into the event that the planner waits for. What does not: bytes.
+targets passes them on too) and counts what is uploaded of which deployment, and how far; ``SourceDoor``, which turns a
+chunk that storage delivered twice into the event that the planner waits for. What does not: bytes.
 """
 
 from __future__ import annotations
@@ -16,16 +16,23 @@ from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.daemon.state import State
 from gossipd.ports import NotHeldError, OpenChunk
 from gossipd.store.chunk_store import ChunkStore
+from membership.member import NodeId
 
 
 class Shelf:
-    """A ``ChunkReader``. Thread-safe."""
+    """A ``ChunkReader``. Thread-safe.
 
-    def __init__(self, store: ChunkStore, state: State) -> None:
+    Args:
+        is_mate: whether a node is in our rack; quick, from any thread.
+    """
+
+    def __init__(self, store: ChunkStore, state: State, *, is_mate: Callable[[NodeId], bool]) -> None:
         self._store = store
         self._state = state
+        self._is_mate = is_mate
         self._lock = threading.Lock()
         self._uploaded: Counter[DeploymentId] = Counter()
+        self._sent: dict[DeploymentId, Counter[str]] = {}
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """See ChunkReader."""
@@ -40,6 +47,17 @@ class Shelf:
         if envelope is None:
             raise NotHeldError(f"no manifest of {deployment.hex()} here", code="E_UNKNOWN_MANIFEST")
         return envelope
+
+    def sent(self, node: NodeId, deployment: DeploymentId, length: int) -> None:
+        """A whole chunk has gone out to ``node``."""
+        scope = "rack" if self._is_mate(node) else "far"
+        with self._lock:
+            self._sent.setdefault(deployment, Counter())[scope] += length
+
+    def sent_bytes(self, deployment: DeploymentId) -> dict[str, int]:
+        """Bytes of whole chunks sent since start, by ``rack`` and ``far``."""
+        with self._lock:
+            return dict(self._sent.get(deployment, ()))
 
     def take_uploaded(self) -> dict[DeploymentId, int]:
         """Bytes begun to be uploaded since the last call."""

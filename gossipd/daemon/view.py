@@ -15,7 +15,7 @@ import trio
 from gossipd import __version__
 from gossipd.buffers import BufferPool
 from gossipd.config.sections import Config
-from gossipd.core.ids import short
+from gossipd.core.ids import DeploymentId, short
 from gossipd.core.planner import Planner
 from gossipd.core.progress import HostState
 from gossipd.core.standing import Standing
@@ -95,6 +95,9 @@ class Sights:
     lag: LoopLag
     alarms: Alarms
     control_figures: Callable[[], dict[str, int]]
+    sent_bytes: Callable[[DeploymentId], dict[str, int]]
+    status_refused: Callable[[], int]
+    """Requests that the status socket, and the metrics port, have turned away."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     started_s: float = field(default_factory=time.monotonic)
 
@@ -144,8 +147,9 @@ class View:
     def deployments(self, name: str | None = None, version: int | None = None) -> list[DeploymentRow]:
         """See StatusView."""
         members = self._see.swim.members()
+        swarms = self._see.planner.statistics().swarms
         rows = [
-            self._row(one, members)
+            self._row(one, members, one_copy=one.id in swarms and swarms[one.id].one_copy)
             for one in self._see.deployments.by_id.values()
             if one.manifest is not None
             and name in (None, one.manifest.name)
@@ -153,7 +157,7 @@ class View:
         ]
         return sorted(rows, key=lambda row: (row.name, -row.version))
 
-    def _row(self, deployment: Deployment, members: list[Member]) -> DeploymentRow:
+    def _row(self, deployment: Deployment, members: list[Member], *, one_copy: bool) -> DeploymentRow:
         manifest = deployment.manifest
         assert manifest is not None
         targets = [
@@ -171,6 +175,7 @@ class View:
             signed_by=short(manifest.signer),
             started_s=float(deployment.started_s),
             cancelled=deployment.statement.verb is Verb.CANCEL and deployment.state is not HostState.COMPLETE,
+            one_copy=one_copy,
             stall=deployment.stall.value if deployment.stall is not None else None,
         )
         targets.sort(key=lambda target: target.name)
@@ -234,6 +239,7 @@ class View:
         sent, pool, sources = see.server.statistics(), see.pool.statistics(), see.reader.statistics()
         refused = {**sent.errors, **{f"control_{key}": value for key, value in see.control_figures().items()}}
         refused |= {key: value for key, value in see.swim.statistics().items() if key.startswith("dropped_")}
+        refused["status"] = see.status_refused()
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in see.deployments.by_id.values() if one.is_open],
             source_requests=dict(sources.results),
@@ -256,6 +262,7 @@ class View:
                 "peer_rack": counters.peer_bytes_same_rack,
                 "peer_far": counters.peer_bytes_cross_rack,
             },
+            sent_bytes=self._see.sent_bytes(one.id),
             verify_failures={"peer": counters.corrupt_chunks},
             wasted_bytes={"duplicate": counters.duplicate_bytes},
             chunks={"held": one.chunks_verified, "missing": one.manifest.chunk_count - one.chunks_verified},

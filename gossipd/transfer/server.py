@@ -56,6 +56,7 @@ class BulkServer:
         credentials: for ``Encryption.TLS``. tokens: for ``Encryption.NONE``.
         throttle: bytes that all uploads together may send.
         on_slots: told the number of free upload slots after every change, from any thread; quick.
+        on_sent: told of every whole chunk that has gone to a member, with its bytes; quick.
         on_complaint: a member says that this chunk of ours is bad; may take as long as a re-hash.
         on_bad_read: our own file could not be opened or read to its end; as ``on_complaint``.
     """
@@ -70,6 +71,7 @@ class BulkServer:
         credentials: TlsCredentials | None = None,
         tokens: TokenBook | None = None,
         on_slots: Callable[[int], None] | None = None,
+        on_sent: Callable[[NodeId, DeploymentId, int], None] | None = None,
         on_complaint: Callable[[NodeId, DeploymentId, ChunkIndex], None] | None = None,
         on_bad_read: Callable[[DeploymentId, ChunkIndex], None] | None = None,
     ) -> None:
@@ -80,6 +82,7 @@ class BulkServer:
         self._throttle = throttle
         self._credentials = credentials
         self._tokens = tokens
+        self._on_sent = on_sent
         self._on_complaint = on_complaint
         self._on_bad_read = on_bad_read
         self._slots = UploadSlots(settings.slots, settings.slots_per_peer, on_change=on_slots)
@@ -224,6 +227,8 @@ class BulkServer:
         finally:
             opened.close()
         self._traffic.add(node, bytes_out=request.length, chunks_out=1)
+        if self._on_sent is not None:
+            self._on_sent(node, request.deployment, request.length)
         return True
 
     def _answer_manifest(self, channel: Channel, node: NodeId, request: Request) -> bool:

@@ -49,8 +49,13 @@ def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cl
     daemon.start()
     assert b"READY=1" in notify.recv(4096)
     daemon.wait_ready()
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+        stranger.sendall(b"what is this?\r\n\r\n")
+        assert b"E_STATUS_REQUEST" in stranger.recv(4096)
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        assert b"gossipd_build_info" in answer.read()
+        page = answer.read()
+        assert b"gossipd_build_info" in page
+        assert b'gossipd_refused_total{reason="status"} 1.0' in page
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=10) as answer:
         assert answer.status == 200
     assert (daemon.home / "gossipd.sock").stat().st_mode & 0o777 == 0o600

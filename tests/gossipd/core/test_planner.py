@@ -266,6 +266,20 @@ def test_statistics_show_what_goes_on() -> None:
     assert picture.seeds == {A}
 
 
+def test_one_copy_is_known_when_of_every_chunk_somebody_holds_it_and_not_when_its_holder_is_gone() -> None:
+    driven = among_mates()
+
+    def one_copy() -> bool:
+        return driven.planner.statistics().swarms[DEPLOYMENT].one_copy
+
+    driven.tell(holdings(1, 0, 1, 2, 3), stored(4, SOURCE))
+    assert not one_copy()
+    driven.tell(holdings(2, 3, 5, 6, 7))
+    assert one_copy()
+    driven.tell(PeerLost(node(2)))
+    assert not one_copy()
+
+
 def test_our_own_record_is_no_peer() -> None:
     driven = Driven()
     driven.tell(PeerSeen(view(0)))

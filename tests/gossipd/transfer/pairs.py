@@ -60,6 +60,7 @@ class Pair:
     slots_seen: list[int] = field(default_factory=list)
     complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = field(default_factory=list)
     bad_reads: list[tuple[DeploymentId, ChunkIndex]] = field(default_factory=list)
+    sent: list[tuple[NodeId, DeploymentId, int]] = field(default_factory=list)
 
     def await_free_slots(self, count: int) -> None:
         """Until the server has this many free upload slots."""
@@ -88,6 +89,7 @@ def pair(
     slots_seen: list[int] = []
     complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = []
     bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
+    sent: list[tuple[NodeId, DeploymentId, int]] = []
     slots_changed = threading.Condition()
 
     def on_slots(free: int) -> None:
@@ -104,6 +106,7 @@ def pair(
         credentials=tls_credentials(SERVER_KEY, [CLUSTER_KEY]) if is_tls else None,
         tokens=tokens,
         on_slots=on_slots,
+        on_sent=lambda node, deployment, length: sent.append((node, deployment, length)),
         on_complaint=lambda node, deployment, chunk: complaints.append((node, deployment, chunk)),
         on_bad_read=lambda deployment, chunk: bad_reads.append((deployment, chunk)),
     )
@@ -118,7 +121,7 @@ def pair(
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
-            slots_changed, slots_seen, complaints, bad_reads,
+            slots_changed, slots_seen, complaints, bad_reads, sent,
         )  # fmt: skip
     finally:
         client.close()

@@ -32,6 +32,8 @@ def test_chunks_arrive_byte_for_byte(encryption: Encryption) -> None:
         counted = running.client.statistics().peers[SERVER]
         assert counted.chunks_in == len(running.bodies)
         assert counted.bytes_in == sum(map(len, running.bodies))
+    # The server's threads have ended with the pair: what they count last is counted.
+    assert running.sent == [(CLIENT, MODEL, len(body)) for body in running.bodies]
 
 
 @both_modes
