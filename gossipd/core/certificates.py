@@ -22,6 +22,7 @@ from datetime import datetime
 from hashlib import blake2b
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
@@ -68,7 +69,7 @@ def public_key_of(der: bytes) -> bytes:
     """The Ed25519 public key (32 bytes) in a peer's certificate. Raises CertificateError."""
     try:
         key = x509.load_der_x509_certificate(der).public_key()
-    except ValueError:
+    except (ValueError, UnsupportedAlgorithm, x509.InvalidVersion):
         raise CertificateError("the peer's certificate cannot be parsed") from None
     if not isinstance(key, Ed25519PublicKey):
         raise CertificateError("the peer's certificate is not for an Ed25519 key")

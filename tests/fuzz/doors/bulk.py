@@ -1,21 +1,26 @@
 """The bulk port: hellos and requests into a server, replies into a client, on a channel in memory.
 
-Real: the server's and the client's conversations, tokens, slots and heads. Made up: the socket, the disk behind
-the server, dialing. TLS and tokens come before any of this; a change before sealing is one in the fields of a head,
-written as a genuine peer would write it.
+Real: the server's and the client's conversations, tokens, slots and heads, and reading a peer's certificate. Made up:
+the socket, the disk behind the server, dialing. TLS and tokens come before any of this; a change before sealing is one
+in the fields of a head, written as a genuine peer would write it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ssl
 import struct
+import warnings
 from collections.abc import Sequence
 from random import Random
 from typing import Any, cast
 
+from cryptography.utils import CryptographyDeprecationWarning
+
 from gossipd.buffers import BufferPool
-from gossipd.core.certificates import CertificateError
+from gossipd.core.certificates import CertificateError, node_pem, public_key_of
 from gossipd.core.ids import DeploymentId
+from gossipd.core.keys import SecretKey
 from gossipd.ports import NotHeldError, Span
 from gossipd.throttle import Throttle
 from gossipd.transfer.channel import Cut, DisconnectedError, FileReadError
@@ -148,11 +153,15 @@ class BulkDoor:
         self._asked = requests[:3] + requests[5:7]
         self._replies = [Reply(status, 0, CHUNK_BYTES, 3, 250).to_wire() for status in Status]
         self._replies += [Reply(Status.OK, 0, len(ENVELOPE), 3).to_wire(), Reply(Status.OK, 3, 0, 8).to_wire()]
+        pem = node_pem(SecretKey(b"s" * 32), b"k" * 32).partition("-----BEGIN PRIVATE")[0]
+        self._certificate = ssl.PEM_cert_to_DER_cert(pem)
         self._sink = memoryview(bytearray(CHUNK_BYTES))
 
     def case(self, rng: Random) -> Case:
         """See Door."""
-        kind = pick(rng, ("server", "server", "client", "client", "hello"))
+        kind = pick(rng, ("server",) * 5 + ("client",) * 5 + ("hello",) * 2 + ("certificate",))
+        if kind == "certificate":
+            return Case(kind, mutate_bytes(self._certificate, rng), False)
         before = rng.random() < 0.6
         if kind == "hello":
             # The token is filled in when it is sealed; what follows is a first request.
@@ -183,6 +192,9 @@ class BulkDoor:
     async def deliver(self, arrived: tuple[str, bytes, Any]) -> None:
         """See Door."""
         kind, body, asked = arrived
+        if kind == "certificate":
+            _read_certificate(body)
+            return
         channel = cast(Any, _Channel(body))
         if kind == "client":
             self._ask(channel, asked)
@@ -209,6 +221,16 @@ class BulkDoor:
 
     def close(self) -> None:
         """See Door."""
+
+
+def _read_certificate(der: bytes) -> None:
+    """As after a handshake: TLS has verified the chain, and what is in it is whatever the peer put there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CryptographyDeprecationWarning)  # of serial numbers, which are not asked for
+        try:
+            assert len(public_key_of(der)) == 32
+        except CertificateError:
+            return
 
 
 def _change_head(form: struct.Struct, head: bytes, rng: Random, asked: Request | None) -> bytes:

@@ -81,3 +81,12 @@ def test_noise_and_other_kinds_of_keys_are_refused() -> None:
     )
     with pytest.raises(CertificateError):
         public_key_of(foreign.public_bytes(Encoding.DER))
+
+
+def test_kinds_of_keys_and_versions_that_no_library_knows_are_refused_too() -> None:
+    der = leaf_of(node_pem(NODE, CLUSTER)).public_bytes(Encoding.DER)
+    ed25519, version = bytes.fromhex("06032b6570"), bytes.fromhex("a003020102")
+    assert ed25519 in der and version in der
+    for changed in (der.replace(ed25519, bytes.fromhex("06032b6771")), der.replace(version, version[:-1] + b"\x12")):
+        with pytest.raises(CertificateError):
+            public_key_of(changed)
