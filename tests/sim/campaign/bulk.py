@@ -1,0 +1,237 @@
+"""Fetches between simulated hosts: asked, served from a slot, cut, cancelled, and always ended by one event.
+
+What lives here: what ``gossipd.transfer`` does with connections, on the virtual clock, with its upload slots and its
+times; and what the daemon's performer makes of the outcome. What does not: bytes on a wire. A link is shared by dividing
+a chunk's time by nothing finer than who else uses it when the transfer begins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import FailReason, FetchFailed, StartFetch
+from gossipd.core.ids import DeploymentId
+from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.transfer.settings import BulkSettings
+from gossipd.transfer.slots import UploadSlots
+from membership.member import NodeId
+
+if TYPE_CHECKING:
+    from tests.sim.campaign.daemon import Daemon
+
+_SETTINGS = BulkSettings()
+_REFUSED_S = 0.001
+_PROBED_S = _SETTINGS.silence_s + _SETTINGS.probe_s  # until a host that is not there is given up
+
+
+class Fetch:
+    """One fetch: from the command to its event. Ended when it is no longer in its taker's ``fetches``."""
+
+    __slots__ = ("began_s", "body", "chunk", "deployment", "has_slot", "peer", "server", "server_life", "taker")
+
+    def __init__(self, taker: Daemon, server: Daemon, command: StartFetch, now: float) -> None:
+        self.taker = taker
+        self.server = server
+        self.server_life = -1
+        self.deployment = command.deployment
+        self.chunk = command.chunk
+        self.peer = command.peer
+        self.began_s = now
+        self.body = b""
+        self.has_slot = False
+
+    @property
+    def key(self) -> tuple[DeploymentId, int, NodeId]:
+        """As the taker knows it."""
+        return self.deployment, self.chunk, self.peer
+
+
+class Bulk:
+    """Both sides of one host in one life."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._world = daemon.world
+        self.fetches: dict[tuple[DeploymentId, int, NodeId], Fetch] = {}
+        self.slots = UploadSlots(_SETTINGS.slots, _SETTINGS.slots_per_peer, on_change=daemon.slots_changed)
+        self.slot_count = _SETTINGS.slots
+        self.slots_per_peer = _SETTINGS.slots_per_peer
+        self.serving: dict[NodeId, int] = {}
+
+    # ---- the taker's side ----------------------------------------------------------------------
+
+    def start(self, command: StartFetch) -> None:
+        """Perform the command."""
+        daemon, world = self._daemon, self._world
+        server = world.daemons[world.index_of[command.peer]]
+        fetch = Fetch(daemon, server, command, world.now)
+        self.fetches[fetch.key] = fetch
+        if daemon.members.bulk_endpoint(command.peer) is None:
+            daemon.after(0.0, self._fail, fetch, FailReason.GONE)
+            return
+        daemon.after(command.timeout_s, self._fail, fetch, FailReason.SLOW)
+        if not world.wires.is_whole(daemon.index, server.index) or not server.is_powered:
+            daemon.after(_SETTINGS.connect_s, self._fail, fetch, FailReason.GONE)
+        elif not server.is_up:
+            daemon.after(_REFUSED_S, self._fail, fetch, FailReason.GONE)
+        elif server.is_stopped:
+            daemon.after(_SETTINGS.stall_s, self._fail, fetch, FailReason.SLOW)
+        else:
+            world.after(2 * world.delay(), server.bulk.asked, fetch)
+
+    def cancel(self, peer: NodeId, deployment: DeploymentId, chunk: int) -> None:
+        """Perform the command."""
+        fetch = self.fetches.get((deployment, chunk, peer))
+        if fetch is not None:
+            self._fail(fetch, FailReason.CANCELLED)
+
+    def _fail(self, fetch: Fetch, reason: FailReason) -> None:
+        if self.fetches.get(fetch.key) is fetch:
+            del self.fetches[fetch.key]
+            self._hang_up(fetch)
+            self._daemon.post(FetchFailed(fetch.deployment, fetch.chunk, fetch.peer, reason))
+
+    def _hang_up(self, fetch: Fetch) -> None:
+        server = fetch.server
+        if fetch.has_slot:
+            fetch.has_slot = False
+            self._world.after(self._world.delay(), server.bulk.release, fetch)
+
+    def arrived(self, fetch: Fetch) -> None:
+        """The last byte is here."""
+        if self.fetches.get(fetch.key) is not fetch:
+            return
+        self._hang_up(fetch)
+        self._daemon.after(self._daemon.disk_wait_s(), self._put, fetch)
+
+    def _put(self, fetch: Fetch) -> None:
+        """Performer._fetched, from the body on."""
+        if self.fetches.get(fetch.key) is not fetch:
+            return
+        daemon, reason = self._daemon, None
+        try:
+            is_new = daemon.store.put(
+                fetch.deployment, fetch.chunk, memoryview(fetch.body), fetch.peer, self._world.now - fetch.began_s
+            )
+            reason = None if is_new else FailReason.CANCELLED
+        except DigestMismatchError:
+            reason = FailReason.CORRUPT
+            self._world.oracle.blamed(daemon, fetch, fetch.peer)
+            self._complain(fetch)
+        except StoreWriteError:
+            reason = FailReason.DISK
+        except NotHeldError:
+            reason = FailReason.CANCELLED
+        del self.fetches[fetch.key]
+        if reason is not None:
+            daemon.post(FetchFailed(fetch.deployment, fetch.chunk, fetch.peer, reason))
+
+    def _complain(self, fetch: Fetch) -> None:
+        server = fetch.server
+        if server.is_up and self._world.wires.is_whole(self._daemon.index, server.index):
+            server.after(2 * self._world.delay(), server.recheck, fetch.deployment, fetch.chunk)
+
+    # ---- the server's side ---------------------------------------------------------------------
+
+    def asked(self, fetch: Fetch) -> None:
+        """A request is here."""
+        daemon, world, taker = self._daemon, self._world, fetch.taker
+        if taker.bulk.fetches.get(fetch.key) is not fetch:
+            return
+        if not daemon.is_up or daemon.bulk is not self:
+            taker.after(_REFUSED_S, taker.bulk._fail, fetch, FailReason.GONE)
+            return
+        if daemon.is_stopped:
+            taker.after(_SETTINGS.stall_s, taker.bulk._fail, fetch, FailReason.SLOW)
+            return
+        if not daemon.members.is_member(taker.node):
+            taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.REFUSED)
+            return
+        if not self.slots.acquire(taker.node):
+            taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.BUSY)
+            return
+        world.oracle.upload_began(daemon, taker.node)
+        fetch.has_slot = True
+        fetch.server_life = daemon.life
+        self.serving[taker.node] = self.serving.get(taker.node, 0) + 1
+        body = self._read(fetch)
+        if body is None:
+            taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.NOT_HELD)
+            return
+        fetch.body = body
+        world.after(self._transfer_s(fetch), self._sent, fetch, False)
+
+    def _transfer_s(self, fetch: Fetch) -> float:
+        load = max(sum(self.serving.values()), len(fetch.taker.bulk.fetches) / 2, 1.0)
+        slow = max(self._daemon.link_slowness, fetch.taker.link_slowness)
+        return self._world.chunk_s * load * slow * self._daemon.random.uniform(0.8, 1.2)
+
+    def _read(self, fetch: Fetch) -> bytes | None:
+        """The chunk's bytes as they are on our disk, or as a liar sends them."""
+        daemon = self._daemon
+        try:
+            opened = daemon.store.open_chunk(fetch.deployment, fetch.chunk)
+        except NotHeldError as error:
+            if error.code == "E_CHUNK_UNAVAILABLE":
+                daemon.recheck(fetch.deployment, fetch.chunk)
+            return None
+        parts = []
+        try:
+            for span in opened.spans:
+                part = bytearray(span.length)
+                got = daemon.disk.read_some(span.descriptor, memoryview(part), span.offset)
+                parts.append(bytes(part[:got]))
+        except OSError:
+            daemon.recheck(fetch.deployment, fetch.chunk)
+            return None
+        finally:
+            opened.close()
+        return daemon.said(b"".join(parts))
+
+    def _sent(self, fetch: Fetch, waited: bool) -> None:
+        """The last byte should be there now."""
+        taker, daemon, world = fetch.taker, self._daemon, self._world
+        if taker.bulk.fetches.get(fetch.key) is not fetch:
+            return
+        if not daemon.is_up or daemon.life != fetch.server_life:
+            wait_s = 0.0 if daemon.is_powered else _PROBED_S
+            taker.after(wait_s, taker.bulk._fail, fetch, FailReason.GONE)
+        elif world.wires.is_whole(daemon.index, taker.index) and not daemon.is_stopped:
+            taker.after(0.0, taker.bulk.arrived, fetch)
+        elif waited:
+            stopped = daemon.is_stopped
+            taker.after(0.0, taker.bulk._fail, fetch, FailReason.SLOW if stopped else FailReason.GONE)
+        else:
+            world.after(_SETTINGS.stall_s if daemon.is_stopped else _PROBED_S, self._sent, fetch, True)
+
+    def release(self, fetch: Fetch) -> None:
+        """The connection has ended, or the taker has hung up."""
+        node = fetch.taker.node
+        if self._daemon.bulk is not self or self._daemon.life != fetch.server_life:
+            return
+        left = self.serving[node] - 1
+        if left:
+            self.serving[node] = left
+        else:
+            del self.serving[node]
+        self.slots.release(node, 0.0)
+
+    def end_all(self) -> None:
+        """The process is gone: its connections are reset and the slots that it held elsewhere are free."""
+        for fetch in self.fetches.values():
+            self._hang_up(fetch)
+        self.fetches.clear()
+
+    def limit_uploads(self, slots: int) -> None:
+        """Perform the command."""
+        self.slot_count = slots
+        self.slots.resize(slots)
+
+
+def recheck_quietly(daemon: Daemon, deployment: DeploymentId, chunk: int) -> None:
+    """Performer._recheck."""
+    try:
+        daemon.store.recheck(deployment, chunk)
+    except GossipdError:
+        return

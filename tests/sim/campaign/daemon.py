@@ -1,0 +1,323 @@
+"""One simulated host: a daemon put together from the real parts, on the virtual clock.
+
+What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.brain``), what commands become
+(``performer``), how the table of members hears (``cluster``, the real one). What does not: a deployment's steps
+(``deploying``), links (``plane``), fetches (``bulk``), faults.
+
+Every action of a host goes through ``after``: it dies with the life that began it, and waits while the process is
+stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from gossipd.core import events
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import Command, Event, FailReason
+from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.core.planner import Planner
+from gossipd.core.standing import Standing
+from gossipd.daemon.cluster import Callbacks, Cluster
+from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.notices import StoreEvent
+from gossipd.store.settings import StoreSettings
+from membership.member import NodeId
+from tests.sim.campaign.bulk import Bulk, recheck_quietly
+from tests.sim.campaign.deploying import Deploying
+from tests.sim.campaign.disk import SickDisk
+from tests.sim.campaign.plane import Plane
+
+if TYPE_CHECKING:
+    from tests.sim.campaign.world import World
+
+_PLAN_INTERVAL_S = 0.5  # far above the daemon's: slow hosts, at a tenth of the price of a run
+_TIMER_PLAN_S = 1.0  # least wait for a plan that no event asks for
+_IDLE_PLAN_S = 2.0  # the same on a host that has everything
+_UPKEEP_S = 0.5  # the store's background thread is woken when a window is due; a poll is late by a quarter on average
+_SCRUB_S, _SCRUB_BYTES = 3.0, 4 * 64  # four chunks: a pass over both models takes a minute
+_RESTART_S = 2.0  # systemd's RestartSec for a daemon that could not open its store
+_SLOW_DISK_S = (0.2, 1.0)
+_STORE_S = 0.002  # hash, write, hand-over
+
+
+class Daemon:
+    """``index`` is its place in the world. ``is_powered``: the machine runs; ``is_up``: the process does."""
+
+    def __init__(self, world: World, index: int) -> None:
+        self.world = world
+        self.index = index
+        self.node: NodeId = world.wires.hosts[index].node
+        self.rack = world.wires.hosts[index].rack
+        self.name = world.wires.hosts[index].name
+        self.random = Random(f"{world.seed} {index}")
+        self.disk = SickDisk(Random(f"{world.seed} {index} disk"), lambda kind: world.faults.struck(kind, index))
+        self.life = 0
+        self.boot_id = 0
+        self.is_up = self.is_stopped = False
+        self.is_powered = True
+        self.has_slow_disk = False
+        self.link_slowness = 1.0
+        self.lie_share = 0.0
+        self.kept: dict[DeploymentId, None] = {}
+        """Manifests kept in DIR/state: what the daemon acts on when it starts."""
+        self._reads = 0
+        self._waiting: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
+
+    # ---- life ----------------------------------------------------------------------------------
+
+    def boot(self, *, join: tuple[int, ...], roster: list[Any]) -> None:
+        """The process starts. A store that cannot be opened ends it; it is started again in a while."""
+        self.life += 1
+        self.is_up, self.is_powered = True, True
+        self._waiting.clear()
+        try:
+            self.store = self._open_store()
+        except GossipdError:
+            self.is_up = False
+            self.disk.killed()
+            self.world.after(_RESTART_S, self._boot_again, self.life, join, roster)
+            return
+        self._events: list[Event] = []
+        self._plan_at = math.inf
+        self._plan_earliest = 0.0
+        self.seed_term = 0
+        self.planner = Planner(
+            node=self.node, rack=self.rack, zone="zone-a", settings=self.world.settings,
+            rng=Random(self.random.getrandbits(64)), name=self.name,
+        )  # fmt: skip
+        self.members = Cluster(self.node)
+        self.bulk = Bulk(self)
+        self.plane = Plane(self)
+        self.deploying = Deploying(self)
+        self.members.callbacks = Callbacks(
+            post=self.post, member_changed=lambda node: None, member_gone=self.plane.member_gone,
+            roster_changed=lambda: None, heard=self.deploying.heard, probe_wanted=lambda node: None,
+            alarm=lambda code, sentence: None,
+        )  # fmt: skip
+        swim = self.world.wires.begin_life(self.index, join=join, roster=roster)
+        self.members.begin(swim.self_record(), roster)
+        self.after(_UPKEEP_S * self.random.uniform(0.5, 1.0), self._keep_up)
+        self.after(_SCRUB_S * self.random.uniform(0.5, 1.0), self._scrub)
+        self.deploying.begin()
+
+    def _boot_again(self, life: int, join: tuple[int, ...], roster: list[Any]) -> None:
+        if self.life == life and not self.is_up and self.is_powered:
+            self.boot(join=join, roster=roster)
+
+    def _open_store(self) -> ChunkStore:
+        wires = self.world.wires
+        return ChunkStore(
+            self.world.store_root, settings=StoreSettings(reserve_bytes=0), on_event=self._store_said, disk=self.disk,
+            clock=lambda: wires.now, wall=lambda: 1_000_000.0 + wires.now, boot=str(self.boot_id), background=False,
+        )  # fmt: skip
+
+    def die(self, *, power: bool) -> None:
+        """The process is gone; with ``power`` the machine is too, and what was not synced may be."""
+        self.is_up = self.is_stopped = False
+        self.life += 1
+        self._waiting.clear()
+        if hasattr(self, "bulk"):
+            self.bulk.end_all()
+        self.world.storage.reads -= self._reads
+        self._reads = 0
+        if power:
+            self.is_powered = False
+            self.boot_id += 1
+            self.disk = self.disk.after_power_cut()
+        else:
+            self.disk.killed()
+
+    def wipe(self) -> None:
+        """All state is lost: an empty disk."""
+        ailments = self.disk.ailments
+        self.disk = SickDisk(self.random, lambda kind: self.world.faults.struck(kind, self.index))
+        self.disk.ailments = ailments
+        self.kept.clear()
+
+    def stop(self) -> None:
+        """SIGSTOP."""
+        self.is_stopped = True
+
+    def go_on(self) -> None:
+        """SIGCONT: everything that was due happens now, in order."""
+        waiting, self._waiting = self._waiting, []
+        for life, action, arguments in waiting:
+            self._run(life, action, arguments)
+
+    def watch(self, peer: int) -> None:
+        """Something has happened between us and that host: the next heartbeat will tell."""
+        if self.is_up:
+            self.plane.watch(peer)
+
+    def after(self, delay_s: float, action: Callable[..., None], *arguments: Any) -> None:
+        """Do something in a while, if this life lasts."""
+        self.world.after(delay_s, self._run, self.life, action, arguments)
+
+    def _run(self, life: int, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if life != self.life or not self.is_up:
+            return
+        if self.is_stopped:
+            self._waiting.append((life, action, arguments))
+        else:
+            action(*arguments)
+
+    # ---- the brain's loop ----------------------------------------------------------------------
+
+    def post(self, event: Event) -> None:
+        """An event for the planner."""
+        self._events.append(event)
+        if self._plan_at > self._plan_earliest:
+            self._plan_by(self.world.now)
+
+    def slots_changed(self, free: int) -> None:
+        """The server says so."""
+        if self._plan_earliest or self._events:
+            self.post(events.SlotsChanged(free))
+
+    def _plan_by(self, when: float) -> None:
+        when = max(when, self._plan_earliest, self.world.now)
+        if when < self._plan_at - 1e-9:
+            self._plan_at = when
+            self.world.at(when, self._run, self.life, self._plan, (when,))
+
+    def _plan(self, when: float) -> None:
+        if when != self._plan_at:
+            return
+        now, oracle, planner = self.world.now, self.world.oracle, self.planner
+        self._plan_at, self._plan_earliest = math.inf, now + _PLAN_INTERVAL_S
+        heard, self._events = self._events, []
+        for event in heard:
+            if type(event) is events.FetchFailed and event.reason is FailReason.CORRUPT:
+                oracle.hear_corrupt(self, event)
+            else:
+                planner.handle(event, now)
+        planner.plan(now)
+        for command in planner.drain():
+            oracle.commanded(self, command)
+            self._perform(command)
+        oracle.planned(self)
+        due = planner.next_deadline(now)
+        self._plan_by(max(due, now + (_IDLE_PLAN_S if self.deploying.is_idle else _TIMER_PLAN_S)))
+
+    def _perform(self, command: Command) -> None:
+        match command:
+            case events.SendDelta():
+                self.plane.send_delta(
+                    command.peers, command.deployment, added=command.added, dropped=command.dropped,
+                    reading=command.reading, free_slots=command.free_slots,
+                )  # fmt: skip
+            case events.StartFetch():
+                self.bulk.start(command)
+            case events.CancelFetch():
+                self.bulk.cancel(command.peer, command.deployment, command.chunk)
+            case events.StartSourceRead():
+                self._read_source(command)
+            case events.ProbeSource():
+                self.probe(command.deployment)
+            case events.Subscribe():
+                self.plane.subscribe(command.peer, command.deployment)
+            case events.Unsubscribe():
+                self.plane.unsubscribe(command.peer, command.deployment)
+            case events.SendHoldings():
+                self.plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
+            case events.ClaimSeed():
+                self.seed_term = command.term
+                self.world.wires.stand(self.index, Standing(can_read_sources=True, seed_term=command.term))
+            case events.FinishModel():
+                self.deploying.finish_wanted(command.deployment)
+            case events.LimitUploads():
+                self.bulk.limit_uploads(command.slots)
+            case events.ReportStall():
+                self.world.stalls += command.reason is not None
+
+    # ---- external storage ----------------------------------------------------------------------
+
+    def probe(self, deployment: DeploymentId) -> None:
+        """Performer._probe."""
+        self.after(0.05, self._probed, deployment)
+
+    def _probed(self, deployment: DeploymentId) -> None:
+        readable = self.world.storage.probe()
+        self.deploying.source_trouble(deployment, bad=not readable)
+        self.post(events.SourceProbed(deployment, readable))
+
+    def _read_source(self, command: events.StartSourceRead) -> None:
+        storage = self.world.storage
+        storage.reads += 1
+        self._reads += 1
+        self.after(storage.read_s(len(command.chunks)), self._read_ended, command, self.world.now)
+
+    def _read_ended(self, command: events.StartSourceRead, began_s: float) -> None:
+        """Performer._read: each chunk is put as it comes."""
+        storage, deployment = self.world.storage, command.deployment
+        storage.reads -= 1
+        self._reads -= 1
+        model = self.world.models[deployment]
+        failed: dict[FailReason, list[int]] = {}
+        for chunk in command.chunks:
+            body, reason = storage.give(model, chunk)
+            if reason is None:
+                reason = self._put_read(deployment, chunk, body, self.world.now - began_s)
+            if reason is not None:
+                failed.setdefault(reason, []).append(chunk)
+        bad = [reason for reason in failed if reason in (FailReason.SOURCE, FailReason.CORRUPT)]
+        self.deploying.source_trouble(deployment, bad=bool(bad))
+        for reason, chunks in failed.items():
+            self.post(events.SourceReadFailed(deployment, tuple(chunks), reason))
+
+    def _put_read(self, deployment: DeploymentId, chunk: int, body: bytes, elapsed_s: float) -> FailReason | None:
+        try:
+            is_new = self.store.put(deployment, chunk, memoryview(body), SOURCE, elapsed_s)
+        except DigestMismatchError:
+            return FailReason.CORRUPT
+        except StoreWriteError:
+            return FailReason.DISK
+        except NotHeldError:
+            return FailReason.CANCELLED
+        return None if is_new else FailReason.CANCELLED
+
+    # ---- the store -----------------------------------------------------------------------------
+
+    def _store_said(self, event: StoreEvent) -> None:
+        if isinstance(event, events.ChunkStored):
+            self.world.oracle.stored(self, event)
+            self.post(event)
+        elif isinstance(event, events.ChunkLost):
+            self.world.oracle.lost(self, event)
+            self.post(event)
+
+    def _keep_up(self) -> None:
+        """The background thread's step."""
+        self.store.upkeep.step()
+        self.world.oracle.committed(self)
+        self.after(_UPKEEP_S + self.disk_wait_s(), self._keep_up)
+
+    def _scrub(self) -> None:
+        self.store.scrub_step(_SCRUB_BYTES)
+        self.after(_SCRUB_S, self._scrub)
+
+    def recheck(self, deployment: DeploymentId, chunk: int) -> None:
+        """Somebody complains, or our own file could not be read."""
+        self.after(0.001, recheck_quietly, self, deployment, chunk)
+
+    def disk_wait_s(self) -> float:
+        """What a write waits for the disk."""
+        if not self.has_slow_disk:
+            return _STORE_S
+        self.world.faults.struck("slow_disk", self.index)
+        return self.random.uniform(*_SLOW_DISK_S)
+
+    def said(self, body: bytes) -> bytes:
+        """What leaves here instead of ``body``."""
+        if self.lie_share and self.random.random() < self.lie_share:
+            return bytes([body[0] ^ 1]) + body[1:]
+        return body
+
+    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
+        """Doorman.chunk_count_of."""
+        return self.deploying.chunk_count_of(deployment)

@@ -1,0 +1,90 @@
+"""The one heap, and which host can send to which.
+
+What lives here: membership's simulated cluster with cuts of single directions between single hosts. What does not:
+control links (``plane``) and transfers (``bulk``), which ask ``is_open`` here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+from typing import Any
+
+from gossipd.core.standing import Standing
+from membership.events import SendDatagram
+from membership.member import NodeId, Record
+from membership.swim import Swim
+from membership.testing import Cluster, Host
+
+
+class Wires(Cluster):
+    """``cuts`` counts, for each direction of each pair, the faults that hold it cut."""
+
+    def __init__(self, hosts: int, *, racks: int, seed: int, checkers: Sequence[Any]) -> None:
+        super().__init__(hosts, racks=racks, seed=seed, checkers=checkers, trace=True)
+        self.cuts: Counter[tuple[int, int]] = Counter()
+        self.cut_struck: Callable[[int, int], None] = lambda source, target: None
+
+    def is_open(self, source: int, target: int) -> bool:
+        """Whether what ``source`` sends arrives at ``target``."""
+        return not self.cuts or (source, target) not in self.cuts
+
+    def is_whole(self, one: int, other: int) -> bool:
+        """Whether a connection between the two can make progress; tells the faults that it met them."""
+        if not self.cuts:
+            return True
+        whole = True
+        for pair in ((one, other), (other, one)):
+            if pair in self.cuts:
+                self.cut_struck(*pair)
+                whole = False
+        return whole
+
+    def cut_pairs(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """From now on nothing goes these ways."""
+        self.cuts.update(pairs)
+
+    def mend_pairs(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """This fault holds them no more."""
+        for pair in pairs:
+            self.cuts[pair] -= 1
+            if not self.cuts[pair]:
+                del self.cuts[pair]
+
+    def begin_life(self, index: int, *, join: Sequence[int], roster: Iterable[Record]) -> Swim:
+        """Start a host's brain with a standing on its record, as a daemon does."""
+        swim = self.start(index, join=join, roster=roster)
+        self.stand(index, Standing(can_read_sources=True))
+        return swim
+
+    def stand(self, index: int, standing: Standing) -> None:
+        """Put this on the host's record."""
+        host = self.hosts[index]
+        self.swim(index).update_payload(standing.to_bytes(), self.now + host.clock_offset)
+        self._flush(index)
+
+    def flush(self, index: int) -> None:
+        """Carry out what the host's brain has queued."""
+        self._flush(index)
+
+    def draw(self) -> Random:
+        """The run's randomness."""
+        return self.rng
+
+    def note(self, what: bytes) -> None:
+        """Into the trace."""
+        assert self._trace is not None
+        self._trace.update(what)
+
+    def _transmit(self, host: Host, index: int, output: SendDatagram) -> None:
+        if self.cuts:
+            target = self.by_address.get(output.address)
+            if target is not None and (index, target) in self.cuts:
+                self.cut_struck(index, target)
+                return
+        super()._transmit(host, index, output)
+
+    def _answer_control(self, index: int, target: int, node: NodeId) -> None:
+        if self.is_whole(index, target):
+            super()._answer_control(index, target, node)
