@@ -32,7 +32,7 @@ def rows(command: str, *arguments: str) -> list[dict[str, Any]]:
 @pytest.mark.needs("netns", "tc", "nginx")
 def test_real_daemons_that_are_killed_stopped_cut_off_and_lied_to_end_with_the_same_bytes() -> None:
     found = rows(
-        "cluster", "--hosts", "6", "--racks", "2", "--mb", "8", "--mbit", "60", "--rng", "3", "--encryption", "none"
+        "cluster", "--hosts", "6", "--racks", "2", "--mb", "8", "--mbit", "60", "--rng", "6", "--encryption", "none"
     )
     run, total = found
     assert run["problems"] == []

@@ -26,6 +26,7 @@ from tests.chaos.cluster.corruption import Damage, damaged
 
 _PIECE_BYTES = 65_536
 TLS_BYTES_BETWEEN = 4 * 1024 * 1024  # with a share of 1: so many bytes on the wire for one flipped bit
+MANIFEST_SHARE_MAX = 0.5  # at first there is one holder: if that one never told it right, nobody could have it
 _HANDSHAKE_BYTES = 4096  # left alone: what is damaged is a body
 
 
@@ -85,7 +86,8 @@ class Proxy:
             reply, request = Reply.from_wire(head), asked.popleft()
             has_body = reply.status is Status.OK and request.verb is not Verb.COMPLAIN
             body = _exactly(server, reply.length) if has_body else b""
-            if not has_body or not self._is_due():
+            share = min(self._share, MANIFEST_SHARE_MAX) if request.verb is Verb.MANIFEST else self._share
+            if not has_body or not self._is_due(share):
                 client.sendall(head + body)
             elif request.verb is Verb.MANIFEST:
                 self._note(address, "manifest", 0)
@@ -122,8 +124,9 @@ class Proxy:
     def _next_flip(self, after: int) -> int:
         return after + int(self._rng.expovariate(self._share / TLS_BYTES_BETWEEN)) if self._share else sys.maxsize
 
-    def _is_due(self) -> bool:
-        return self._rng.random() < self._share
+    def _is_due(self, share: float) -> bool:
+        with self._lock:
+            return self._rng.random() < share
 
     def _note(self, address: str, damage: str, chunk: int) -> None:
         with self._lock:
