@@ -1,10 +1,11 @@
-"""Bugs where bytes come in: the bulk path, external storage, the inbox, the audit log."""
+"""Bugs where bytes come in, and of the daemon behind: bulk path, external storage, inbox, audit log, limits."""
 
 from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
 _TRANSFER = "tests/gossipd/transfer"
+_DAEMON = "tests/gossipd/daemon"
 _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
@@ -70,7 +71,7 @@ MUTANTS = (
         "gossipd/sources/desk.py",
         "            self._policy.check_addresses(source, addresses)\n",
         "            pass\n",
-        (_SOURCES,),
+        (f"{_SOURCES}::test_a_name_that_resolves_to_a_forbidden_address_is_never_connected_to",),
     ),
     Mutant(
         "the-inbox-follows-links",
@@ -103,6 +104,46 @@ MUTANTS = (
         '    if _sealed({key: value for key, value in record.items() if key != "hash"})[0] != line:\n',
         '    if "hash" not in record:\n',
         ("tests/gossipd/ops/test_audit.py",),
+    ),
+    Mutant(
+        "blames-the-sender-for-our-disk",
+        "A chunk that our own disk refused is its sender's fault.",
+        "gossipd/daemon/performer.py",
+        "        except StoreWriteError:\n            return FailReason.DISK\n",
+        "        except StoreWriteError:\n            return FailReason.CORRUPT\n",
+        (f"{_DAEMON}/test_performer.py",),
+    ),
+    Mutant(
+        "reads-back-whatever-is-complained-about",
+        "There is no bound on the chunks that complaints make us read back.",
+        "gossipd/daemon/performer.py",
+        "            if (deployment, chunk) in self._rechecks or len(self._rechecks) >= RECHECKS_MAX:\n",
+        "            if (deployment, chunk) in self._rechecks:\n",
+        (f"{_DAEMON}/test_performer.py",),
+    ),
+    Mutant(
+        "takes-on-any-number-of-deployments",
+        "A manifest is accepted however many are under way.",
+        "gossipd/daemon/deployment.py",
+        "    if wanted not in live and len(live) >= LIVE_MAX:\n",
+        "    if wanted not in live and len(live) < 0:\n",
+        (f"{_DAEMON}/test_spread.py",),
+    ),
+    Mutant(
+        "keeps-models-in-memory",
+        "Where models are kept is not looked at.",
+        "gossipd/config/places.py",
+        "    if config.store.any_file_system:\n",
+        "    if config.file:\n",
+        ("tests/gossipd/test_places.py",),
+    ),
+    Mutant(
+        "an-alarm-is-in-status-only",
+        "What an operator must act on is no event of the audit log.",
+        "gossipd/daemon/view.py",
+        "        self.told(code, sentence)\n",
+        "",
+        (f"{_DAEMON}/test_alarms.py",),
     ),
     Mutant(
         "a-limit-that-does-not-bite",

@@ -130,7 +130,7 @@ MUTANTS = (
         "gossipd/store/ledger.py",
         "        except OSError:\n            self.broken = True\n            raise\n",
         "        except OSError:\n            return\n",
-        (f"{_STORE}/test_faults.py", f"{_STORE}/test_windows.py"),
+        (f"{_STORE}/test_recovery.py",),
     ),
     Mutant(
         "publishes-before-all-is-verified",

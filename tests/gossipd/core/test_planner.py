@@ -37,6 +37,7 @@ from gossipd.core.events import (
     Unsubscribe,
 )
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from gossipd.core.planner_settings import PlannerSettings
 from tests.gossipd.core.planning import CHUNK_BYTES, DEPLOYMENT, OWN, Driven, node, opened, seed_alone, shape, view
 
 C = TypeVar("C")
@@ -249,6 +250,35 @@ def test_chunks_copied_from_another_version_need_no_fetch_and_are_told() -> None
 def test_upload_slots_follow_what_others_are_likely_to_ask() -> None:
     limits = of(LimitUploads, among_mates().wait(1.0))
     assert all(4 <= limit.slots <= 24 for limit in limits)
+
+
+def test_upload_slots_follow_the_window_up_to_their_limit_and_not_past_it() -> None:
+    driven = Driven(settings=PlannerSettings(slots_max=6))
+    driven.meet(view(1, term=1), *[view(number) for number in range(2, 20)])
+    driven.tell(opened(200))
+    commands = driven.tell(*[holdings(number, *range(200), size=200) for number in range(1, 20)])
+    limits = [limit.slots for limit in of(LimitUploads, commands + driven.wait(20.0))]
+    assert max(limits) == 6
+
+
+def test_what_is_held_is_not_fetched_again_whoever_offers_it() -> None:
+    driven = among_mates(8, (0, 1, 2, 3))
+    full = HoldingsHeard(B, DEPLOYMENT, ChunkSet.full(8), 24)
+    commands = driven.tell(holdings(1, *range(8), free=24), full)
+    for chunk in (4, 5, 6, 7):
+        commands += driven.tell(stored(chunk, A), after=0.1)
+    fetched = {fetch.chunk for fetch in of(StartFetch, commands + driven.wait(10.0))}
+    assert fetched == {4, 5, 6, 7}
+
+
+def test_a_fetch_whose_end_is_never_told_is_given_up_and_asked_for_elsewhere() -> None:
+    driven = among_mates()
+    (lost,) = of(StartFetch, driven.tell(holdings(1, 5)))
+    driven.tell(holdings(2, 5))
+    assert not of(CancelFetch, driven.wait(1.5 * lost.timeout_s)), "the hand's own deadline comes first"
+    commands = driven.wait(lost.timeout_s)
+    assert [(given_up.chunk, given_up.peer) for given_up in of(CancelFetch, commands)] == [(5, A)]
+    assert [(again.chunk, again.peer) for again in of(StartFetch, commands)] == [(5, B)]
 
 
 def test_words_about_an_unknown_deployment_do_no_harm() -> None:

@@ -135,6 +135,35 @@ def test_after_a_failed_sync_the_page_cache_is_not_believed_at_the_next_start() 
     assert set(again.open(ONE.manifest)) == {0, 1}
 
 
+def test_a_claim_whose_sync_failed_is_made_again_before_it_is_believed() -> None:
+    """Whichever sync of a commit fails: what was not told as lost is claimed in a journal that is on the device."""
+    syncs = 0
+    for failing in range(8):
+        disk, events, seen = MemoryDisk(), list[StoreEvent](), [0]
+
+        def fail(name: str, _: int, failing: int = failing, seen: list[int] = seen) -> None:
+            if name == "sync_data":
+                seen[0] += 1
+                if seen[0] == failing + 1:
+                    raise OSError(errno.EIO, "injected")
+
+        store = _store(disk, events)
+        store.open(ONE.manifest)
+        _put(store, 0, 1, 2, 3)
+        disk.before = fail
+        store.commit()
+        disk.before = lambda name, number: None
+        store._context.keeper._probe_at = 0.0
+        store.upkeep.step()
+        store.commit()
+        claimed = {0, 1, 2, 3} - {event.chunk for event in events if isinstance(event, ChunkLost)}
+        after = _store(disk.cut(lambda: False, Random(0)), boot="b")
+        assert claimed <= set(after.open(ONE.manifest))
+        assert _rehashed(after) <= 4 - len(claimed), f"sync {failing + 1}: a claim was not on the device"
+        syncs = max(syncs, seen[0])
+    assert 3 <= syncs < 8, "every sync of the commit has failed once"
+
+
 def test_an_older_version_that_is_finished_late_is_still_there_after_a_power_cut() -> None:
     disk = MemoryDisk()
     store = _store(disk)
