@@ -53,7 +53,7 @@ class Availability:
             self.bits[node], self.count[node] = chunks.bits, self.size
             (self.near_full if near else self.far_full).add(node)
             return tuple(ChunkSet(self.size, self.full_bits & ~self._held & ~before))
-        return self.add(node, ChunkSet(self.size, chunks.bits & ~before), near=near)
+        return self._add_many(node, chunks.bits & ~before, near=near)
 
     def add(self, node: NodeId, chunks: Iterable[int], *, near: bool) -> tuple[int, ...]:
         """A peer holds these too. Returns those of them that are wanted here."""
@@ -73,12 +73,22 @@ class Availability:
         self.bits[node], self.count[node] = bits, count
         return tuple(news)
 
+    def _add_many(self, node: NodeId, bits: int, *, near: bool) -> tuple[int, ...]:
+        """As ``add``, for any number: one pass over the bits, where ``add`` copies all of them for each chunk."""
+        lists = self.near if near else self.far
+        news = tuple(ChunkSet(self.size, bits & ~self._held))
+        for chunk in news:
+            lists.setdefault(chunk, []).append(node)
+        self.bits[node] = self.bits.get(node, 0) | bits
+        self.count[node] = self.bits[node].bit_count()
+        return news
+
     def drop(self, node: NodeId, chunks: Iterable[int]) -> None:
         """A peer does not hold these any more."""
         if node in self.near_full or node in self.far_full:
             near, bits = node in self.near_full, self.bits[node]
             self.forget(node)
-            self.add(node, ChunkSet(self.size, bits), near=near)
+            self._add_many(node, bits, near=near)
         for chunk in chunks:
             bits = self.bits.get(node, 0)
             if bits >> chunk & 1:

@@ -34,6 +34,7 @@ from membership.member import NodeId
 
 _CLAIM_FACTOR = 4.0  # a claimed read is left alone so many times longer
 _RETRY_S_MAX = 30.0
+_BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
 
 class Reader:
@@ -75,9 +76,13 @@ class Reader:
         """Somebody is gone or a chunk was lost: what is present must be looked at afresh."""
         size = self._shape.chunk_count
         raw = present_bits.to_bytes((size + 7) // 8, "little")
-        self.present = bytearray(raw[chunk >> 3] >> (chunk & 7) & 1 for chunk in range(size))
+        present = self.present = bytearray(b"".join(map(_BYTE_OF_BITS.__getitem__, raw)))[:size]
+        width = self._shape.extent_chunks
+        # Slices, because this is done for each peer's Holdings and a model may have a million chunks.
         self._ahead = deque(
-            position for position in range(len(self._order)) if not all(self.present[c] for c in self._chunks(position))
+            position
+            for position, extent in enumerate(self._order)
+            if 0 in present[extent * width : (extent + 1) * width]
         )
 
     def set_readers(self, readers: tuple[NodeId, ...], now: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from gossipd.core.availability import Availability
 from gossipd.core.chunkset import ChunkSet
 from tests.gossipd.core.planning import node
@@ -85,3 +87,21 @@ def test_a_dropped_chunk_is_not_asked_for_there() -> None:
     assert seen.lacks(A, 1)
     assert not seen.near_holders(1)
     assert seen.count[A] == 1
+
+
+def test_complete_holdings_and_the_same_said_chunk_by_chunk_are_the_same() -> None:
+    rng = Random(11)
+    for size in (1, 7, 8, 64, 300):
+        held = sum(1 << chunk for chunk in range(size) if rng.random() < 0.3)
+        whole, single = Availability(size, held), Availability(size, held)
+        for _ in range(20):
+            peer = (A, B, C)[int(rng.random() * 3)]
+            chunks = [chunk for chunk in range(size) if rng.random() < rng.random()]
+            near = peer == A
+            news = whole.replace(peer, ChunkSet.of(size, chunks), near=near)
+            single.drop(peer, set(range(size)) - set(chunks))
+            assert set(single.add(peer, chunks, near=near)) <= set(news)
+            assert (whole.bits[peer], whole.count[peer]) == (single.bits[peer], single.count[peer])
+            for chunk in range(size):
+                assert whole.near_count(chunk) == single.near_count(chunk)
+                assert whole.far_count(chunk) == single.far_count(chunk)
