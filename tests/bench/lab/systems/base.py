@@ -53,6 +53,8 @@ class Bench:
     encryption: str
     timeout_s: float
     rng: Random
+    chunk_bytes: int | None = None
+    """gossipd's chunks; None: the default for the size."""
 
     def directory(self, system: str, station: Station) -> Path:
         """A fresh directory for one host's files."""

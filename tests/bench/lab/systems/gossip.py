@@ -66,7 +66,7 @@ def _publish(bench: Bench, base: Path) -> Manifest:
     publish(
         PublishOrder(
             source=str(bench.model.parent), name=NAME, version=VERSION, secret=secret, out=out, sources=(source,),
-            created_s=int(time.time()),
+            created_s=int(time.time()), chunk_bytes=bench.chunk_bytes,
         ),
         _Quiet(),
     )  # fmt: skip
