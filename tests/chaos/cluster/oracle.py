@@ -17,6 +17,7 @@ from typing import Any
 from gossipd.core.manifest import Manifest
 from gossipd.demo.compare import differences
 from gossipd.demo.hosts import Host
+from gossipd.ops.audit_file import verify_audit
 from gossipd.store import layout
 from gossipd.store.journal import replay
 
@@ -124,6 +125,17 @@ class Oracle:
             if again:
                 self.verdict.requested_again += len(again)
                 self.verdict.say(f"{death.host} asked again for chunks it had written: {sorted(again)[:10]}")
+
+    def check_audit(self, hosts: list[Host], accusable: set[str]) -> None:
+        """Every chain holds, also where the daemon was killed while it wrote, and names nobody but ``accusable``."""
+        for host in hosts:
+            log = host.directory / "audit.jsonl"
+            if (problem := verify_audit(log).problem) is not None:
+                self.verdict.say(f"the audit log of {host.name}: {problem}")
+            for entry in log_entries(log):
+                if entry["event"] == "quarantined" and entry["subject"] not in accusable:
+                    self.verdict.wrong_peer_blamed += 1
+                    self.verdict.say(f"the audit log of {host.name} accuses {entry['subject']}")
 
     def judge_blame(self, hosts: list[Host], injected: dict[str, Counter[tuple[str, int]]]) -> int:
         """Whether each accusation is true.

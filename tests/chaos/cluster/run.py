@@ -58,6 +58,7 @@ def one_run(base: Path, order: Order, seed: int) -> dict[str, object]:
         oracle.compare(made.hosts)
         injected = made.injected()
         total = sum(sent.total() for sent in injected.values())
+        oracle.check_audit(made.hosts, {liar.name for liar in plan.liars} | set(oracle.damaged))
         blamed = oracle.judge_blame(made.hosts, injected)
     verdict = oracle.verdict
     rotten = sum(map(len, oracle.damaged.values()))
