@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _TRANSFER = "tests/gossipd/transfer"
+_INBOX = "tests/gossipd/ops/test_inbox.py"
+_AUDIT = "tests/gossipd/ops/test_audit.py"
 _DAEMON = "tests/gossipd/daemon"
 _SOURCES = "tests/gossipd/sources/test_reader.py"
 
@@ -75,11 +77,11 @@ MUTANTS = (
     ),
     Mutant(
         "the-inbox-follows-links",
-        "A symbolic link in the inbox is read.",
+        "A link put in place of a file that was listed is followed.",
         "gossipd/ops/drop_folder.py",
-        "    stat.S_IFLNK: ",
-        "    -1: ",
-        ("tests/gossipd/ops/test_inbox.py",),
+        "os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK",
+        "os.O_RDONLY | os.O_NONBLOCK",
+        (f"{_INBOX}::test_a_link_put_in_place_of_a_listed_file_is_not_followed",),
     ),
     Mutant(
         "reads-a-half-written-manifest",
@@ -87,7 +89,7 @@ MUTANTS = (
         "gossipd/ops/drop_folder.py",
         "            if len(content) != drop.print.size or Print.of(os.fstat(descriptor)) != drop.print:\n",
         "            if not drop.print.size and content:\n",
-        ("tests/gossipd/ops/test_inbox.py",),
+        (f"{_INBOX}::test_a_file_changed_in_place_while_it_is_read_is_read_later",),
     ),
     Mutant(
         "the-audit-chain-is-not-linked",
@@ -95,7 +97,7 @@ MUTANTS = (
         "gossipd/ops/audit_file.py",
         '"prev": head, "seq": seq',
         '"prev": self.head, "seq": seq',
-        ("tests/gossipd/ops/test_audit.py",),
+        (f"{_AUDIT}::test_an_untouched_log_is_whole_and_ends_at_the_head_that_status_shows",),
     ),
     Mutant(
         "a-changed-audit-record-goes-unseen",
@@ -103,7 +105,7 @@ MUTANTS = (
         "gossipd/ops/audit_file.py",
         '    if _sealed({key: value for key, value in record.items() if key != "hash"})[0] != line:\n',
         '    if "hash" not in record:\n',
-        ("tests/gossipd/ops/test_audit.py",),
+        (f"{_AUDIT}::test_no_byte_can_be_changed_unseen",),
     ),
     Mutant(
         "blames-the-sender-for-our-disk",
