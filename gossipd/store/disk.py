@@ -70,6 +70,9 @@ class Disk(Protocol):
     def forget(self, descriptor: int, offset: int, length: int) -> None:
         """Drop clean pages, so that the next read comes from the device. Best effort, never fails."""
 
+    def start_write_back(self, descriptor: int) -> None:
+        """Have what was written go to the device from now on. Promises nothing, never fails."""
+
     def sync_data(self, descriptor: int) -> None:
         """The file's bytes and size survive a power cut."""
 

@@ -119,6 +119,9 @@ class PosixDisk:
     def forget(self, descriptor: int, offset: int, length: int) -> None:
         os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 
+    def start_write_back(self, descriptor: int) -> None:
+        syscalls.start_write_back(descriptor)
+
     def sync_data(self, descriptor: int) -> None:
         os.fdatasync(descriptor)
 

@@ -66,6 +66,8 @@ class Window:
     """Time of its first write; None while it is empty."""
     chunks: list[int] = field(default_factory=list)
     byte_count: int = 0
+    asked_bytes: int = 0
+    """Of these, how many the kernel has been asked to write back already."""
     writers: int = 0
     handles: set[Handle] = field(default_factory=set)
     """What was written through; leased until the window is durable."""

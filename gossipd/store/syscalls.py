@@ -1,4 +1,5 @@
-"""Calls of the kernel that Python does not offer, through ctypes: openat2, renameat2, fallocate, syncfs.
+"""Calls of the kernel that Python does not offer, through ctypes: openat2, renameat2, fallocate, syncfs,
+sync_file_range.
 
 What lives here: the calls, and what to do on a kernel without them. What does not: any rule about paths.
 
@@ -20,6 +21,7 @@ import os
 _OPENAT2 = 437  # the same number on every architecture: it is younger than the unified table (Linux 5.6)
 _RESOLVE = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _RENAME_NOREPLACE = 1
+_SYNC_FILE_RANGE_WRITE = 2
 _RACE_RETRIES = 16  # EAGAIN: something was renamed while it resolved; the manual asks for a retry
 _MISSING = (errno.ENOSYS, errno.EPERM)  # EPERM: a seccomp filter, or a file that may not be opened so: the walk tells
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
@@ -27,6 +29,7 @@ _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 _libc.renameat2.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_uint)
+_libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
 
 
@@ -121,6 +124,15 @@ def sync_file_system(descriptor: int) -> None:
     if _libc.syncfs(descriptor):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def start_write_back(descriptor: int) -> None:
+    """Have all dirty pages of a file written soon. Waits for no write, reports nothing: errors stay for the sync.
+
+    Without the two WAIT flags the kernel does not look at the file's errors, so none is taken from the sync that
+    follows (``ksys_sync_file_range`` in fs/sync.c).
+    """
+    _libc.sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
 
 def allocate(descriptor: int, length: int) -> bool:

@@ -12,7 +12,7 @@ from gossipd.store.condition import PROBE_BYTES, Health
 from gossipd.store.disk import write_all
 from gossipd.store.notices import SpaceFreed
 from gossipd.store.replica import Replica
-from gossipd.store.windows import Context, commit, renew_journal
+from gossipd.store.windows import Context, commit, renew_journal, start_write_back
 
 _DUE_SHARE = 0.8  # the rest is for the journal's sync, which comes before the next window may begin
 _COMMIT_RETRY_S = 1.0  # a window that could not be ended, because the disk refuses
@@ -32,6 +32,7 @@ class Upkeep:
             opened_s = replica.window.opened_s
             if opened_s is None:
                 continue
+            start_write_back(self._context, replica)
             left_s = opened_s + _DUE_SHARE * self._context.settings.window_s - self._context.clock()
             if left_s <= 0:
                 commit(self._context, replica)

@@ -19,6 +19,10 @@ So after a kill every chunk whose bytes were all written is named and found by h
 committed. After a power cut what was committed is there, and at most two windows are not: the open one and the
 one that was being synced. No sync per chunk: at 1.6 GB/s a window is 3 GB and costs three syncs.
 
+The device begins early: each ``window_bytes`` of a window the background thread asks the kernel to start writing
+(sync_file_range), which waits for nothing and claims nothing. The sync at the window's end then finds little left: of
+1 GB read from nginx on loopback it took 0.02 s instead of 0.33 s, and by so much earlier is a model published.
+
 The disk sets the pace: when the open window is older than ``window_s`` and larger than ``window_bytes``, because the
 one before is still being synced, writers wait, with their buffers, and so do the network and the peers behind them.
 
@@ -93,7 +97,7 @@ def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> b
             position += segment.length
         is_written = True
     finally:
-        is_held = _leave(replica, window, chunk, mended=mended if is_written else -1)
+        is_held = _leave(context, replica, window, chunk, mended=mended if is_written else -1)
     if not is_held:
         raise OSError(errno.EIO, "its file was made again while it was written")
     return True
@@ -142,8 +146,9 @@ def _writable(context: Context, replica: Replica, window: Window, file_index: in
         return handle
 
 
-def _leave(replica: Replica, window: Window, chunk: int, *, mended: int) -> bool:
+def _leave(context: Context, replica: Replica, window: Window, chunk: int, *, mended: int) -> bool:
     """The chunk is held if it was written, and into the files that are there now."""
+    is_full = False
     with replica.lock:
         is_written = mended == replica.mended
         replica.busy.discard(chunk)
@@ -152,11 +157,27 @@ def _leave(replica: Replica, window: Window, chunk: int, *, mended: int) -> bool
             length = replica.manifest.chunk_length(chunk)
             window.chunks.append(chunk)
             window.byte_count += length
+            is_full = window.byte_count - window.asked_bytes >= context.settings.window_bytes
             replica.held.update((chunk,))
             replica.counters.written_bytes += length
         if not window.writers:
             replica.quiet.notify_all()
-        return is_written
+    if is_full:
+        context.wake()
+    return is_written
+
+
+def start_write_back(context: Context, replica: Replica) -> None:
+    """Have the device begin with what has come since the last time, so that the sync finds little left to do."""
+    with replica.lock:
+        window = replica.window
+        if window.byte_count - window.asked_bytes < context.settings.window_bytes:
+            return
+        window.asked_bytes = window.byte_count
+        handles = [context.handles.again(handle) for handle in window.handles]
+    for handle in handles:
+        context.disk.start_write_back(handle.descriptor)
+        context.handles.give_back(handle)
 
 
 def commit(context: Context, replica: Replica) -> None:

@@ -3,11 +3,13 @@
 ``python -m tests.bench.source [--gb 2] [--repeat 5] [--threads 4] [--json]``. nginx on loopback, the model in page
 cache. gossipd is the real ``SourceReader`` into a real ``ChunkStore``, extent by extent from as many threads as the
 reference has. The reference reads the same ranges with ``obstore.get_range``, hashes each chunk with BLAKE3 and writes
-it with ``pwrite`` into one preallocated file, nothing else. Like the store it makes its bytes durable in the
-background, with one fdatasync for each 64 MiB. Its figure without that is printed beside it
-(``reference_unsynced_gbytes_per_s``, ``ratio_unsynced``): the difference is the disk's.
+it with ``pwrite`` into one preallocated file, nothing else.
 
-``ratio_reference`` is the median of the ratios of neighbouring runs. Needs nginx.
+Two times are taken of each. Until the last chunk is written: ``gbytes_per_s`` against a reference that never syncs
+(``ratio_reference``), while the store keeps its journal and has the device begin to write behind it. And until all
+of it is durable: the store closed, against a reference that syncs in the background, one fdatasync for each 64 MiB
+(``durable_gbytes_per_s``, ``ratio_durable``). Ratios are medians of the ratios of neighbouring runs. Files to be
+written have their page cache filled beforehand; ``tests.bench.pair`` says why. Needs nginx.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import obstore
@@ -38,6 +41,7 @@ from gossipd.demo.model import write_toy_model
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.throttle import Throttle
+from tests.bench.pair_systems.endpoint import fill_page_cache
 from tests.gossipd.sources.models import seal
 from tests.servers import Nginx, nginx
 
@@ -71,53 +75,76 @@ def measure(root: Path, size: int, repeat: int, threads: int) -> dict[str, float
         for part in sorted((root / "toy").glob("*.safetensors")):
             whole.write(part.read_bytes())
     shutil.rmtree(root / "toy")
-    rates: dict[str, list[float]] = {"gossipd": [], "reference": [], "unsynced": []}
-    cpu: dict[str, list[float]] = {name: [] for name in rates}
+    runs: dict[str, list[Times]] = {"gossipd": [], "reference": [], "synced": []}
     with nginx(served, root / "nginx") as server:
         manifest = describe(model, server)
-        systems: dict[str, Callable[[Path], None]] = {
-            "reference": lambda scratch: reference(server, manifest, scratch, threads, sync=True),
+        systems: dict[str, Callable[[Path], Times]] = {
+            "reference": lambda scratch: reference(server, manifest, scratch, threads, sync=False),
             "gossipd": lambda scratch: through_the_store(manifest, scratch, threads),
-            "unsynced": lambda scratch: reference(server, manifest, scratch, threads, sync=False),
+            "synced": lambda scratch: reference(server, manifest, scratch, threads, sync=True),
         }
         for _ in range(repeat):
             for name, system in systems.items():
-                seconds, cpu_s = timed(system, root / "scratch")
-                rates[name].append(manifest.bytes_total / seconds / 1e9)
-                cpu[name].append(cpu_s / manifest.bytes_total * 1e9)
+                runs[name].append(alone(system, root / "scratch"))
+    own, bare, synced = runs["gossipd"], runs["reference"], runs["synced"]
+    gigabytes = manifest.bytes_total / 1e9
     return {
         "bytes": manifest.bytes_total,
         "threads": threads,
-        "gbytes_per_s": median(rates["gossipd"]),
-        "reference_gbytes_per_s": median(rates["reference"]),
-        "reference_unsynced_gbytes_per_s": median(rates["unsynced"]),
-        "ratio_reference": ratio(rates["gossipd"], rates["reference"]),
-        "ratio_unsynced": ratio(rates["gossipd"], rates["unsynced"]),
-        "cpu_s_per_gb": median(cpu["gossipd"]),
-        "reference_cpu_s_per_gb": median(cpu["reference"]),
+        "repeat": repeat,
+        "gbytes_per_s": median(gigabytes / one.written_s for one in own),
+        "reference_gbytes_per_s": median(gigabytes / one.written_s for one in bare),
+        "ratio_reference": median(b.written_s / a.written_s for a, b in zip(own, bare, strict=True)),
+        "durable_gbytes_per_s": median(gigabytes / one.durable_s for one in own),
+        "reference_durable_gbytes_per_s": median(gigabytes / one.durable_s for one in synced),
+        "ratio_durable": median(b.durable_s / a.durable_s for a, b in zip(own, synced, strict=True)),
+        "cpu_s_per_gb": median(one.cpu_s / gigabytes for one in own),
+        "reference_cpu_s_per_gb": median(one.cpu_s / gigabytes for one in bare),
         "rss_max_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
     }
 
 
-def median(values: Sequence[float]) -> float:
+@dataclass(frozen=True)
+class Times:
+    """Of one run, in seconds: until the last chunk was written, until all was durable, and own CPU until then."""
+
+    written_s: float
+    durable_s: float
+    cpu_s: float
+
+
+class Watch:
+    """Started when all is prepared."""
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._cpu_s = _cpu_s()
+        self._written_s = 0.0
+
+    def written(self) -> None:
+        self._written_s = time.perf_counter() - self._began
+
+    def durable(self) -> Times:
+        return Times(self._written_s, time.perf_counter() - self._began, _cpu_s() - self._cpu_s)
+
+
+def _cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def median(values: Iterable[float]) -> float:
     return round(statistics.median(values), 3)
 
 
-def ratio(own: Sequence[float], other: Sequence[float]) -> float:
-    return round(statistics.median(a / b for a, b in zip(own, other, strict=True)), 3)
-
-
-def timed(system: Callable[[Path], None], scratch: Path) -> tuple[float, float]:
-    """Wall and own CPU seconds."""
+def alone(system: Callable[[Path], Times], scratch: Path) -> Times:
+    """One run; what it leaves dirty is not the next one's."""
     scratch.mkdir()
-    before = resource.getrusage(resource.RUSAGE_SELF)
-    began = time.perf_counter()
-    system(scratch)
-    seconds = time.perf_counter() - began
-    after = resource.getrusage(resource.RUSAGE_SELF)
-    shutil.rmtree(scratch)
-    os.sync()  # what is still dirty is not the next one's
-    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    try:
+        return system(scratch)
+    finally:
+        shutil.rmtree(scratch)
+        os.sync()
 
 
 def describe(model: Path, server: Nginx) -> Manifest:
@@ -135,8 +162,8 @@ def extents(manifest: Manifest) -> list[list[int]]:
     return [list(range(at, min(at + step, manifest.chunk_count))) for at in range(0, manifest.chunk_count, step)]
 
 
-def through_the_store(manifest: Manifest, scratch: Path, threads: int) -> None:
-    """The daemon's own parts; the store is closed within the time, so that everything is durable."""
+def through_the_store(manifest: Manifest, scratch: Path, threads: int) -> Times:
+    """The daemon's own parts."""
     (scratch / "models").mkdir()
     store = ChunkStore(scratch / "models", on_event=lambda _: None)
     reader = SourceReader(
@@ -147,19 +174,25 @@ def through_the_store(manifest: Manifest, scratch: Path, threads: int) -> None:
     )
     try:
         store.open(manifest)
+        fill_page_cache(str(scratch), manifest.bytes_total)
+        watch = Watch()
         with ThreadPoolExecutor(threads) as workers:
             for outcome in workers.map(lambda chunks: reader.read_chunks(manifest, chunks), extents(manifest)):
                 assert not outcome.failed, outcome.errors
+        watch.written()
     finally:
         reader.close()
         store.close()
+    return watch.durable()
 
 
-def reference(server: Nginx, manifest: Manifest, scratch: Path, threads: int, *, sync: bool) -> None:
+def reference(server: Nginx, manifest: Manifest, scratch: Path, threads: int, *, sync: bool) -> Times:
     """obstore, BLAKE3, pwrite."""
     store = HTTPStore(server.url, client_options={"allow_http": True, "timeout": "600s"})
     descriptor = os.open(scratch / "out", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(descriptor, 0, manifest.bytes_total)
+    fill_page_cache(str(scratch), manifest.bytes_total)
+    watch = Watch()
     syncer = _Syncer(descriptor) if sync else None
     chunk_bytes = manifest.chunk_bytes
 
@@ -178,9 +211,12 @@ def reference(server: Nginx, manifest: Manifest, scratch: Path, threads: int, *,
 
     with ThreadPoolExecutor(threads) as workers:
         list(workers.map(read, extents(manifest)))
+    watch.written()
     if syncer is not None:
         syncer.finish()
+    times = watch.durable()
     os.close(descriptor)
+    return times
 
 
 class _Syncer:

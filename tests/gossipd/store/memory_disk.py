@@ -79,6 +79,7 @@ class MemoryDisk:
         self.used_bytes = 0  # by others
         self.lock_owner: int | None = None
         self.can_allocate = True
+        self.write_backs = 0
         self._pending: list[list[Change]] = []
         self._open: dict[int, tuple[Node, bool]] = {}
         self._next = 100
@@ -179,6 +180,9 @@ class MemoryDisk:
         file = self._file(descriptor)
         if not file.pending:
             file.data = bytearray(file.device)
+
+    def start_write_back(self, descriptor: int) -> None:
+        self.write_backs += 1
 
     def sync_data(self, descriptor: int) -> None:
         self._sync("sync_data", descriptor)

@@ -13,9 +13,9 @@ from gossipd.core.ids import SOURCE
 from gossipd.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.handles import Handles
-from gossipd.store.settings import StoreSettings
+from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import build, small
+from tests.gossipd.store.models import CHUNK, build, small
 
 ONE = small()
 ID = ONE.manifest.id
@@ -213,3 +213,24 @@ def test_only_so_many_idle_files_stay_open() -> None:
     assert handles.count == disk.open_count == 4
     handles.close_idle()
     assert disk.open_count == 0
+
+
+def test_the_device_begins_to_write_before_the_window_ends() -> None:
+    disk = MemoryDisk()
+    big = build({"f": bytes(range(256)) * (40 * CHUNK // 256)})
+    settings = StoreSettings(reserve_bytes=0, window_bytes=MIB)
+    store = ChunkStore(
+        Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=lambda: 0.0, background=False
+    )
+    store.open(big.manifest)
+    per_mib = MIB // CHUNK
+    for chunk in range(per_mib - 1):
+        store.put(big.manifest.id, chunk, big.chunks[chunk], SOURCE, 0.0)
+    store.upkeep.step()
+    assert disk.write_backs == 0
+    for chunk in range(per_mib - 1, 2 * per_mib - 1):
+        store.put(big.manifest.id, chunk, big.chunks[chunk], SOURCE, 0.0)
+    store.upkeep.step()
+    store.upkeep.step()
+    assert disk.write_backs == 1, "once for each window_bytes, not at each step"
+    assert store.statistics().models[big.manifest.id].uncommitted_bytes > 0, "nothing is claimed by that"
