@@ -44,11 +44,11 @@ def run(mutants: Sequence[Mutant], *, as_json: bool) -> int:
         say("without any bug")
         clean = baseline(tree, mutants)
         if clean.verdict is not Verdict.SURVIVED:
-            raise MutantError(f"the tests do not pass without a bug ({clean.verdict.value}):\n{clean.said}")
+            raise MutantError(f"without any bug these do not pass: {', '.join(clean.caught_by)}\n{clean.said}")
         for number, mutant in enumerate(mutants, start=1):
             outcome = outcomes[mutant.name] = try_mutant(tree, mutant)
             say(f"{number}/{len(mutants)} {mutant.name}: {outcome.verdict.value} in {outcome.seconds} s")
-            if outcome.said:
+            if outcome.said and outcome.verdict is not Verdict.CAUGHT:
                 say(outcome.said)
             print(_line(mutant, outcome, as_json=as_json), flush=True)
     survivors = [name for name, outcome in outcomes.items() if outcome.verdict is not Verdict.CAUGHT]

@@ -51,7 +51,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A verdict, the tests that gave it, and pytest's last words when it is none."""
+    """A verdict, the tests that gave it, and pytest's last words."""
 
     verdict: Verdict
     caught_by: tuple[str, ...]
@@ -149,5 +149,5 @@ def _judged(code: int | None, failures: Sequence[dict[str, object]], seconds: fl
         if failure["when"] == "call" and isinstance(failure["errors"], list) and not _CLUMSY & set(failure["errors"])
     ]
     if code == _FAILED and real:
-        return Outcome(Verdict.CAUGHT, tuple(real), seconds)
+        return Outcome(Verdict.CAUGHT, tuple(real), seconds, tail)
     return Outcome(Verdict.BROKEN, (), seconds, tail)
