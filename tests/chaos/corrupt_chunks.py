@@ -233,7 +233,11 @@ class _Bench:
         if stored != share:
             found.say(f"{len(stored)} of {len(share)} honest chunks were stored")
         found.honest_stored += len(stored)
+        lies = sum(isinstance(event, FetchFailed) and event.reason is FailReason.CORRUPT for event in ended)
+        if self._blamed["liar"] != lies:
+            found.say(f"the audit log has {self._blamed['liar']} accusations of the liar, {lies} are due")
         found.wrong_peer_blamed += self._blamed.total() - self._blamed["liar"]
+        self._blamed.clear()
 
     def _look_at_disk(self) -> None:
         """Every byte is the original's where a chunk is held, and zero everywhere else."""
