@@ -9,41 +9,26 @@ fourth brain is the target; what it tells goes on to what the daemon does with i
 from __future__ import annotations
 
 import struct
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
 from random import Random
-
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from membership import wire
 from membership.errors import WireError
 from membership.events import SendDatagram
-from membership.lexicon import verify_ed25519
-from membership.member import Address, NodeId, Record, node_id
+from membership.member import Address
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL, FORGET_LABEL, LEAVE_LABEL
 from membership.record import _LABEL as RECORD_LABEL
-from membership.record import SIGNATURE_BYTES, sign_record
-from membership.seal import DatagramSeal, KeyRing
-from membership.settings import SwimSettings
-from membership.swim import Swim
+from membership.record import SIGNATURE_BYTES
+from membership.seal import BODY_BYTES_MAX, DatagramSeal, KeyRing
 from tests.fuzz.door import Case
 from tests.fuzz.doors.application import Application
+from tests.fuzz.doors.small_cluster import BOOT, MEMBERS, RING, TARGET, Host, Wire, make_stranger, record_traffic
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
 
-RING = KeyRing(b"fuzzed cluster..", (b"k" * 32,))
 FOREIGN_RING = KeyRing(b"another cluster.", (b"k" * 32,))
-# Bounds that a run of a minute fills, so that growth past them shows.
-SETTINGS = SwimSettings(
-    statement_count_max=64, progress_count_max=512, member_count_max=64, tombstone_count_max=64, roster_keep_s=600.0,
-    tombstone_keep_s=300.0,
-)  # fmt: skip
-TARGET, MEMBERS, STRANGERS = 0, 4, 12
-_BOOT = 1_800_000_000_000
+STRANGERS = 12
 _STEP_S = 0.004  # per input; the cluster lives on in real proportions to its traffic
 _PUMP_EVERY = 16  # inputs between turns of the other brains
 _STRANGER_EVERY = 1000  # inputs between new ones
-_PER_TYPE = 48  # bodies kept of each type
 _LABELS = {
     wire.ALIVE: ALIVE_LABEL, wire.LEAVE: LEAVE_LABEL, wire.ACCUSE: ACCUSE_LABEL, wire.FORGET: FORGET_LABEL,
     wire.RECORD: RECORD_LABEL,
@@ -55,166 +40,6 @@ _HEADS = {
 }  # fmt: skip
 
 
-class _Recorder:
-    """A seal that notes what is sealed."""
-
-    def __init__(self, node: NodeId, boot: int, heard: dict[int, list[bytes]]) -> None:
-        self._inner = DatagramSeal(RING, node, boot)
-        self._heard = heard
-        self.open, self.set_keys = self._inner.open, self._inner.set_keys
-
-    def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
-        kept = self._heard.setdefault(body[0], [])
-        if len(kept) < _PER_TYPE and body not in kept:
-            kept.append(body)
-        return self._inner.seal(body, receiver)
-
-
-@dataclass(slots=True)
-class _Host:
-    sign: Callable[[bytes], bytes]
-    public: bytes
-    address: Address
-    record: Record
-    swim: Swim | None = None
-    seal: DatagramSeal | _Recorder | None = None
-
-    @property
-    def node(self) -> NodeId:
-        return node_id(self.public)
-
-
-def _host(number: int, boot: int = _BOOT) -> _Host:
-    private = Ed25519PrivateKey.from_private_bytes(number.to_bytes(4, "big") * 8)
-    public = private.public_key().public_bytes_raw()
-    address = (f"10.0.{number >> 8 & 255}.{number & 255}", 7946)
-    record = Record(
-        public, boot, 1, f"host-{number}", f"rack-{number % 3}", "zone", address[0], address[1], 7947, public,
-        125_000_000, "1.0.0", bytes((1, 1, 0, 0, 0, number == 1)),
-    )  # fmt: skip
-    return _Host(private.sign, public, address, record)
-
-
-def _stranger(number: int) -> _Host:
-    """Somebody with the cluster's key who is no member yet."""
-    host = _host(1000 + number)
-    host.seal = DatagramSeal(RING, host.node, _BOOT)
-    return host
-
-
-class _Wire:
-    """Brains and the datagrams between them."""
-
-    def __init__(self, rng: Random, heard: dict[int, list[bytes]] | None) -> None:
-        self.rng = rng
-        self.now = 1000.0
-        self.heard = heard
-        self.waiting: deque[SendDatagram] = deque(maxlen=256)
-        """Sent by the target between turns."""
-        self.hosts = [_host(number) for number in range(MEMBERS)]
-        for host in self.hosts:
-            self.start(host)
-
-    def start(self, host: _Host) -> None:
-        def make_seal(ring: KeyRing, node: NodeId, boot: int) -> DatagramSeal | _Recorder:
-            host.seal = DatagramSeal(ring, node, boot) if self.heard is None else _Recorder(node, boot, self.heard)
-            return host.seal
-
-        host.swim = Swim(
-            settings=SETTINGS, record=host.record, sign=host.sign, keyring=RING, rng=Random(self.rng.getrandbits(32)),
-            now=self.now, verify=verify_ed25519, make_seal=make_seal,
-        )  # fmt: skip
-        host.swim.join([other.address for other in self.hosts if other is not host], self.now)
-
-    def turn(self, datagrams_max: int = 200, *, lost: float = 0.0, deaf: tuple[int, ...] = ()) -> None:
-        """Timers of all that are due, and everything they send, to whoever is there."""
-        for host in self.hosts:
-            if host.swim is not None:
-                host.swim.handle_timer(self.now)
-        while self.waiting:
-            self._pass_on(self.hosts[TARGET], self.waiting.popleft(), deaf)
-        for _ in range(datagrams_max):
-            sent = False
-            for number, host in enumerate(self.hosts):
-                if host.swim is None:
-                    continue
-                for output in host.swim.drain():
-                    if not isinstance(output, SendDatagram):
-                        self.told(number, output)
-                    elif self.rng.random() >= lost and number not in deaf:
-                        sent |= self._pass_on(host, output, deaf)
-            if not sent:
-                return
-
-    def told(self, number: int, output: object) -> None:
-        """A brain has something for its host."""
-
-    def _pass_on(self, host: _Host, output: SendDatagram, deaf: tuple[int, ...]) -> bool:
-        for number, other in enumerate(self.hosts):
-            if other.address == output.address and other.swim is not None and number not in deaf:
-                other.swim.handle_datagram(output.datagram, host.address, self.now)
-                return True
-        return False
-
-
-def record_traffic(rng: Random) -> dict[int, list[bytes]]:
-    """Bodies by type, from an eventful minute of a small cluster."""
-    heard: dict[int, list[bytes]] = {}
-    cluster = _Wire(rng, heard)
-    application = Application([host.public for host in cluster.hosts])
-
-    def live(seconds: float, *, lost: float = 0.0, deaf: tuple[int, ...] = ()) -> None:
-        for _ in range(int(seconds / 0.05)):
-            cluster.now += 0.05
-            cluster.turn(lost=lost, deaf=deaf)
-
-    live(5.0)
-    for number, host in enumerate(cluster.hosts):
-        assert host.swim is not None
-        for event in application.samples(host.node, host.public, number, sign=host.sign):
-            host.swim.publish(*event, cluster.now)
-    live(3.0)
-    live(4.0, lost=0.3)
-    live(12.0, deaf=(3,))
-    live(6.0)
-    cluster.hosts[3].record = _host(3, _BOOT + 1).record
-    cluster.start(cluster.hosts[3])
-    live(3.0)
-    stranger = _host(77)
-    stranger.record = replace(stranger.record, name="host-1")
-    cluster.hosts.append(stranger)
-    cluster.start(stranger)
-    live(3.0)
-    leaver = cluster.hosts[2].swim
-    assert leaver is not None
-    leaver.leave(cluster.now)
-    live(2.0)
-    first = cluster.hosts[0].swim
-    assert first is not None
-    first.forget(cluster.hosts[2].node, cluster.now)
-    live(3.0)
-    for body in _rarely_said(cluster.hosts):
-        heard.setdefault(body[0], []).append(body)
-    return heard
-
-
-def _rarely_said(hosts: list[_Host]) -> list[bytes]:
-    """Genuine bodies that so small a cluster has no reason to send."""
-    target, member = hosts[TARGET], hosts[1]
-    handles = b"".join(host.node[:8] for host in hosts)
-    claim = wire.claim_part(member.node[:8], _BOOT, 1)
-    alive = wire.item(wire.ALIVE, claim + member.sign(ALIVE_LABEL + RING.cluster_id + claim))
-    _, record = sign_record(member.record, RING.cluster_id, member.sign)
-    items = [alive, *(wire.notice(state, target.node[:8], _BOOT, 0) for state in (1, 2, 3))]
-    items += [wire.roster(state, 1, record) for state in (wire.STATE_DEAD, wire.STATE_LEFT)]
-    bodies = [bytes((kind,)) + data for kind in (wire.GOSSIP, wire.ITEMS) for data in items]
-    bodies += [bytes((wire.WORRIES,)) + handles, bytes((wire.WORRY_WANT,)) + handles]
-    bodies += [wire.SEQUENCE_HEAD.pack(wire.BUSY, number) for number in (1, 2, 3)]
-    bodies.append(bytes((wire.REFUSAL, wire.REFUSED_NAME)) + wire.item(wire.RECORD, record))
-    bodies.append(wire.PROBE_HEAD.pack(wire.PING, 7, 0, 0, wire.FLAG_WHO | wire.FLAG_SETTLED) + items[1])
-    return bodies
-
-
 class DatagramDoor:
     """See the module."""
 
@@ -224,12 +49,14 @@ class DatagramDoor:
     def __init__(self, rng: Random) -> None:
         self._bodies = record_traffic(rng)
         self._all = [body for bodies in self._bodies.values() for body in bodies]
-        self._items = [item for body in self._all if body[0] in _HEADS for item in _split(body, _HEADS[body[0]]) or ()]
-        self._cluster = _Wire(rng, None)
+        self._items = [
+            item for body in self._all if body[0] in _HEADS for item in split_items(body, _HEADS[body[0]]) or ()
+        ]
+        self._cluster = Wire(rng, None)
         self._application = Application([host.public for host in self._cluster.hosts])
         self._cluster.told = self._told  # type: ignore[method-assign]
-        self._strangers = [_stranger(number) for number in range(STRANGERS)]
-        self._outsider = DatagramSeal(FOREIGN_RING, self._strangers[0].node, _BOOT)
+        self._strangers = [make_stranger(number) for number in range(STRANGERS)]
+        self._outsider = DatagramSeal(FOREIGN_RING, self._strangers[0].node, BOOT)
         for _ in range(100):
             self._cluster.now += 0.05
             self._cluster.turn()
@@ -246,9 +73,9 @@ class DatagramDoor:
 
     def case(self, rng: Random) -> Case:
         """See Door."""
-        sender = (
-            1 + int(rng.random() * (MEMBERS - 1)) if rng.random() < 0.85 else MEMBERS + int(rng.random() * STRANGERS)
-        )
+        sender = 1 + int(rng.random() * (MEMBERS - 1))
+        if rng.random() < 0.15:
+            sender = MEMBERS + int(rng.random() * STRANGERS)
         to_address = rng.random() < 0.1
         draw = rng.random()
         if draw < 0.2:
@@ -260,7 +87,9 @@ class DatagramDoor:
         elif body[0] in _HEADS:
             body = self._change_items(body, sender, rng)
         else:
-            body = mutate_bytes(body[:1] + body[1:], rng, self._all)
+            body = body[:1] + mutate_bytes(body[1:], rng, self._all)
+        if rng.random() < 0.97:  # else it is too long to be sealed by anybody
+            body = body[:BODY_BYTES_MAX]
         return Case("body", body, True, (sender, to_address))
 
     def _late(self, rng: Random, sender: int) -> bytes:
@@ -277,7 +106,7 @@ class DatagramDoor:
         return mutate_bytes(pick(rng, self._captured), rng, self._captured)
 
     def _change_items(self, body: bytes, sender: int, rng: Random) -> bytes:
-        head, items = body[: _HEADS[body[0]]], _split(body, _HEADS[body[0]]) or []
+        head, items = body[: _HEADS[body[0]]], split_items(body, _HEADS[body[0]]) or []
         draw = rng.random()
         if draw < 0.25:
             head = head[:1] + mutate_bytes(head[1:], rng)[: len(head) - 1].ljust(len(head) - 1, b"\0")
@@ -320,7 +149,7 @@ class DatagramDoor:
             unsigned = bytes(changed) if rng.random() < 0.9 else mutate_bytes(bytes(changed), rng)
         return wire.item(kind, unsigned + signer.sign(label + RING.cluster_id + unsigned))[:1400]
 
-    def _change_record(self, unsigned: bytes, signer: _Host, rng: Random) -> bytes:
+    def _change_record(self, unsigned: bytes, signer: Host, rng: Random) -> bytes:
         """Fields of a record by name; sometimes bytes, which mostly breaks it."""
         if rng.random() < 0.2 or len(unsigned) < 90:
             return mutate_bytes(unsigned, rng)
@@ -346,7 +175,7 @@ class DatagramDoor:
             fixed[4] = fixed[4] + 1 & 0xFFFFFFFF
         return struct.pack(">B32s32sQIHHQ", *fixed) + b"".join(bytes((len(text),)) + text for text in texts)
 
-    def _changed_count(self, value: int, signer: _Host, rng: Random) -> int:
+    def _changed_count(self, value: int, signer: Host, rng: Random) -> int:
         """Boots, versions and incarnations only go up: a member that is at the last one has no more to say."""
         if signer in self._strangers or rng.random() < 0.002:
             return mutate_integer(value, rng)
@@ -366,14 +195,14 @@ class DatagramDoor:
             rest = self._application.change(number & 0x7F, rest, rng)
         return struct.pack(">BQB", number, version, len(key)) + key + rest
 
-    def _owner(self, kind: int, unsigned: bytes) -> _Host:
+    def _owner(self, kind: int, unsigned: bytes) -> Host:
         for number in range(MEMBERS + STRANGERS):
             host = self._host(number)
             if unsigned[:8] == host.node[:8] or (kind == wire.RECORD and unsigned[1:33] == host.public):
                 return host
         return self._cluster.hosts[1]
 
-    def _host(self, number: int) -> _Host:
+    def _host(self, number: int) -> Host:
         return self._cluster.hosts[number] if number < MEMBERS else self._strangers[number - MEMBERS]
 
     # ---- delivering ----------------------------------------------------------------------------------
@@ -413,7 +242,7 @@ class DatagramDoor:
             self._cluster.turn(20)
         if self._count % _STRANGER_EVERY == 0:  # the old one may have used up its boots and versions
             number = self._count // _STRANGER_EVERY
-            self._strangers[number % STRANGERS] = _stranger(STRANGERS + number)
+            self._strangers[number % STRANGERS] = make_stranger(STRANGERS + number)
 
     def close(self) -> None:
         """See Door."""
@@ -423,7 +252,7 @@ class DatagramDoor:
             self._application.hear(output, self._cluster.now)
 
 
-def _split(body: bytes, at: int) -> list[bytes] | None:
+def split_items(body: bytes, at: int) -> list[bytes] | None:
     try:
         return wire.split_items(body, at)
     except WireError:
