@@ -23,8 +23,8 @@ class Availability:
         self.full_bits = (1 << size) - 1
         self.bits: dict[NodeId, int] = {}
         self.count: dict[NodeId, int] = {}
-        self.near_full: set[NodeId] = set()
-        self.far_full: set[NodeId] = set()
+        self.near_full: dict[NodeId, None] = {}  # ordered: the choice among holders must not follow a hash seed
+        self.far_full: dict[NodeId, None] = {}
         self.near: dict[int, list[NodeId]] = {}
         self.far: dict[int, list[NodeId]] = {}
         self._held = held
@@ -51,7 +51,7 @@ class Availability:
         if chunks.is_full:
             self.forget(node)
             self.bits[node], self.count[node] = chunks.bits, self.size
-            (self.near_full if near else self.far_full).add(node)
+            (self.near_full if near else self.far_full)[node] = None
             return tuple(ChunkSet(self.size, self.full_bits & ~self._held & ~before))
         return self._add_many(node, chunks.bits & ~before, near=near)
 
@@ -101,8 +101,8 @@ class Availability:
         bits = self.bits.pop(node, 0)
         self.count.pop(node, None)
         if node in self.near_full or node in self.far_full:
-            self.near_full.discard(node)
-            self.far_full.discard(node)
+            self.near_full.pop(node, None)
+            self.far_full.pop(node, None)
             return
         for chunk in ChunkSet(self.size, bits & ~self._held):
             self._unlist(node, chunk)

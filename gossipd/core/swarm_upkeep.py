@@ -62,6 +62,8 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
         flight = flights[0]
         if len(flights) > 1 or now - flight.started_s < patience_s or hedged >= room:
             continue
+        if replica.holds(chunk):
+            continue  # the other of two came; this one's cancellation has not been confirmed yet
         first = None if isinstance(flight.supplier, Origin) else flight.supplier
         holders = swarm.availability.near_holders(chunk) or swarm.availability.far_holders(chunk)
         found = swarm.scheduler.supplier(holders, now, swarm.chunk_time_s, but=first)

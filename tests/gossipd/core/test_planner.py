@@ -219,6 +219,18 @@ def test_the_last_chunks_are_asked_for_twice_and_the_slower_is_cancelled() -> No
     assert cancel.peer == A
 
 
+def test_a_chunk_that_came_is_not_asked_for_again_while_its_other_fetch_is_being_cancelled() -> None:
+    driven = among_mates(8, (0, 1, 2, 3))
+    driven.meet(view(3))
+    driven.tell(holdings(1, 4, 5, 6, 7), holdings(2), holdings(3))
+    for chunk in (4, 5, 6):
+        driven.tell(stored(chunk, A), after=0.1)
+    driven.tell(delta(2, 7))
+    assert [fetch.peer for fetch in of(StartFetch, driven.wait(2.0)) if fetch.chunk == 7] == [B]
+    driven.tell(holdings(3, *range(8)), stored(7, B))
+    assert not of(StartFetch, driven.wait(2.0))
+
+
 def test_a_higher_priority_takes_the_fetches_and_leaves_the_other_one() -> None:
     driven = Driven()
     driven.meet(view(1, term=1), *[view(number) for number in range(2, 20)])
