@@ -72,6 +72,8 @@ class Faults:
 
     def _begin(self, fault: Fault) -> None:
         self._active.setdefault(fault.kind, []).append(fault)
+        if self._world.tell is not None:
+            self._world.tell(f"{fault.kind} begins on hosts {sorted(fault.hosts)}, until {fault.end_s:.1f}")
         _BEGINNINGS[fault.kind](self, fault)
         self._world.at(fault.end_s, self._end, fault)
 
@@ -187,9 +189,14 @@ class Faults:
         middle_s = (fault.begin_s + fault.end_s) / 2
         for index in fault.hosts:
             pairs = [
-                pair for other in range(len(world.daemons)) if other != index for pair in ((index, other), (other, index))
+                pair
+                for other in range(len(world.daemons))
+                if other != index
+                for pair in ((index, other), (other, index))
             ]
-            world.at(random.uniform(world.now, middle_s), self._clog, fault, pairs, random.uniform(middle_s, fault.end_s))
+            world.at(
+                random.uniform(world.now, middle_s), self._clog, fault, pairs, random.uniform(middle_s, fault.end_s)
+            )
 
     def _clog(self, fault: Fault, pairs: list[tuple[int, int]], until_s: float) -> None:
         self._world.at(until_s, self._cut(fault, pairs))

@@ -160,7 +160,9 @@ class Oracle:
         body = self._bytes(daemon, deployment)
         for chunk in held:
             if (daemon.index, deployment, chunk) not in self.rotten and not self._is_right(body, deployment, chunk):
-                raise Violation("accepted", f"host {daemon.index} believes chunk {chunk} after a start, and it is wrong")
+                raise Violation(
+                    "accepted", f"host {daemon.index} believes chunk {chunk} after a start, and it is wrong"
+                )
         forgotten = self.claimed.get((daemon.index, deployment), 0) & ~held.bits
         if forgotten:
             raise Violation("remembered", f"host {daemon.index} forgot {forgotten.bit_count()} chunks that it claimed")
@@ -181,6 +183,8 @@ class Oracle:
 
     def commanded(self, daemon: Daemon, command: Command) -> None:
         """The planner wants something done."""
+        if self._world.tell is not None:
+            self._world.tell(f"host {daemon.index} {command}")
         if type(command) is StartFetch:
             self._asks(daemon, command.deployment, (command.chunk,))
             peer = self._world.daemons[self._world.index_of[command.peer]]

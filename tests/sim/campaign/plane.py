@@ -322,14 +322,12 @@ class Plane:
                 self._put(link, Asked(deployment, wanted=True))
             if daemon.chunk_count_of(deployment) is not None:
                 daemon.post(
-                    DeltaHeard(
-                        node, deployment, message.added, message.dropped, message.reading, message.free_slots
-                    )
+                    DeltaHeard(node, deployment, message.added, message.dropped, message.reading, message.free_slots)
                 )
         elif type(message) is Held:
-            if message.chunks.size == daemon.chunk_count_of(
-                message.deployment
-            ) and self._following.heard_holdings(node, message.deployment, message.stream, number):
+            if message.chunks.size == daemon.chunk_count_of(message.deployment) and self._following.heard_holdings(
+                node, message.deployment, message.stream, number
+            ):
                 daemon.post(HoldingsHeard(node, message.deployment, message.chunks, message.free_slots))
         elif type(message) is Asked:
             if message.wanted:

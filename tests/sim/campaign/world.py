@@ -5,19 +5,18 @@ What lives here: putting them together and playing them. What does not: any of t
 
 from __future__ import annotations
 
-import contextlib
-import logging
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
-
-import structlog
+from unittest import mock
 
 from gossipd.core.ids import DeploymentId
 from gossipd.core.planner_settings import PlannerSettings
+from gossipd.daemon import cluster
 from membership.checkers import EventsAreNews, HealthyStayAlive, Rule, all_rules
 from membership.events import MemberUp
 from membership.member import NodeId
@@ -61,7 +60,9 @@ class Outcome:
 class World:
     """``faults`` names kinds to put in place of the drawn ones."""
 
-    def __init__(self, seed: int, *, hosts: int = 50, seconds: float = 60.0, kinds: tuple[str, ...] | None = None) -> None:
+    def __init__(
+        self, seed: int, *, hosts: int = 50, seconds: float = 60.0, kinds: tuple[str, ...] | None = None
+    ) -> None:
         self.seed = seed
         self.seconds = seconds
         self.settings = PlannerSettings()
@@ -70,7 +71,9 @@ class World:
         self.stalls = 0
         self.oracle = Oracle(self)
         self._false_deaths = FalseDeaths(self)
-        rules: list[Rule] = [rule for rule in all_rules(set()) if not isinstance(rule, HealthyStayAlive | EventsAreNews)]
+        rules: list[Rule] = [
+            rule for rule in all_rules(set()) if not isinstance(rule, HealthyStayAlive | EventsAreNews)
+        ]
         racks = max(4, hosts // HOSTS_PER_RACK)
         self.wires = Wires(hosts, racks=racks, seed=seed, checkers=[*rules, self._false_deaths])
         self.random = Random(f"{seed} world")
@@ -80,12 +83,16 @@ class World:
         self.faults = Faults(self, Random(f"{seed} faults"), kinds)
         self.wires.cut_struck = self.faults.cut_struck
         self.wires.on_event = lambda index, event: self.daemons[index].members.hear(event)
-        self.storage = Storage(Random(f"{seed} storage"), self.faults.struck, chunk_s=STORAGE_CHUNK_S, flows=STORAGE_FLOWS)
+        self.storage = Storage(
+            Random(f"{seed} storage"), self.faults.struck, chunk_s=STORAGE_CHUNK_S, flows=STORAGE_FLOWS
+        )
         one = make_model(self.random, version=1, chunk_count=CHUNKS)
         two = make_model(self.random, version=2, chunk_count=CHUNKS, shared=one.chunks[:SHARED_CHUNKS])
         self.models: dict[DeploymentId, Model] = {model.manifest.id: model for model in (one, two)}
         self.opened: list[DeploymentId] = []
         self.recovered_s = 0.0
+        self.tell: Callable[[str], None] | None = None
+        """Hears a sentence about everything that matters, for a person who looks at one seed."""
 
     # ---- time ----------------------------------------------------------------------------------
 
@@ -180,25 +187,24 @@ class World:
         return self.wires.trace_hash
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """The daemon's parts log; a run of fifty would say nothing else."""
-    was_configured, before = structlog.is_configured(), structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    try:
-        yield
-    finally:
-        if was_configured:
-            structlog.configure(**before)
-        else:
-            structlog.reset_defaults()
+class _NoLog:
+    """The daemon's table of members logs; fifty of them would say nothing else."""
+
+    def info(self, sentence: str, **fields: object) -> None:
+        """Nothing."""
+
+    warning = info
 
 
-def play(seed: int, *, hosts: int = 50, seconds: float = 60.0, kinds: tuple[str, ...] | None = None) -> Outcome:
-    """One seed, from its number to its outcome."""
+def play(
+    seed: int, *, hosts: int = 50, seconds: float = 60.0, kinds: tuple[str, ...] | None = None, trace: bool = False
+) -> Outcome:
+    """One seed, from its number to its outcome. ``trace``: every command and fault on stderr."""
     began_s = time.process_time()
-    with quiet():
+    with mock.patch.object(cluster, "log", _NoLog()):
         world = World(seed, hosts=hosts, seconds=seconds, kinds=kinds)
+        if trace:
+            world.tell = lambda sentence: print(f"{world.now:9.4f} {sentence}", file=sys.stderr)
         violation = ""
         try:
             world.run()
