@@ -1,13 +1,16 @@
 """One sender and one receiver on unshaped loopback: gossipd beside a bare reference and libtorrent, in one run.
 
-``python -m tests.bench.pair [--gb 2] [--encryption none|tls] [--json]``. Both ends share the machine's cores; the
-source is in the page cache. Each repetition runs every system once, in turn, so that what else the machine does
-falls on all of them alike; figures are medians. The files to be written have their page cache filled beforehand, by
-reading their unwritten blocks: in a virtual machine the first touch of a page that the host has not backed costs more
-than everything that is measured here (1.0 against 2.4 GB/s), for whoever happens to meet it.
+``python -m tests.bench.pair [--gb 2] [--encryption none|tls] [--duplex] [--fan-out N] [--json]``. gossipd is whole
+daemons as they are run (``pair_systems/daemons``). Both ends share the machine's cores; the source is in the page
+cache. Each repetition runs every system once, in turn, so that what else the machine does falls on all of them alike;
+figures are medians. The files to be written have their page cache filled beforehand, by reading their unwritten blocks
+or by writing and removing as many: in a virtual machine the first touch of a page that the host has not backed costs
+more than everything that is measured here (1.0 against 2.4 GB/s), for whoever happens to meet it.
 
 ``ratio_reference`` is the rate over the bare reference's, ``ratio_cpu_reference`` the CPU seconds per GB of both
-ends over the reference's.
+ends over the reference's. ``--duplex`` sends a model each way at once (``ratio_duplex``: the sum of both directions
+over one), ``--fan-out N`` sends one to N daemons. ``--systems hands,reference`` measures store, server and client
+without the rest of the daemon.
 """
 
 from __future__ import annotations
@@ -25,9 +28,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.bench.pair_systems import daemons
 from tests.bench.pair_systems.endpoint import Plan, digests
 
-SYSTEMS = ("hands", "reference")
+SYSTEMS = ("daemons", "reference", "libtorrent")
+OWN = ("daemons", "hands")  # gossipd; the first of them that is measured has the ratios
 BLOCK_BYTES = 64 << 20
 
 
@@ -35,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(arguments)
     with tempfile.TemporaryDirectory(prefix="gossipd-pair-", dir=options.directory) as root:
         plan = prepare(Path(root), options)
-        runs = [{system: run(system, plan) for system in options.systems} for _ in range(options.repeat)]
+        runs = [one_of_each(plan, options) for _ in range(options.repeat)]
     result = summary(plan, runs)
     if options.json:
         print(json.dumps(result))
@@ -44,13 +49,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"{name:28} {value:.4g}" if isinstance(value, float) else f"{name:28} {value}")
 
 
+def one_of_each(plan: Plan, options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """A repetition."""
+    found = {system: run(system, plan) for system in options.systems}
+    if options.duplex:
+        found["duplex"] = of_daemons(plan, duplex=True)
+    if options.fan_out:
+        found["fan_out"] = of_daemons(plan, receivers=options.fan_out)
+    return found
+
+
+def of_daemons(plan: Plan, *, receivers: int = 1, duplex: bool = False) -> dict[str, float]:
+    target = Path(plan.target, "run")
+    target.mkdir()
+    try:
+        return daemons.run(replace(plan, target=str(target)), receivers=receivers, duplex=duplex)
+    finally:
+        shutil.rmtree(target)
+
+
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.pair", description=__doc__)
     parser.add_argument("--gb", type=float, default=2.0, help="size of the file in GB")
     parser.add_argument("--encryption", choices=("none", "tls"), default="none")
+    parser.add_argument("--duplex", action="store_true", help="a model each way at once, too")
+    parser.add_argument("--fan-out", type=int, default=0, metavar="N", help="one sender to N receivers, too")
     parser.add_argument("--chunk-mib", type=float, default=16.0, help="chunk size in MiB")
     parser.add_argument("--connections", type=int, default=2, help="of the reference")
-    parser.add_argument("--fetches", type=int, default=4, help="in flight at once, of gossipd")
+    parser.add_argument("--fetches", type=int, default=4, help="in flight at once, of gossipd's hands")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
     parser.add_argument("--directory", default=None, help="where the files lie; a file system like the store's")
@@ -81,6 +107,8 @@ def prepare(root: Path, options: argparse.Namespace) -> Plan:
 
 def run(system: str, plan: Plan) -> dict[str, float]:
     """One system once; the costs of its ends added up."""
+    if system == "daemons":
+        return of_daemons(plan)
     target = Path(plan.target, "run")
     target.mkdir()
     plan = replace(plan, target=str(target))
@@ -136,8 +164,8 @@ def summary(plan: Plan, runs: Sequence[dict[str, dict[str, float]]]) -> dict[str
     def median(system: str, name: str) -> float:
         return statistics.median(one[system][name] for one in runs)
 
-    def ratio(name: str, other: str) -> float:
-        return statistics.median(one["hands"][name] / one[other][name] for one in runs)
+    def ratio(name: str, other: str, of: str) -> float:
+        return statistics.median(one[of][name] / one[other][name] for one in runs)
 
     result: dict[str, object] = {
         "encryption": plan.encryption,
@@ -146,15 +174,18 @@ def summary(plan: Plan, runs: Sequence[dict[str, dict[str, float]]]) -> dict[str
         "repeat": len(runs),
     }
     systems = list(runs[0])
+    own = next((system for system in OWN if system in systems), "")
     for system in systems:
-        prefix = "" if system == "hands" else f"{system}_"
+        prefix = "" if system == own else f"{system}_"
         for name in runs[0][system]:
             result[f"{prefix}{name}"] = median(system, name)
-    if "reference" in systems and "hands" in systems:
-        result["ratio_reference"] = ratio("gbytes_per_s", "reference")
-        result["ratio_cpu_reference"] = ratio("cpu_s_per_gb", "reference")
-    if "libtorrent" in systems and "hands" in systems:
-        result["ratio_libtorrent"] = ratio("gbytes_per_s", "libtorrent")
+    if own and "reference" in systems:
+        result["ratio_reference"] = ratio("gbytes_per_s", "reference", own)
+        result["ratio_cpu_reference"] = ratio("cpu_s_per_gb", "reference", own)
+    if own and "libtorrent" in systems:
+        result["ratio_libtorrent"] = ratio("gbytes_per_s", "libtorrent", own)
+    if "daemons" in systems and "duplex" in systems:
+        result["ratio_duplex"] = ratio("gbytes_per_s", "daemons", "duplex")
     return result
 
 
