@@ -60,11 +60,16 @@ class Links:
         on_frame: Callable[[NodeId, bytes], None],
         on_up: Callable[[NodeId], None],
         on_down: Callable[[NodeId, str], None],
+        on_let_go: Callable[[NodeId], None],
     ) -> None:
+        """
+        Args:
+            on_let_go: nobody wants a failed link any more, so it will not be tried again.
+        """
         self._settings = settings
         self._rng = rng
         self._endpoint_of, self._is_wanted = endpoint_of, is_wanted
-        self._on_frame, self._on_up, self._on_down = on_frame, on_up, on_down
+        self._on_frame, self._on_up, self._on_down, self._on_let_go = on_frame, on_up, on_down, on_let_go
         self._links: dict[NodeId, Link] = {}
         self._by_name: dict[bytes, Link] = {}
         self._by_address: dict[str, Link] = {}
@@ -210,6 +215,7 @@ class Links:
             if link.state is LinkState.WAITING:
                 if not (link.has_queued or self._is_wanted(link.node)):
                     del self._links[link.node]
+                    self._on_let_go(link.node)
                 elif link.dial_at_s <= now:
                     self._dial(link, now)
                 else:

@@ -93,6 +93,7 @@ class ControlPlane:
             on_frame=self._hearing.from_link,
             on_up=self._link_up,
             on_down=self._link_down,
+            on_let_go=self._let_go,
         )
 
     # ---- life ------------------------------------------------------------------------------------
@@ -285,6 +286,11 @@ class ControlPlane:
             self._broken.add(node)
         if reason not in ("moved", "forgotten"):
             self._reach(node, False)
+
+    def _let_go(self, node: NodeId) -> None:
+        # Evidence that nothing will renew must not stand: the next deployment would never ask that peer.
+        if self._reachable.pop(node, True) is False:
+            self._host.on_event(events.PeerReachable(node, True))
 
     def _reach(self, node: NodeId, reachable: bool) -> None:
         if self._reachable.get(node) is not reachable:

@@ -214,6 +214,20 @@ async def test_a_restarted_node_is_followed_again_by_itself() -> None:
         nursery.cancel_scope.cancel()
 
 
+async def test_a_peer_that_was_lost_when_nobody_needed_it_may_be_asked_again() -> None:
+    async with trio.open_nursery() as nursery:
+        a, b = await start(nursery, 1), await start(nursery, 2)
+        a.host.introduce(b.host, b.port)
+        b.host.introduce(a.host, a.port)
+        opened(a, b)
+        await follow(a, b, ChunkSet.of(1000, [1]))
+        a.plane.unsubscribe(b.host.node, DEPLOYMENT)
+        b.scope.cancel()
+        await until(lambda: len(a.of(events.PeerReachable)) == 3)
+        assert [heard.reachable for heard in a.of(events.PeerReachable)] == [True, False, True]
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_node_whose_link_to_a_follower_broke_tells_it_everything_again() -> None:
     async with trio.open_nursery() as nursery:
         a, b = await start(nursery, 1), await start(nursery, 2)
