@@ -95,6 +95,8 @@ async def _live(config: Config) -> int:
                 for number in (signal.SIGTERM, signal.SIGINT):
                     signal.signal(number, _at_once)
             nursery.cancel_scope.cancel()
+    # The interpreter takes its handlers away before it ends: on a busy host it would die of the alarm, with that code.
+    signal.setitimer(signal.ITIMER_REAL, 0)
     log.info("stopped")
     return int(ExitCode.DONE)
 

@@ -70,6 +70,21 @@ def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cl
     notify.close()
 
 
+def test_the_alarm_that_ends_a_slow_stop_is_off_when_everything_has_stopped(alone: Cluster) -> None:
+    daemon = alone.add("one", "rack-1")
+    script = "import signal, sys; from gossipd.daemon.run import main; "
+    script += "code = main(sys.argv[1]); print(code, signal.getitimer(signal.ITIMER_REAL))"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(daemon.config)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+    daemon.process = process
+    daemon.wait_ready()
+    assert daemon.stop() == 0
+    assert process.stdout is not None
+    assert process.stdout.read() == b"0 (0.0, 0.0)\n"
+    process.stdout.close()
+
+
 def test_sighup_applies_what_can_be_applied_and_says_what_cannot(alone: Cluster) -> None:
     daemon = alone.add("one", "rack-1")
     daemon.start()

@@ -66,7 +66,7 @@ def one_run(base: Path, order: Order, seed: int) -> dict[str, object]:
         "seed": seed,
         "encryption": plan.encryption,
         "hosts": order.hosts,
-        "killed": trouble.counts[Kind.KILL],
+        "killed": len(trouble.killed),
         "killed_seeds": trouble.killed_seeds,
         "restarted": trouble.counts[Kind.RESTART],
         "stopped": trouble.counts[Kind.STOP],

@@ -41,6 +41,7 @@ class Trouble:
         self._running: list[_Running] = []
         self._began_s = time.monotonic()
         self.counts: Counter[Kind] = Counter()
+        self.killed: set[str] = set()
         self.killed_seeds = 0
         self.events: list[str] = []
 
@@ -78,6 +79,7 @@ class Trouble:
         match fault.kind:
             case Kind.KILL:
                 self.killed_seeds += host.name in self._seeds()
+                self.killed.add(host.name)
                 host.kill()
                 self._died(running)
             case Kind.RESTART:
@@ -96,7 +98,7 @@ class Trouble:
             # A daemon that is still starting has no handler for SIGTERM yet: it would simply end.
             is_deaf = fault.kind is Kind.RESTART and host.status() is None
             return None if self.is_down(host) or is_deaf else host
-        planned = {one.who for one in self._plan.faults if one.kind is Kind.KILL}
+        planned = self.killed | {one.who for one in self._plan.faults if one.kind is Kind.KILL}
         up = [name for name in self._seeds() if not self.is_down(self._hosts[name]) and name != self._plan.rotten]
         fresh = [name for name in up if name not in planned]
         return self._hosts[(fresh or up)[0]] if up else None
