@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import signal
 import sys
@@ -33,6 +34,7 @@ SUMS = (
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.cluster", description=__doc__)
     parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no other run after so long")
     parser.add_argument("--hosts", type=int, default=16)
     parser.add_argument("--racks", type=int, default=4)
     parser.add_argument("--mb", type=int, default=32, help="size of the model in MiB")
@@ -52,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began_s = time.monotonic()
     rows = []
     for number in range(given.runs):
+        if time.monotonic() - began_s > given.seconds:
+            break
         rows.append(_run(parent, order, given.rng + number, keep=given.keep))
         _print(rows[-1], as_json=given.json)
     failed = [row["seed"] for row in rows if row["problems"]]
