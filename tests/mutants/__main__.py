@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             row = {"mutant": mutant.name, "says": mutant.says, "path": mutant.path, "tests": list(mutant.tests)}
             print(json.dumps(row) if options.json else f"{mutant.name:40} {mutant.says}")
         return 0
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that the copy is removed
     try:
         return run(chosen, as_json=options.json)
     except MutantError as error:

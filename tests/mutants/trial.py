@@ -117,7 +117,12 @@ def run_tests(tree: Path, tests: Sequence[str], *, timeout_s: float = TIMEOUT_S)
             command, cwd=tree, env=environment, text=True, start_new_session=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
-        code, said = _ended(process, timeout_s)
+        try:
+            code, said = _ended(process, timeout_s)
+        finally:
+            if process.returncode is None:  # we are being stopped: nothing of ours goes on
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
         seconds = round(time.monotonic() - began, 1)
         return _judged(code, [json.loads(line) for line in report.read_text().splitlines()], seconds, said)
 
