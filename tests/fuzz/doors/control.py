@@ -146,6 +146,7 @@ class ControlDoor:
         self._count += 1
         if self._count % _REFOLLOW_EVERY == 0:
             for node in self._nodes:
+                self._following.end(node, MODEL)
                 self._following.begin(node, MODEL, self._now)
                 self._hearing.from_visitor(
                     Visitor(node=node), b"route", encode(control.Holdings(MODEL, 7, CHUNKS, b"\1", 4), number=0)
