@@ -38,7 +38,7 @@ from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.state import State, StateWriteError
 from gossipd.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.errors import NoSpaceError, StoreError
+from gossipd.store.errors import NoSpaceError, NotWholeError, StoreError
 from membership.member import NodeId
 
 SPACE_RETRY_S = 5.0  # a freed disk is noticed within the 10 s that the fault table allows
@@ -222,7 +222,9 @@ class Deployments:
                 if deployment.reason is not HostReason.NO_SPACE:
                     log.warning("no space", deployment=deployment.label, reason=error.sentence)
                 deployment.enter(HostState.INIT, HostReason.NO_SPACE, error.sentence)
-                await trio.sleep(SPACE_RETRY_S)
+            except StoreWriteError as error:
+                deployment.enter(HostState.INIT, HostReason.DISK, error.sentence)
+            await trio.sleep(SPACE_RETRY_S)
 
     async def _fetch_and_publish(self, deployment: Deployment, manifest: Manifest, held: ChunkSet) -> None:
         deployment.chunks_verified = max(deployment.chunks_verified, len(held))
@@ -236,13 +238,27 @@ class Deployments:
             deployment.chunks_verified = manifest.chunk_count
             return
         await deployment.finish_wanted.wait()
-        deployment.enter(HostState.VERIFYING)
-        with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self._store.finish, manifest.id)
+        await self._publish(deployment, manifest)
         deployment.chunks_verified = manifest.chunk_count
         deployment.enter(HostState.COMPLETE)
         self._audit("published", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version)
         log.info("model complete", deployment=deployment.label)
+
+    async def _publish(self, deployment: Deployment, manifest: Manifest) -> None:
+        """Until it is done: a disk that refuses is tried again, and what its sync lost is fetched again meanwhile."""
+        deployment.enter(HostState.VERIFYING)
+        while True:
+            try:
+                with trio.CancelScope(shield=True):
+                    await trio.to_thread.run_sync(self._store.finish, manifest.id)
+            except NotWholeError as error:
+                log.warning("not whole", deployment=deployment.label, reason=error.sentence)
+                deployment.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
+            except StoreWriteError as error:
+                deployment.enter(HostState.VERIFYING, HostReason.DISK, error.sentence)
+            else:
+                return
+            await trio.sleep(SPACE_RETRY_S)
 
     def evicted(self, evicted: DeploymentId) -> None:
         """``keep_versions`` has deleted an old version; it must not come back by itself."""

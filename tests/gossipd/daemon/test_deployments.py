@@ -1,4 +1,4 @@
-"""Manifests that are pulled from hosts which may lie, or between which bytes are damaged."""
+"""Manifests that are pulled from hosts which may lie, and disks that refuse at any step and are cured."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ from typing import cast
 import trio
 import trio.testing
 
+from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import FileEntry, ManifestDraft, Targets, deployment_id, seal_manifest
+from gossipd.core.manifest import FileEntry, Manifest, ManifestDraft, Targets, deployment_id, seal_manifest
 from gossipd.core.progress import HostReason, HostState
 from gossipd.core.register import Register
 from gossipd.core.statement import Statement, Verb, sign_statement
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments, Host
 from gossipd.daemon.state import State
+from gossipd.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.errors import NotWholeError
 
 PUBLISHER = SecretKey(b"p" * 32)
 ENVELOPE = seal_manifest(
@@ -44,14 +47,19 @@ def altered(at: int) -> bytes:
 
 @asynccontextmanager
 async def deployments(
-    home: Path, pull: Callable[[Deployment], Awaitable[bytes | None]], *, trusted: SecretKey = PUBLISHER
+    home: Path,
+    pull: Callable[[Deployment], Awaitable[bytes | None]],
+    *,
+    trusted: SecretKey = PUBLISHER,
+    name: str = "here",
+    store: object = None,
 ) -> AsyncIterator[Deployments]:
-    """Of a host that the model is not meant for: it accepts the manifest, and nothing else is needed."""
+    """Of a host that the model is not meant for, unless it is named ``elsewhere``: it accepts the manifest, no more."""
     state = State(home)
     async with trio.open_nursery() as nursery:
         yield Deployments(
-            host=Host("here", "rack"), trusted=lambda: frozenset([trusted.public.ed25519]), register=Register(),
-            state=state, store=cast(ChunkStore, None), post=lambda event: None, pull=pull,
+            host=Host(name, "rack"), trusted=lambda: frozenset([trusted.public.ed25519]), register=Register(),
+            state=state, store=cast(ChunkStore, store), post=lambda event: None, pull=pull,
             audit=lambda event, **fields: None, rack_of=lambda node: None, begun=lambda deployment: None,
             opened=lambda deployment: None, closed=lambda deployment: None, nursery=nursery,
         )  # fmt: skip
@@ -92,3 +100,52 @@ async def test_a_manifest_that_no_trusted_key_has_signed_is_refused_for_good(
         assert (deployment.state, deployment.reason) == (HostState.FAILED, HostReason.REFUSED)
         assert deployment.sentence.startswith("E_KEY_UNKNOWN")
         assert asked == [ID] * 3
+
+
+class IllStore:
+    """Refuses to open once, and to publish in both ways, before its disk is well."""
+
+    def __init__(self) -> None:
+        self.openings: list[Exception | None] = [StoreWriteError("the disk failed", code="E_STORE_IO"), None]
+        self.endings: list[Exception | None] = [
+            NotWholeError("1 chunk is not durable yet"), StoreWriteError("the disk is full", code="E_NO_SPACE"), None
+        ]  # fmt: skip
+        self.abandoned: list[DeploymentId] = []
+
+    def open(self, manifest: Manifest) -> ChunkSet:
+        if (error := self.openings.pop(0)) is not None:
+            raise error
+        return ChunkSet(manifest.chunk_count)
+
+    def versions(self, name: str) -> list[int]:
+        return []
+
+    def finish(self, deployment: DeploymentId) -> None:
+        if (error := self.endings.pop(0)) is not None:
+            raise error
+
+    def abandon(self, deployment: DeploymentId) -> None:
+        self.abandoned.append(deployment)
+
+
+async def test_a_disk_that_refuses_is_tried_again_and_nothing_verified_is_thrown_away(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    async def pull(deployment: Deployment) -> bytes | None:
+        return ENVELOPE
+
+    store = IllStore()
+    async with deployments(tmp_path / "state", pull, name="elsewhere", store=store) as made:
+        deployment = made.act(statement())
+        seen = []
+        while deployment.state is not HostState.COMPLETE and len(seen) < 100:
+            if deployment.state is HostState.DOWNLOADING:
+                made.finish(ID)
+            if seen[-1:] != [(deployment.state, deployment.reason)]:
+                seen.append((deployment.state, deployment.reason))
+            await trio.sleep(1)
+    assert deployment.state is HostState.COMPLETE
+    assert (HostState.INIT, HostReason.DISK) in seen
+    assert (HostState.DOWNLOADING, HostReason.DISK) in seen
+    assert (HostState.VERIFYING, HostReason.DISK) in seen
+    assert (store.openings, store.endings, store.abandoned) == ([], [], [])
