@@ -33,6 +33,8 @@ from membership.suspicion import Credit, Suspicion
 _WORRY_FROM_S = 0.8
 # Before a verdict every node asks the subject itself: time for two round trips of a busy host.
 _LAST_WORD_S = 0.6
+# Local health stretches our own wait too, up to this: thirty daemons on two busy cores were seen to stall for 10 s.
+_PATIENCE_MAX = 4
 _WORRY_DEAD_S = 6.0
 _WORRIES_MAX = 100  # named in one datagram
 _WORRY_WANTS_MAX = 4  # whose accusations (three of 94 B each) fit into one answer
@@ -253,6 +255,11 @@ class Judge:
             return
         claim = self._roster.claims[handle]
         corroborated = suspicion.is_corroborated(claim.record.rack, self._roster.racks)
+        if corroborated and self._is_too_early(claim, suspicion, now):
+            node.counts["verdicts_slowed"] += 1
+            suspicion.deadline = now + node.settings.probe_interval_s
+            node.at(suspicion.deadline, lambda later: self._on_deadline(handle, suspicion, later))
+            return
         self.drop_suspicion(handle)
         self._roster.bury(handle, Gone(MemberState.DEAD, now, tuple(suspicion.accusers.values())))
         node.changed_s = now
@@ -260,6 +267,13 @@ class Judge:
         self._died[handle] = now
         reason = DownReason.CORROBORATED if corroborated else DownReason.LONE
         node.tell(MemberDown(node.member(claim), reason))
+
+    def _is_too_early(self, claim: Claim, suspicion: Suspicion, now: float) -> bool:
+        """Who is slow itself has perhaps not heard yet what the subject has to say, and gives it more time."""
+        node = self._node
+        patience = min(_PATIENCE_MAX, node.health.factor)
+        wait = suspicion.wait_s(node.settings, self._roster.live, claim.record.rack, self._roster.racks)
+        return patience > 1 and now < suspicion.since_s + wait * patience
 
     def drop_suspicion(self, handle: Handle) -> None:
         """It is over: contradicted, judged, or about a former life."""

@@ -7,7 +7,8 @@ run from when it heard of them. Two accusers in two living racks other than the 
 racks) make a *corroborated* suspicion, which lasts ``suspicion_s`` times a factor that falls to 1 as the accusers
 become four (Lifeguard's decay, with K = 3); a lone accuser's lasts six times as long. So a member that is cut off, or
 lies, cannot condemn anybody by itself, and a stale accusation that a healing network releases is answered by its
-subject long before any clock runs out.
+subject long before any clock runs out. Who is slow itself (local health) waits up to four times as long: it may be the
+one that has not heard the answer yet.
 """
 
 from __future__ import annotations

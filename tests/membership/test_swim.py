@@ -82,6 +82,26 @@ def test_a_killed_node_is_declared_dead_by_everybody_on_the_word_of_two_racks() 
     assert all(isinstance(event, MemberDown) and event.reason is DownReason.CORROBORATED for event in downs)
 
 
+def test_who_is_slow_itself_judges_later_but_judges() -> None:
+    cluster, _ = joined(12)
+    health = cluster.swim(0)._node.health
+    health.worsen(8)
+    health.improve = lambda: None  # type: ignore[method-assign]  # it stays as slow as it is
+    at: dict[int, float] = {}
+
+    def note(index: int, event: Event) -> None:
+        if type(event) is MemberDown:
+            at[index] = cluster.now
+
+    cluster.on_event = note
+    began = cluster.now
+    cluster.crash(5)
+    cluster.run(began + 40.0)
+    assert set(at) == set(range(12)) - {5}
+    others = max(when for index, when in at.items() if index)
+    assert others + 5.0 < at[0] < began + 4 * (others - began)
+
+
 def test_a_dead_node_stays_on_the_roster() -> None:
     cluster, _ = joined(6)
     cluster.crash(5)
