@@ -277,6 +277,7 @@ def test_what_is_held_is_not_fetched_again_whoever_offers_it() -> None:
     driven = among_mates(8, (0, 1, 2, 3))
     full = HoldingsHeard(B, DEPLOYMENT, ChunkSet.full(8), 24)
     commands = driven.tell(holdings(1, *range(8), free=24), full)
+    commands += driven.meet(view(3), view(4, "b"))  # every wanted chunk is looked at anew
     for chunk in (4, 5, 6, 7):
         commands += driven.tell(stored(chunk, A), after=0.1)
     fetched = {fetch.chunk for fetch in of(StartFetch, commands + driven.wait(10.0))}
