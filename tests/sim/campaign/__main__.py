@@ -1,11 +1,11 @@
 """``python -m tests.sim.campaign``: many seeds, some of them twice; prints one JSON object.
 
-What lives here: the command. What does not: a run (``world``). Every tenth seed is replayed in a process of its own with
-another PYTHONHASHSEED, and its trace must have the same hash: no order of a set or a dictionary decides anything.
+What lives here: the command. What does not: a run (``world``). Every tenth seed is replayed in a process of its own
+with another PYTHONHASHSEED, and its trace must have the same hash: no order of a set decides anything.
 
 Exit 1 when a rule was broken, a replay differed, or a kind of fault struck fewer than ``--least`` times. Seeds that
-failed belong into ``seeds.txt`` beside this file, which the tests play for ever. With ``--journal FILE`` each outcome is
-kept as a line of JSON, and seeds that are in the file are not played again: a campaign that was cut short goes on.
+failed belong into ``seeds.txt`` beside this file, which the tests play for ever. With ``--journal FILE`` each outcome
+is kept as a line of JSON, and seeds that are in the file are not played again: a campaign that was cut short goes on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fetches between simulated hosts: asked, served from a slot, cut, cancelled, and always ended by one event.
 
 What lives here: what ``gossipd.transfer`` does with connections, on the virtual clock, with its upload slots and its
-times; and what the daemon's performer makes of the outcome. What does not: bytes on a wire. A link is shared by dividing
-a chunk's time by nothing finer than who else uses it when the transfer begins.
+times; and what the daemon's performer makes of the outcome. What does not: bytes on a wire. How long a transfer takes
+is settled when it begins, by who else uses the two links then.
 """
 
 from __future__ import annotations

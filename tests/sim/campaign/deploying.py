@@ -1,8 +1,8 @@
 """A deployment's steps on one simulated host: what ``gossipd.daemon.deployments`` and ``spread`` do with tasks.
 
-What lives here: a statement heard by gossip, its manifest pulled from a holder, room made, the planner told, publishing,
-and each step's way of trying again. What does not: signatures, rollback, expiry, targets, cancelling: they have tests
-of their own, and no fault of this campaign touches them.
+What lives here: a statement heard by gossip, its manifest pulled from a holder, room made, the planner told,
+publishing, and each step's way of trying again. What does not: signatures, rollback, expiry, targets, cancelling: they
+have tests of their own, and no fault of this campaign touches them.
 """
 
 from __future__ import annotations

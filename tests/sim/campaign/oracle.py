@@ -75,7 +75,7 @@ class FalseDeaths(Rule):
 
 
 class Oracle:
-    """One per world. ``looked`` counts what each rule was asked about: one that looked at nothing has proved nothing."""
+    """One per world. ``looked`` counts what each rule looked at: one that looked at nothing has proved nothing."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -261,10 +261,8 @@ class Oracle:
                     wrong.append(f"host {daemon.index} is {'unaware' if life is None else life.step.value}")
                 elif held is None or held.chunks_held < held.chunks_total:
                     wrong.append(f"host {daemon.index} lacks chunks of what it published")
-        for daemon in world.daemons:
-            if daemon.is_powered and not daemon.is_up and world.faults.should_run(daemon.index):
-                wrong.append(f"host {daemon.index} does not start")
-        return wrong
+        down = [daemon.index for daemon in world.daemons if not daemon.is_up and world.faults.should_run(daemon.index)]
+        return wrong + [f"host {index} does not start" for index in down]
 
     def close(self) -> None:
         """The run is over. Raises Violation when the cluster has not recovered, or a fetch has never ended."""

@@ -72,7 +72,7 @@ Message: TypeAlias = Asked | Held | Told
 class Link:
     """One dialed connection."""
 
-    __slots__ = ("arrives_s", "age", "is_dialing", "is_up", "is_watched", "pause_s", "peer", "queue", "streams")
+    __slots__ = ("age", "arrives_s", "is_dialing", "is_up", "is_watched", "pause_s", "peer", "queue", "streams")
 
     def __init__(self, peer: int) -> None:
         self.peer = peer

@@ -1,0 +1,153 @@
+"""Each rule of the campaign's oracle is broken on purpose, by a bug planted in the part that should keep it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gossipd.core.events import ChunkStored, FailReason, StartFetch
+from gossipd.core.peers import Peers
+from gossipd.core.planner import Planner
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.store import chunk_store, publishing, recovery, scrub, windows
+from gossipd.store.journal import Replay
+from gossipd.store.replica import Replica
+from gossipd.transfer.slots import UploadSlots
+from membership.member import NodeId
+from tests.sim.campaign import daemon as daemon_module
+from tests.sim.campaign import world as world_module
+from tests.sim.campaign.daemon import Daemon
+from tests.sim.campaign.deploying import Deploying
+from tests.sim.campaign.oracle import DEAD_S, Violation
+from tests.sim.campaign.world import World, play
+
+HOSTS = 12
+SECONDS = 40.0
+
+
+def broken_rule(*kinds: str) -> str:
+    """The rule that a small run breaks, by name."""
+    return play(5, hosts=HOSTS, seconds=SECONDS, kinds=kinds).violation.partition(":")[0]
+
+
+@pytest.fixture(autouse=True)
+def _no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(world_module, "GRACE_S", 5.0)
+
+
+class _AnyDigest(bytes):
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = bytes.__hash__
+
+
+class _NoHash:
+    def __init__(self, body: object) -> None: ...
+
+    def digest(self) -> bytes:
+        return _AnyDigest()
+
+
+def test_without_a_planted_bug_nothing_is_broken() -> None:
+    assert play(5, hosts=HOSTS, seconds=SECONDS, kinds=("corrupting_peer",)).violation == ""
+
+
+def test_a_store_that_does_not_hash_what_it_takes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_store, "blake3", _NoHash)
+    assert broken_rule("source_lying", "corrupting_peer") == "accepted"
+
+
+def test_a_publication_with_other_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = publishing.publish
+
+    def spoil_and_publish(context: Any, replica: Replica) -> None:
+        context.disk.rot(replica.path(0), 3)
+        publish(context, replica)
+
+    monkeypatch.setattr(publishing, "publish", spoil_and_publish)
+    assert broken_rule() == "published"
+
+
+def test_a_claim_before_the_bytes_are_synced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(windows, "_sync_files", lambda context, replica, window: None)
+    assert broken_rule() == "claimed"
+
+
+def test_a_start_that_forgets_what_was_claimed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "replay", lambda body, deployment: Replay())
+    monkeypatch.setattr(recovery, "_hash_suspects", lambda context, replica, said, boot: set())
+    assert broken_rule("kill_restart", "power_cut") == "remembered"
+
+
+def test_a_store_that_gives_up_good_chunks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scrub, "_read_back", lambda *arguments, **options: scrub.Filled.UNREADABLE)
+    assert broken_rule() == "dropped"
+
+
+def test_a_host_that_asks_for_what_it_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = Daemon._store_said
+
+    def forget_every_third(self: Daemon, event: Any) -> None:
+        if not isinstance(event, ChunkStored) or event.chunk % 3:
+            said(self, event)
+
+    monkeypatch.setattr(Daemon, "_store_said", forget_every_third)
+    assert broken_rule() == "again"
+
+
+def test_blame_that_falls_on_somebody_else_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = Peers.failed
+
+    def blame_all(self: Peers, node: NodeId, reason: FailReason, now: float) -> None:
+        for peer in [peer.view.node for peer in self] if reason is FailReason.CORRUPT else [node]:
+            failed(self, peer, reason, now)
+
+    monkeypatch.setattr(Peers, "failed", blame_all)
+    monkeypatch.setattr(Daemon, "said", lambda self, body: bytes(len(body)) if self.index % 2 else body)
+    assert broken_rule() == "blamed"
+
+
+def test_a_planner_that_exceeds_its_fetches_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def generous(*, settings: PlannerSettings, **others: Any) -> Planner:
+        return Planner(settings=PlannerSettings(), **others)
+
+    monkeypatch.setattr(world_module, "PlannerSettings", lambda: PlannerSettings(fetches_min=1, fetches_max=1))
+    monkeypatch.setattr(daemon_module, "Planner", generous)
+    assert broken_rule("slow_link") == "bounds"
+
+
+def test_a_server_without_slots_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    grant: Callable[[UploadSlots, NodeId], bool] = lambda self, node: True  # noqa: E731
+    monkeypatch.setattr(UploadSlots, "acquire", grant)
+    monkeypatch.setattr(UploadSlots, "release", lambda self, node, started: None)
+    assert broken_rule() == "bounds"
+
+
+def test_a_host_that_never_publishes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Deploying, "_finish", lambda self, deployment: None)
+    assert broken_rule() == "alive"
+
+
+def test_asking_a_host_that_is_long_dead_is_found() -> None:
+    world = World(5, hosts=HOSTS, seconds=SECONDS, kinds=())
+    with pytest.raises(Violation, match="long dead"):
+        _ask_the_dead(world)
+
+
+def _ask_the_dead(world: World) -> None:
+    for daemon in world.daemons:
+        daemon.boot(join=(), roster=[])
+    deployment, model = next(iter(world.models.items()))
+    asker, dead = world.daemons[0], world.daemons[1]
+    asker.store.open(model.manifest)
+    world.die(dead, power=True)
+    command = StartFetch(deployment, 0, dead.node, 5.0)
+    world.oracle.commanded(asker, command)  # it has only just died
+    world.wires.run(DEAD_S + 1.0)
+    world.oracle.commanded(asker, command)
