@@ -137,7 +137,7 @@ async def test_a_disk_that_refuses_is_tried_again_and_nothing_verified_is_thrown
     store = IllStore()
     async with deployments(tmp_path / "state", pull, name="elsewhere", store=store) as made:
         deployment = made.act(statement())
-        seen = []
+        seen: list[tuple[HostState, HostReason]] = []
         while deployment.state is not HostState.COMPLETE and len(seen) < 100:
             if deployment.state is HostState.DOWNLOADING:
                 made.finish(ID)
