@@ -30,6 +30,11 @@ A failed sync of data loses the chunks of its window: the kernel may have droppe
 next time. They leave ``held``, the journal is started anew without them, ChunkLost tells the planner. A failed
 sync of the journal loses nothing: the bytes are there, and a new journal, synced, says so.
 
+Pages are kept, or with ``page_cache = "drop"`` dropped when their window is durable (POSIX_FADV_DONTNEED). Measured
+while 1.6 GB were written: dropping window by window holds 1.2 to 1.3 GB at a time and leaves nothing; writing with
+RWF_DONTCACHE holds 0.06 to 0.09 GB and leaves nothing, for the same CPU time. The window won: what was written a second
+ago is what peers ask for next, and without the pages each of them would cost a read of the device.
+
 Rejected: a sync per chunk (a fifth of the speed); O_DIRECT (needs aligned buffers, and the page cache is wanted:
 what was written is served next); O_DSYNC (a sync per write).
 """
