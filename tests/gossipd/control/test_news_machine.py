@@ -146,7 +146,9 @@ class NewsMachine(RuleBasedStateMachine):
         """The hearer has had Holdings of this life and no gap since."""
         follow = self.following._follows[TELLER][MODEL]
         stream = self.followers._streams.get(MODEL)
-        return follow.number is not None and follow.stream == stream and self.link.streams.get(stream) == follow.number
+        if stream is None or follow.number is None or follow.stream != stream:
+            return False
+        return self.link.streams.get(stream) == follow.number
 
     @invariant()
     def who_is_current_is_right(self) -> None:
