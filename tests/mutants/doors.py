@@ -97,7 +97,7 @@ MUTANTS = (
         "gossipd/ops/audit_file.py",
         '"prev": head, "seq": seq',
         '"prev": self.head, "seq": seq',
-        (f"{_AUDIT}::test_an_untouched_log_is_whole_and_ends_at_the_head_that_status_shows",),
+        (f"{_AUDIT}::test_records_of_one_batch_follow_one_another_as_those_of_several_do",),
     ),
     Mutant(
         "a-changed-audit-record-goes-unseen",

@@ -37,6 +37,16 @@ def test_an_untouched_log_is_whole_and_ends_at_the_head_that_status_shows(path: 
     assert (first["prev"], first["seq"], first["event"]) == (GENESIS, 0, "manifest_accepted")
 
 
+def test_records_of_one_batch_follow_one_another_as_those_of_several_do(path: Path) -> None:
+    file = AuditFile(path)
+    for batch in (3, 1, 2):
+        file.append([{"event": "manifest_accepted"}] * batch, AT)
+    assert verify_audit(path, head=file.head).problem is None
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [record["prev"] for record in records] == [GENESIS, *(record["hash"] for record in records[:-1])]
+    assert [record["seq"] for record in records] == list(range(6))
+
+
 def test_no_byte_can_be_changed_unseen(path: Path) -> None:
     write(path, 3)
     content = path.read_bytes()
