@@ -220,8 +220,8 @@ class LimitsSection:
     )
     pool_bytes: int = setting(
         kinds.Size(64 * MIB, 64 * GIB),
-        "Memory for chunks on their way. Four of the largest chunks (64 MiB) at least; more helps fast links only.",
-        256 * MIB,
+        "Memory for chunks on their way. It bounds what the daemon takes of memory; more helps fast links only.",
+        128 * MIB,
     )
     connections: int = setting(
         kinds.Whole(8, 10_000), "Bulk connections accepted at once; each costs a thread and some 60 KiB.", 256
