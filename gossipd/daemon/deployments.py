@@ -113,15 +113,16 @@ class Deployments:
     def act(self, statement: Statement) -> Deployment:
         """Bring this host in line with the last word on a deployment."""
         deployment = self.by_id.get(statement.deployment)
+        is_new = deployment is None
         if deployment is None:
             deployment = self.by_id[statement.deployment] = Deployment(statement.deployment, statement)
             self._begun(deployment)
-        earlier, deployment.statement = deployment.statement, statement
+        deployment.statement = statement
         if statement.verb is Verb.CANCEL:
             self.close(deployment, HostState.CANCELLED)
         elif self._register.is_removed(statement.deployment):
             self.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
-        elif deployment.state in (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED) or earlier is statement:
+        elif is_new or deployment.state in (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED):
             self._begin(deployment)
         return deployment
 
