@@ -30,6 +30,7 @@ from tests.servers import free_port
 
 SAMPLE_S = 0.01
 PATIENCE_S = 240.0
+BLOCK_BYTES = 8 << 20
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _BUCKET = re.compile(r'gossipd_event_loop_lag_seconds_bucket\{le="[^"]+"\} (\S+)')
 
@@ -38,7 +39,6 @@ def run(plan: Plan, *, receivers: int = 1, duplex: bool = False) -> dict[str, fl
     """One delivery: to ``receivers`` hosts, or of one model each way at once."""
     environment = {
         "GOSSIPD_BULK__ENCRYPTION": plan.encryption,
-        "GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{plan.target}"]),
         "GOSSIPD_STORE__RESERVE_BYTES": "0",
         "GOSSIPD_LOG__LEVEL": "debug",
     }
@@ -74,10 +74,15 @@ def filled(site: Cluster, plan: Plan, model: str) -> Daemon:
     """A running host that has read ``model`` from its directory, alone."""
     directory = site.base / f"source-{model}"
     directory.mkdir()
-    os.link(plan.source, directory / "model.bin")
+    if model == "one":
+        os.link(plan.source, directory / "model.bin")
+    else:  # other bytes: a store copies what another of its models has
+        with (directory / "model.bin").open("wb") as file:
+            for at in range(0, plan.nbytes, BLOCK_BYTES):
+                file.write(os.urandom(min(BLOCK_BYTES, plan.nbytes - at)))
     more = ("--chunk-size", str(plan.chunk_bytes), "--source", f"file://{directory}/")
     manifest = site.publish(directory, model, 1, *more)
-    one = added(site, f"has-{model}")
+    one = added(site, f"has-{model}", GOSSIPD_SOURCES__ALLOW=json.dumps([f"file://{directory}"]))
     one.start()
     one.wait_ready()
     site.drop(manifest, one)
