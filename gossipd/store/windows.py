@@ -21,7 +21,7 @@ one that was being synced. No sync per chunk: at 1.6 GB/s a window is 3 GB and c
 
 The device begins early: each ``window_bytes`` of a window the background thread asks the kernel to start writing
 (sync_file_range), which waits for nothing and claims nothing. The sync at the window's end then finds little left: of
-1 GB read from nginx on loopback it took 0.02 s instead of 0.33 s, and by so much earlier is a model published.
+1 GB read from nginx on loopback it took 0.02 s instead of 0.33 s (a busy machine).
 
 The disk sets the pace: when the open window is older than ``window_s`` and larger than ``window_bytes``, because the
 one before is still being synced, writers wait, with their buffers, and so do the network and the peers behind them.
@@ -32,7 +32,7 @@ sync of the journal loses nothing: the bytes are there, and a new journal, synce
 
 Pages are kept, or with ``page_cache = "drop"`` dropped when their window is durable (POSIX_FADV_DONTNEED). Measured
 while 1.6 GB were written: dropping window by window holds 1.2 to 1.3 GB at a time and leaves nothing; writing with
-RWF_DONTCACHE holds 0.06 to 0.09 GB and leaves nothing, for the same CPU time. The window won: what was written a second
+RWF_DONTCACHE holds 0.06 to 0.09 GB and leaves nothing. The window won: what was written a second
 ago is what peers ask for next, and without the pages each of them would cost a read of the device.
 
 Rejected: a sync per chunk (a fifth of the speed); O_DIRECT (needs aligned buffers, and the page cache is wanted:
