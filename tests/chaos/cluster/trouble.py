@@ -93,13 +93,17 @@ class Trouble:
         return True
 
     def _victim(self, fault: Fault) -> Host | None:
+        unhurt = [name for name, host in self._hosts.items() if name not in self.killed and not self.is_down(host)]
+        if fault.kind is Kind.KILL and fault.who in self.killed:  # as a seed, before its turn: so many hosts, not kills
+            spare = [name for name in unhurt if name != self._plan.rotten]
+            return self._hosts[spare[0]] if spare else None
         if fault.who != SEED:
             host = self._hosts[fault.who]
             # A daemon that is still starting has no handler for SIGTERM yet: it would simply end.
             is_deaf = fault.kind is Kind.RESTART and host.status() is None
             return None if self.is_down(host) or is_deaf else host
-        planned = self.killed | {one.who for one in self._plan.faults if one.kind is Kind.KILL}
-        up = [name for name in self._seeds() if not self.is_down(self._hosts[name]) and name != self._plan.rotten]
+        planned = {one.who for one in self._plan.faults if one.kind is Kind.KILL}
+        up = [name for name in self._seeds() if name in unhurt and name != self._plan.rotten]
         fresh = [name for name in up if name not in planned]
         return self._hosts[(fresh or up)[0]] if up else None
 

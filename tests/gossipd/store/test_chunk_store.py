@@ -15,6 +15,8 @@ from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.core.ids import LOCAL, SOURCE
 from gossipd.ports import DigestMismatchError, NotHeldError
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.disk import Space
+from gossipd.store.durable import PosixDisk
 from gossipd.store.errors import NoSpaceError, StoreFormatError, StoreLockedError, StoreModeError, VersionTakenError
 from gossipd.store.notices import ModelEvicted, StoreEvent
 from gossipd.store.settings import PageCache, StoreSettings, StoreSettingsError
@@ -249,14 +251,20 @@ def test_a_foreign_directory_in_a_versions_place_is_not_touched(opened: Opened) 
     assert (opened.root / "m/1/notes").read_text() == "mine"
 
 
-def test_a_model_that_does_not_fit_is_refused_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_model_that_does_not_fit_is_refused_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened = Opened(tmp_path, settings=StoreSettings(reserve_bytes=1 << 50))
-    huge = build({"f": b"x"})
-    free = opened.store.statistics().free_bytes
-    opened.store.open(huge.manifest)  # a reserve is at most a twentieth of the disk
-    opened.store.abandon(huge.manifest.id)
-    assert free > 0
+    model = build({"f": b"x"})
+    short = Space(free_bytes=100, total_bytes=2000)  # the reserve is at most a twentieth
+    monkeypatch.setattr(PosixDisk, "space", lambda _disk: short)
+    with pytest.raises(NoSpaceError) as refused:
+        opened.store.open(model.manifest)
+    assert (refused.value.need_bytes, refused.value.free_bytes) == (101, 100)
     assert list((tmp_path / ".incoming").iterdir()) == []
+    monkeypatch.setattr(PosixDisk, "space", lambda _disk: Space(101, 2000))
+    opened.store.open(model.manifest)
+    opened.store.abandon(model.manifest.id)
     opened.store.close()
 
 
