@@ -1,13 +1,16 @@
 """How fast this host's own link has shown itself to be, and so how long a chunk takes on it.
 
 What lives here: a peak-hold over short windows of received bytes. What does not: limits, which the hands keep; a
-limited link simply measures slower. Rejected: the rate of single fetches, which share the link.
+limited link simply measures slower. Rejected: the rate of single fetches, which share the link; and to take a long time
+between two chunks for idleness, as an earlier version did: on a link of 20 Mbit/s with chunks of 4 MiB it never measured
+anything, and thirty hosts asked busy peers again 40 times a second.
 """
 
 from __future__ import annotations
 
 _WINDOW_S = 0.25  # some ten chunk times of the smallest chunks at 100 Mbit/s
 _WINDOW_CHUNKS = 10  # fewer come in bursts, which say more about the senders than about the link
+_WINDOW_S_MAX = 2.5  # but large chunks on slow links would take minutes to be so many
 _DECAY = 0.99  # of the peak per window: halves in 17 s, so that a lowered limit is believed in a minute
 _CHUNK_TIME_S_MIN = 0.0005
 _CHUNK_TIME_S_MAX = 10.0
@@ -18,23 +21,30 @@ class LinkMeter:
 
     def __init__(self) -> None:
         self._since_s: float | None = None
-        self._last_s = 0.0
         self._bytes = 0
         self._chunks = 0
         self.rate = 0.0  # bytes/s, 0 while unknown
         self.version = 0  # changes with the rate
 
+    def expects(self, chunks: int, now: float) -> None:
+        """So many are on their way here now; while there are none the time says nothing about the link.
+
+        A window begins with the first request, not with the first arrival: of chunks that share the link several arrive
+        together, and all but one would count as if they had taken no time.
+        """
+        if not chunks:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s, self._bytes, self._chunks = now, 0, 0
+
     def received(self, length: int, now: float) -> None:
         """A chunk has come over the network."""
-        pause = now - self._last_s
-        self._last_s = now
-        if self._since_s is None or pause > 4 * _WINDOW_S:
-            self._since_s, self._bytes, self._chunks = now, 0, 0  # after a pause the window says nothing
+        if self._since_s is None:
             return
         self._bytes += length
         self._chunks += 1
         span = now - self._since_s
-        if span >= _WINDOW_S and self._chunks >= _WINDOW_CHUNKS:
+        if span >= _WINDOW_S and (self._chunks >= _WINDOW_CHUNKS or span >= _WINDOW_S_MAX):
             self.rate = max(self.rate * _DECAY, self._bytes / span)
             self.version += 1
             self._since_s, self._bytes, self._chunks = now, 0, 0

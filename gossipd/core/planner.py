@@ -227,6 +227,7 @@ class Planner:
             if swarm.commands:
                 self._commands += swarm.commands
                 swarm.commands = []
+        self._link.expects(sum(len(swarm.replica.flights) for swarm in self._swarms.values()), now)
 
     def _by_priority(self) -> list[Swarm]:
         swarms = list(self._swarms.values())

@@ -26,7 +26,7 @@ class PlannerSettings:
     fetches_per_peer_max: int = 3
     """Most fetches in flight from one peer, so that one bad peer never holds all of them."""
     fetch_timeout_s_min: float = 5.0
-    """Shortest deadline of a fetch; else 20 times what a fetch takes."""
+    """Shortest deadline of a fetch; else 20 times what a fetch takes, or 128 KiB/s before one has ended."""
     slots_min: int = 4
     slots_max: int = 24
     slots_ratio: float = 1.25

@@ -48,6 +48,9 @@ from membership.member import NodeId
 
 _CHUNK_TIME_FALLBACK_S = 0.05
 _FETCH_CHUNK_TIMES = 8.0  # what a fetch takes among as many others, until one has been seen
+_TIMEOUT_USUALS = 20  # a fetch may take so many times the usual; a slow peer's is asked for elsewhere long before
+# Bytes/s of one fetch before any has ended: a link of 20 Mbit/s shared by 20. Slower peers are cut for dripping.
+_RATE_UNKNOWN = 128 * 1024
 _TICK_S = 0.25  # duties, hedges, stalls and subscriptions are looked at this often
 
 
@@ -279,8 +282,13 @@ class Swarm:
     def start_fetch(self, chunk: int, node: NodeId, now: float) -> None:
         """Ask one peer for one chunk."""
         self.replica.start(chunk, node, now)
-        timeout_s = max(self.settings.fetch_timeout_s_min, 20 * self.peers.usual_s)
-        self.commands.append(StartFetch(self.deployment, chunk, node, timeout_s))
+        self.commands.append(StartFetch(self.deployment, chunk, node, self.fetch_timeout_s()))
+
+    def fetch_timeout_s(self) -> float:
+        """What a fetch that begins now may take."""
+        usual_s = self.peers.usual_s
+        likely_s = _TIMEOUT_USUALS * usual_s if usual_s else self.replica.shape.chunk_bytes / _RATE_UNKNOWN
+        return max(self.settings.fetch_timeout_s_min, likely_s)
 
     def may_read(self) -> bool:
         """Whether storage is, or may be, this host's to read, or was."""

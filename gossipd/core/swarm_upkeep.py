@@ -76,7 +76,7 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
 
 def give_up_lost(swarm: Swarm, now: float) -> None:
     """A hand that never says how a fetch ended must not block the chunk for ever."""
-    limit_s = _LOST_AFTER * max(swarm.settings.fetch_timeout_s_min, 20 * swarm.peers.usual_s)
+    limit_s = _LOST_AFTER * swarm.fetch_timeout_s()
     for chunk, flights in list(swarm.replica.flights.items()):
         for flight in list(flights):
             age_s = now - flight.started_s

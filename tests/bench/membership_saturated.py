@@ -3,7 +3,7 @@
 Real daemons, one in each namespace of the lab's fabric, every link shaped to ``--mbit``. Three models are deployed side
 by side, and as soon as one has arrived everywhere its next version with new bytes is dropped, so that chunks fill the
 links for the whole time; storage has a wider link, so that it is not the limit. ``--hogged`` hosts run in a CPU cgroup
-of their own together with busy loops (namespaces do not split the CPU). Every death that any daemon logs from the first
+of their own together with busy loops, under a quota (namespaces do not split the CPU). Every death that any daemon logs from the first
 drop on is false: nobody dies. How full the links were is read from the switch. Needs root, iproute2 and nginx.
 """
 
@@ -36,8 +36,9 @@ PORT = 7946
 STORAGE_PORT = 8080
 MODELS = {"small": 0.75, "middle": 1.0, "large": 1.25}  # sizes over --mb: they end at different times
 CGROUPS = Path("/sys/fs/cgroup/cpu")
-HOG_SHARES = 4096  # a hogged host has the weight of four processes,
-HOGS_PER_HOST = 2  # of which the busy loops leave its daemon about one and a half
+HOGGED_CPUS = 0.2  # a hogged host's quota, about four times what a daemon needs here,
+HOGS_PER_HOST = 2  # of which the busy loops leave its daemon a third, in bursts once per period
+QUOTA_PERIOD_US = 100_000  # the kernel's default
 CHUNK_BYTES = 4 * 1024 * 1024  # large ones cost less CPU, of which there is too little for thirty hosts
 STORAGE_SHARE = 5.0  # of one host's link: both models enter all racks without waiting for storage
 CONVERGE_S_MAX = 240.0  # thirty Python processes on two cores import for about 40 s when nothing else runs
@@ -113,13 +114,18 @@ def make_hosts(network: Fabric, base: Path, encryption: str) -> list[Host]:
 
 @contextmanager
 def hogged(host: Host) -> Iterator[None]:
-    """Busy loops that share this host's weight with its daemon."""
+    """Busy loops that share this host's quota with its daemon.
+
+    A quota, not a weight: by weight the loops took every free moment of the whole machine, and the other hosts, whose
+    CPUs are not theirs in a real cluster, waited as well.
+    """
     assert host.process is not None
     group = CGROUPS / f"gms-{os.getpid()}-{host.name}"
     group.mkdir()
     hogs: list[subprocess.Popen[bytes]] = []
     try:
-        (group / "cpu.shares").write_text(str(HOG_SHARES))
+        (group / "cpu.cfs_period_us").write_text(str(QUOTA_PERIOD_US))
+        (group / "cpu.cfs_quota_us").write_text(str(int(HOGGED_CPUS * QUOTA_PERIOD_US)))
         (group / "cgroup.procs").write_text(str(host.process.pid))
         for _ in range(HOGS_PER_HOST):
             hogs.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
