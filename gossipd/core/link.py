@@ -1,9 +1,9 @@
 """How fast this host's own link has shown itself to be, and so how long a chunk takes on it.
 
 What lives here: a peak-hold over short windows of received bytes. What does not: limits, which the hands keep; a
-limited link simply measures slower. Rejected: the rate of single fetches, which share the link; and to take a long time
-between two chunks for idleness, as an earlier version did: on a link of 20 Mbit/s with chunks of 4 MiB it never measured
-anything, and thirty hosts asked busy peers again 40 times a second.
+limited link simply measures slower. Rejected: the rate of single fetches, which share the link; and to take a long
+time between two chunks for idleness, as an earlier version did: on a link of 20 Mbit/s with chunks of 4 MiB it never
+measured anything, and thirty hosts asked busy peers again 40 times a second.
 """
 
 from __future__ import annotations

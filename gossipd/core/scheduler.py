@@ -24,7 +24,7 @@ from membership.member import NodeId
 
 _SAMPLE = 12  # rarest of 8 to 32 differ by a tenth of a point in the design notes' simulation
 _STALE_CHUNK_TIMES = 0.75  # a slot of a busy peer frees within about that when it serves some at a time
-_STALE_S_MAX = 0.5
+_STALE_S_MAX = 4.0  # of large chunks on slow links; with 0.5 each host asked in vain ten times a second
 _GOOD_COST = 2.2  # nothing of ours in flight there, and most slots free: looking further gains less than a slot
 
 

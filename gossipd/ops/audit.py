@@ -28,7 +28,7 @@ from gossipd.ops.snapshot import timestamp
 
 QUEUE_MAX = 4096
 VALUE_CHARS_MAX = 512
-BATCH_INTERVAL_S = 0.1  # a burst of decisions is one sync; nobody waits for it
+BATCH_INTERVAL_S = 0.25  # a burst of decisions is one sync; nobody waits for it, and each look wakes the process
 RETRY_S = 5.0
 SUBJECT_BURST = 10
 SUBJECT_REFILL_S = 60.0  # one more each minute

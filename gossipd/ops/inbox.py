@@ -220,8 +220,8 @@ class Inbox:
                 recursive=False,
                 stop_event=stop,
                 debounce=100,  # ms: a burst of drops is one look
-                step=20,
-                rust_timeout=200,  # ms until a cancel is noticed; watchfiles' own 5 s would outlast the daemon's stop
+                step=50,  # ms; each takes the interpreter's lock for a moment
+                rust_timeout=500,  # ms until a cancel is noticed; watchfiles' own 5 s would outlast the daemon's stop
                 yield_on_timeout=False,
             ):
                 changed.ring()

@@ -1,10 +1,12 @@
 """``python -m tests.bench.membership_saturated --json``: daemons whose links are full, some without a CPU of their own.
 
 Real daemons, one in each namespace of the lab's fabric, every link shaped to ``--mbit``. Three models are deployed side
-by side, and as soon as one has arrived everywhere its next version with new bytes is dropped, so that chunks fill the
-links for the whole time; storage has a wider link, so that it is not the limit. ``--hogged`` hosts run in a CPU cgroup
-of their own together with busy loops, under a quota (namespaces do not split the CPU). Every death that any daemon logs from the first
-drop on is false: nobody dies. How full the links were is read from the switch. Needs root, iproute2 and nginx.
+by side, and as soon as one has arrived everywhere its next version with new bytes is dropped, so that chunks travel for
+the whole time; storage has a wider link, so that it is not the limit. Chunks may take ``--chunk-share`` of a link, and
+a flow from each host to one in another rack (``filler``) takes what they leave, so that queues are full everywhere:
+with chunks alone the machine's CPU was used up at three quarters. ``--hogged`` hosts run in a CPU cgroup of their own
+together with busy loops, under a quota (namespaces do not split the CPU). Every death that any daemon logs from the
+first drop on is false: nobody dies. How full the links were is read from the switch. Needs root, iproute2 and nginx.
 """
 
 from __future__ import annotations
@@ -35,11 +37,13 @@ from tests.servers import Nginx
 PORT = 7946
 STORAGE_PORT = 8080
 MODELS = {"small": 0.75, "middle": 1.0, "large": 1.25}  # sizes over --mb: they end at different times
+FILLER = Path(__file__).parent / "filler.py"
 CGROUPS = Path("/sys/fs/cgroup/cpu")
 HOGGED_CPUS = 0.2  # a hogged host's quota, about four times what a daemon needs here,
 HOGS_PER_HOST = 2  # of which the busy loops leave its daemon a third, in bursts once per period
 QUOTA_PERIOD_US = 100_000  # the kernel's default
 CHUNK_BYTES = 4 * 1024 * 1024  # large ones cost less CPU, of which there is too little for thirty hosts
+FILLER_PORT = 9
 STORAGE_SHARE = 5.0  # of one host's link: both models enter all racks without waiting for storage
 CONVERGE_S_MAX = 240.0  # thirty Python processes on two cores import for about 40 s when nothing else runs
 POLL_S = 0.25
@@ -90,7 +94,26 @@ class Supply:
         out.rename(inbox / f"{self.name}-{self.version}.gmf")
 
 
-def make_hosts(network: Fabric, base: Path, encryption: str) -> list[Host]:
+@contextmanager
+def fillers(network: Fabric) -> Iterator[None]:
+    """One on each host, sending to the host of the same place in the next rack."""
+    per_rack = len(network.hosts) // network.racks
+    started: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, station in enumerate(network.hosts):
+            target = network.hosts[(number + per_rack) % len(network.hosts)]
+            script = [sys.executable, "-S", str(FILLER), station.address, str(FILLER_PORT), target.address]
+            started.append(subprocess.Popen([*station.command, *script]))
+        yield
+        if any(process.poll() is not None for process in started):
+            raise LabError("a filler has ended by itself")
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def make_hosts(network: Fabric, base: Path, encryption: str, chunk_bytes_per_s: int) -> list[Host]:
     """One host's directory for each station."""
     secret = SecretKey(os.urandom(KEY_BYTES))
     write_key_pair(base / "publisher.key", secret)
@@ -108,6 +131,7 @@ def make_hosts(network: Fabric, base: Path, encryption: str) -> list[Host]:
         )
         environment = settings(["http"], encryption=encryption)
         environment |= {"PYTHONDONTWRITEBYTECODE": "1", "GOSSIPD_STORE__KEEP_VERSIONS": "1"}
+        environment["GOSSIPD_LIMITS__DOWNLOAD_BYTES_PER_S"] = str(chunk_bytes_per_s)
         hosts.append(Host(station.name, rack, directory, PORT, environment, command=station.command))
     return hosts
 
@@ -211,7 +235,7 @@ def saturate(network: Fabric, hosts: list[Host], supplies: list[Supply], options
         "loop_lag_p99_s_others_max": max(lag for lag in [lags[0], *lags[1 + options.hogged :]] if lag is not None),
         "link_in_share_mean": round(sum(shares) / len(shares), 3),
         "link_in_share_min": round(min(shares), 3),
-        "peer_bytes": sum(moved.hosts.values()) - moved.external,
+        "link_bytes": sum(moved.hosts.values()),
         "source_bytes": moved.external,
         "versions_dropped": sum(supply.version for supply in supplies),
         "hosts_without_the_last": {supply.name: len(supply.missing(hosts)) for supply in supplies},
@@ -243,7 +267,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 base / "www", base / "nginx", address=storage.address, port=STORAGE_PORT, command=storage.command
             )
             stack.callback(server.stop)
-            hosts = make_hosts(network, base, options.encryption)
+            hosts = make_hosts(network, base, options.encryption, int(options.chunk_share * options.mbit * 1e6 / 8))
             stack.callback(end, hosts)
             for host in hosts:
                 host.start()
@@ -255,6 +279,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             ]
             for host in hosts[1 : 1 + options.hogged]:
                 stack.enter_context(hogged(host))
+            stack.enter_context(fillers(network))
             head = {"scenario": "saturated", "members": len(hosts), "mbit": options.mbit, "hogged": options.hogged}
             return head | {"encryption": options.encryption} | saturate(network, hosts, supplies, options)
     finally:
@@ -273,6 +298,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--mb", type=int, default=64, help="mean size of a model in MiB")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--warm-s", type=float, default=10.0, help="from the first drop to the beginning of counting")
+    parser.add_argument("--chunk-share", type=float, default=0.4, help="of a link, at most, for chunks from peers")
     parser.add_argument("--hogged", type=int, default=2, help="hosts with busy loops")
     parser.add_argument("--encryption", choices=("none", "tls"), default="none")
     parser.add_argument("--keep", action="store_true", help="leave the directories, with logs")

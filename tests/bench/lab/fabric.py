@@ -13,9 +13,9 @@ headers and retransmissions included.
 tbf, as measured here: it splits super-packets unless its burst holds one (64 KiB; we use 128), a queue of about 50 ms
 keeps bufferbloat small and TCP at the full rate, and it banks one burst of credit while idle, which is why every run
 measures one plain download first and divides by that, not by the nominal rate. There is no netem on the machines
-this was written for. TCP on a slow link sends super-packets of 3 to 6 KB (a millisecond's worth); all links of a cluster
-on two cores made 50,000 a second of them, each with its timer, and half of the machine's time went there. In the hosts'
-namespaces TCP is told to send at least ``SEGMENTS_MIN`` at once, for every system under test alike.
+this was written for. TCP on a slow link sends super-packets of 3 to 6 KB (a millisecond's worth); the links of thirty
+hosts made 50,000 a second of them, each with its timer. In the hosts' namespaces TCP is told to send at least
+``SEGMENTS_MIN`` at once, for every system under test alike, which halved their number.
 """
 
 from __future__ import annotations

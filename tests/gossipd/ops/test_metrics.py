@@ -91,7 +91,7 @@ async def test_a_loop_that_is_not_held_up_has_no_lag(autojump_clock: MockClock) 
     with trio.move_on_after(10):
         await lag.run()
     assert lag.p99_s() < 0.001
-    assert sum(lag.histogram.figures().counts) >= 199
+    assert sum(lag.histogram.figures().counts) >= 99
 
 
 def test_the_99th_percentile_sees_the_worst_hundredth_of_the_last_minute() -> None:
