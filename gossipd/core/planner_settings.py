@@ -51,7 +51,7 @@ class PlannerSettings:
     subscribers_max: int = 160
     """Peers that may hear our news; more are not answered. mates_max + far_neighbours_max and room for newcomers."""
     silence_s: float = 5.0
-    """A neighbour that said nothing for so long is asked again for its holdings."""
+    """A neighbour that said nothing for so long, and for several chunk times, is asked again for its holdings."""
 
     spread: int = 4
     """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""

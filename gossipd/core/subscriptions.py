@@ -17,6 +17,7 @@ from gossipd.core.planner_settings import PlannerSettings
 from membership.member import NodeId
 
 _AGAIN_S = 1.0  # a second question within this of ours is an ordinary mutual greeting, not a restart
+_SILENT_CHUNK_TIMES = 4.0  # slots are shared by some, so that a chunk comes every few of them
 
 
 class Subscriptions:
@@ -53,14 +54,21 @@ class Subscriptions:
         is_usable: Callable[[NodeId], bool],
         is_full: Callable[[NodeId], bool],
         now: float,
+        *,
+        chunk_time_s: float = 0.0,
     ) -> tuple[list[NodeId], list[NodeId]]:
-        """Whom to ask now, and whom to tell that we listen no more."""
+        """Whom to ask now, and whom to tell that we listen no more.
+
+        Args:
+            chunk_time_s: where a chunk takes seconds a neighbour that is well has no news for several of them.
+        """
+        silence_s = max(self._settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s)
         wanted = {node for node in neighbours if is_usable(node)}
         ask = []
         for node in wanted:
             asked = self._asked_s.get(node)
             last = max(asked or 0.0, self.heard_s.get(node, 0.0))
-            if asked is None or (now - last > self._settings.silence_s and not is_full(node)):
+            if asked is None or (now - last > silence_s and not is_full(node)):
                 self._asked_s[node] = now
                 ask.append(node)
         drop = [node for node in self._asked_s if node not in wanted]

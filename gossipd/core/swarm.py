@@ -341,7 +341,9 @@ class Swarm:
             peer = self.peers.get(node)
             return peer is not None and peer.usable(now)
 
-        ask, drop = self.subscriptions.refresh(neighbours, is_usable, lambda node: counts.get(node) == size, now)
+        ask, drop = self.subscriptions.refresh(
+            neighbours, is_usable, lambda node: counts.get(node) == size, now, chunk_time_s=self.chunk_time_s
+        )
         self.commands += [Subscribe(node, self.deployment) for node in ask]
         self.commands += [Unsubscribe(node, self.deployment) for node in drop]
 

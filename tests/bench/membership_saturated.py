@@ -39,8 +39,9 @@ STORAGE_PORT = 8080
 MODELS = {"small": 0.75, "middle": 1.0, "large": 1.25}  # sizes over --mb: they end at different times
 FILLER = Path(__file__).parent / "filler.py"
 CGROUPS = Path("/sys/fs/cgroup/cpu")
-HOGGED_CPUS = 0.2  # a hogged host's quota, about four times what a daemon needs here,
-HOGS_PER_HOST = 2  # of which the busy loops leave its daemon a third, in bursts once per period
+HOGGED_CPUS = 0.3  # a hogged host's quota,
+HOGS_PER_HOST = 2  # of which the busy loops leave its daemon a third, about what it needs, in bursts once per period.
+HOGGED_SHARES = 32 * 1024  # Its weight: with that of one process, what it lacked was taken by the other 28 hosts.
 QUOTA_PERIOD_US = 100_000  # the kernel's default
 CHUNK_BYTES = 4 * 1024 * 1024  # large ones cost less CPU, of which there is too little for thirty hosts
 FILLER_PORT = 9
@@ -140,8 +141,7 @@ def make_hosts(network: Fabric, base: Path, encryption: str, chunk_bytes_per_s: 
 def hogged(host: Host) -> Iterator[None]:
     """Busy loops that share this host's quota with its daemon.
 
-    A quota, not a weight: by weight the loops took every free moment of the whole machine, and the other hosts, whose
-    CPUs are not theirs in a real cluster, waited as well.
+    A quota, because by weight the loops took every free moment of the machine, which in a cluster is other hosts'.
     """
     assert host.process is not None
     group = CGROUPS / f"gms-{os.getpid()}-{host.name}"
@@ -149,6 +149,7 @@ def hogged(host: Host) -> Iterator[None]:
     hogs: list[subprocess.Popen[bytes]] = []
     try:
         (group / "cpu.cfs_period_us").write_text(str(QUOTA_PERIOD_US))
+        (group / "cpu.shares").write_text(str(HOGGED_SHARES))
         (group / "cpu.cfs_quota_us").write_text(str(int(HOGGED_CPUS * QUOTA_PERIOD_US)))
         (group / "cgroup.procs").write_text(str(host.process.pid))
         for _ in range(HOGS_PER_HOST):
@@ -298,7 +299,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--mb", type=int, default=64, help="mean size of a model in MiB")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--warm-s", type=float, default=10.0, help="from the first drop to the beginning of counting")
-    parser.add_argument("--chunk-share", type=float, default=0.4, help="of a link, at most, for chunks from peers")
+    parser.add_argument("--chunk-share", type=float, default=0.2, help="of a link, at most, for chunks from peers")
     parser.add_argument("--hogged", type=int, default=2, help="hosts with busy loops")
     parser.add_argument("--encryption", choices=("none", "tls"), default="none")
     parser.add_argument("--keep", action="store_true", help="leave the directories, with logs")

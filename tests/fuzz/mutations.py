@@ -74,10 +74,10 @@ def any_value(rng: Random, depth: int = 0) -> Any:
         return pick(rng, (None, True, False, *FLOATS))
     if draw < 0.86:
         return nested(pick(rng, _DEPTHS), rng)
-    if draw < 0.9:
-        return [any_value(rng, depth + 1)] * pick(rng, _LONG)
     if depth > 2:
         return []
+    if draw < 0.9:  # long lists of long lists of long lists took 24 GB to pack
+        return [any_value(rng, depth + 1)] * pick(rng, _LONG) if not depth else []
     if draw < 0.95:
         return [any_value(rng, depth + 1) for _ in range(int(rng.random() * 5))]
     return {pick(rng, TEXTS): any_value(rng, depth + 1) for _ in range(int(rng.random() * 5))}

@@ -28,7 +28,8 @@ FOREIGN_RING = KeyRing(b"another cluster.", (b"k" * 32,))
 STRANGERS = 12
 _STEP_S = 0.004  # per input; the cluster lives on in real proportions to its traffic
 _PUMP_EVERY = 16  # inputs between turns of the other brains
-_STRANGER_EVERY = 1000  # inputs between new ones
+# Inputs between new ones. Each is remembered for days by each of the four brains, in 6.5 KB: by design, no leak.
+_STRANGER_EVERY = 4000
 _LABELS = {
     wire.ALIVE: ALIVE_LABEL, wire.LEAVE: LEAVE_LABEL, wire.ACCUSE: ACCUSE_LABEL, wire.FORGET: FORGET_LABEL,
     wire.RECORD: RECORD_LABEL,
