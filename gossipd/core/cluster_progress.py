@@ -104,7 +104,9 @@ class ClusterProgress:
     def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
         """The same from the wire. Raises ProgressFormatError."""
         if len(node) != NODE_ID_BYTES or len(key) != KEY_BYTES:  # gossip takes any key; saved rows have fixed widths
-            raise ProgressFormatError(f"a progress record's key has {len(node) + len(key)} bytes, need 24")
+            raise ProgressFormatError(
+                f"a progress record's key has {len(node) + len(key)} bytes, need {NODE_ID_BYTES + KEY_BYTES}"
+            )
         progress = Progress.from_bytes(record)
         old = self._rows.get(key, {}).get(node)
         if old is not None and version <= old.version:
