@@ -11,6 +11,7 @@ from __future__ import annotations
 _WINDOW_S = 0.25  # some ten chunk times of the smallest chunks at 100 Mbit/s
 _WINDOW_CHUNKS = 10  # fewer come in bursts, which say more about the senders than about the link
 _WINDOW_S_MAX = 2.5  # but large chunks on slow links would take minutes to be so many
+_WINDOW_BYTES = 512 * 1024  # what is smaller is over before the link is full, and says how long asking takes
 _DECAY = 0.99  # of the peak per window: halves in 17 s, so that a lowered limit is believed in a minute
 _CHUNK_TIME_S_MIN = 0.0005
 _CHUNK_TIME_S_MAX = 10.0
@@ -56,7 +57,9 @@ class LinkMeter:
         self._bytes += length
         self._chunks += 1
         span = now - self._since_s
-        if span >= _WINDOW_S and (self._chunks >= _WINDOW_CHUNKS or span >= _WINDOW_S_MAX):
+        if self._bytes < _WINDOW_BYTES or span < _WINDOW_S:
+            return
+        if self._chunks >= _WINDOW_CHUNKS or span >= _WINDOW_S_MAX:
             self.rate = max(self.rate * _DECAY, self._bytes / span)
             self.version += 1
             self._since_s, self._bytes, self._chunks = now, 0, 0

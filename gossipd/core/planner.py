@@ -213,7 +213,7 @@ class Planner:
         if now >= self._tick_s + _TICK_S:
             self._tick(now)
             self._surroundings = self._around(now)
-        room = self.settings.fetches_max
+        room = self._fetches_max()
         for swarm in self._swarms.values():
             room -= swarm.replica.fetches
         for swarm in self._by_priority():
@@ -228,6 +228,11 @@ class Planner:
                 self._commands += swarm.commands
                 swarm.commands = []
         self._link.expects(sum(len(swarm.replica.flights) for swarm in self._swarms.values()), now)
+
+    def _fetches_max(self) -> int:
+        """Of all deployments together; fewer on a link so slow, or limited so low, that each would only drip."""
+        most = self.settings.fetches_max
+        return min(most, max(1, int(self._link.rate / self.settings.fetch_rate_min))) if self._link.rate else most
 
     def _by_priority(self) -> list[Swarm]:
         swarms = list(self._swarms.values())

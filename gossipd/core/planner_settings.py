@@ -25,8 +25,11 @@ class PlannerSettings:
     fetches_slack: int = 2
     fetches_per_peer_max: int = 3
     """Most fetches in flight from one peer, so that one bad peer never holds all of them."""
+    fetch_rate_min: float = 128 * 1024
+    """Bytes/s of one fetch: no more are in flight than the link has shown to give that much each, since both ends cut
+    transfers of half of it; and what a fetch is given time for before one has ended."""
     fetch_timeout_s_min: float = 5.0
-    """Shortest deadline of a fetch; else 20 times what a fetch takes, or 128 KiB/s before one has ended."""
+    """Shortest deadline of a fetch; else 20 times what a fetch takes."""
     slots_min: int = 4
     slots_max: int = 24
     slots_ratio: float = 1.25

@@ -49,8 +49,6 @@ from membership.member import NodeId
 _CHUNK_TIME_FALLBACK_S = 0.05
 _FETCH_CHUNK_TIMES = 8.0  # what a fetch takes among as many others, until one has been seen
 _TIMEOUT_USUALS = 20  # a fetch may take so many times the usual; a slow peer's is asked for elsewhere long before
-# Bytes/s of one fetch before any has ended: a link of 20 Mbit/s shared by 20. Slower peers are cut for dripping.
-_RATE_UNKNOWN = 128 * 1024
 _TICK_S = 0.25  # duties, hedges, stalls and subscriptions are looked at this often
 
 
@@ -287,7 +285,9 @@ class Swarm:
     def fetch_timeout_s(self) -> float:
         """What a fetch that begins now may take."""
         usual_s = self.peers.usual_s
-        likely_s = _TIMEOUT_USUALS * usual_s if usual_s else self.replica.shape.chunk_bytes / _RATE_UNKNOWN
+        likely_s = (
+            _TIMEOUT_USUALS * usual_s if usual_s else self.replica.shape.chunk_bytes / self.settings.fetch_rate_min
+        )
         return max(self.settings.fetch_timeout_s_min, likely_s)
 
     def may_read(self) -> bool:

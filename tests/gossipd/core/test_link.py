@@ -32,10 +32,17 @@ def test_chunks_that_share_the_link_and_come_together_do_not_look_faster_than_it
 def test_small_chunks_are_measured_by_tens() -> None:
     meter = LinkMeter()
     meter.expects(3, 0.0)
-    arrivals(meter, 1000, [0.01 * number for number in range(1, 10)])
+    arrivals(meter, 100_000, [0.01 * number for number in range(1, 10)])
     assert not meter.rate
-    arrivals(meter, 1000, [0.01 * number for number in range(10, 30)])
-    assert meter.rate == pytest.approx(100_000, rel=0.05)
+    arrivals(meter, 100_000, [0.01 * number for number in range(10, 30)])
+    assert meter.rate == pytest.approx(10_000_000, rel=0.05)
+
+
+def test_a_tiny_model_says_nothing_about_the_link() -> None:
+    meter = LinkMeter()
+    meter.expects(3, 0.0)
+    arrivals(meter, 1000, [0.1 * number for number in range(1, 100)])
+    assert not meter.rate
 
 
 def test_time_without_a_request_says_nothing_about_the_link() -> None:

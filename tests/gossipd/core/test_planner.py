@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 from gossipd.core.chunkset import ChunkSet
@@ -292,6 +293,16 @@ def test_a_fetch_whose_end_is_never_told_is_given_up_and_asked_for_elsewhere() -
     commands = driven.wait(lost.timeout_s)
     assert [(given_up.chunk, given_up.peer) for given_up in of(CancelFetch, commands)] == [(5, A)]
     assert [(again.chunk, again.peer) for again in of(StartFetch, commands)] == [(5, B)]
+
+
+def test_a_link_that_is_limited_low_has_no_more_fetches_than_it_can_feed() -> None:
+    driven = among_mates(8, (0, 1, 2, 3, 4, 5, 6))
+    (fetch,) = of(StartFetch, driven.tell(holdings(1, 7)))
+    driven.tell(stored(fetch.chunk, A), after=4.0)  # 256 KiB/s feed two fetches of 128 KiB/s
+    other = DeploymentId(b"o" * 32)
+    driven.tell(replace(opened(40), deployment=other))
+    heard = [replace(holdings(number, *range(40), size=40), deployment=other) for number in (1, 2)]
+    assert len(of(StartFetch, driven.tell(*heard))) == 2
 
 
 def test_words_about_an_unknown_deployment_do_no_harm() -> None:
