@@ -163,3 +163,13 @@ def test_joins_and_goodbyes_without_end_leave_a_bounded_state() -> None:
     cluster.run(cluster.now + 200.0)
     assert cluster.swim(0).live_count == 4
     assert cluster.swim(0).sizes()["members"] <= 8
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_two_that_hear_only_each_other_declare_nobody_dead(seed: int) -> None:
+    cluster, _ = watched(seed, {0, 1})
+    cluster.cut(range(2), together=True)
+    cluster.run(cluster.now + 100.0)
+    deaths = [host.swim.statistics().get("deaths", 0) for host in cluster.hosts if host.swim is not None]
+    assert deaths[:2] == [0, 0]
+    assert all(count == 2 for count in deaths[2:])

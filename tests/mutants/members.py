@@ -69,7 +69,7 @@ MUTANTS = (
         "membership/judge.py",
         "        if node.settings.isolation_freeze and (node.frozen or not self.is_trusted(suspicion.since_s)):\n",
         "        if node.settings.isolation_freeze and node.has_left:\n",
-        ("tests/membership/test_planted_bugs.py", "tests/membership/test_swim.py"),
+        ("tests/membership/test_simulation.py", "tests/membership/test_planted_bugs.py"),
     ),
     Mutant(
         "a-boot-number-comes-back",
