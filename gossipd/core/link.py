@@ -25,7 +25,7 @@ class LinkMeter:
         self._bytes = 0
         self._chunks = 0
         self._is_first = False
-        self._waited_s = 0.0  # for the first chunks, at least; doubles
+        self.waited_s = 0.0  # for the first chunks, at least; doubles; 0 when the rate is known
         self.rate = 0.0  # bytes/s, 0 while unknown
         self.version = 0  # changes with the rate
 
@@ -36,8 +36,8 @@ class LinkMeter:
         elif self._since_s is None:
             self._since_s, self._bytes, self._chunks = now, 0, 0
             self._is_first = True
-        elif not self.rate and now - self._since_s > 2 * self._waited_s:
-            self._waited_s = now - self._since_s
+        elif not self.rate and now - self._since_s > 2 * self.waited_s:
+            self.waited_s = min(_CHUNK_TIME_S_MAX, now - self._since_s)
             self.version += 1
 
     def received(self, length: int, now: float) -> None:
@@ -60,17 +60,12 @@ class LinkMeter:
         if self._bytes < _WINDOW_BYTES or span < _WINDOW_S:
             return
         if self._chunks >= _WINDOW_CHUNKS or span >= _WINDOW_S_MAX:
-            self.rate = max(self.rate * _DECAY, self._bytes / span)
+            self.rate, self.waited_s = max(self.rate * _DECAY, self._bytes / span), 0.0
             self.version += 1
             self._since_s, self._bytes, self._chunks = now, 0, 0
 
     def chunk_time_s(self, chunk_bytes: int, fallback_s: float) -> float:
-        """What a chunk takes when the link is ours alone.
-
-        While nothing has been measured it is ``fallback_s``, or as long as the first chunks are on their way without
-        having come, whatever is more: to believe 0.05 s of a chunk that takes 16 made thirty hosts ask each other, and
-        be refused, twelve times a second.
-        """
+        """What a chunk takes when the link is ours alone; ``fallback_s`` while nothing has been measured."""
         if not self.rate:
-            return min(_CHUNK_TIME_S_MAX, max(fallback_s, self._waited_s))
+            return fallback_s
         return min(_CHUNK_TIME_S_MAX, max(_CHUNK_TIME_S_MIN, chunk_bytes / self.rate))

@@ -92,6 +92,9 @@ class Swarm:
         self.reads_begun = False
         self._link_version = -1
         self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # what a chunk takes on this host's link
+        # How long to leave busy and silent peers alone: as long as a chunk takes and, while none has come, as long as the
+        # first have been under way. News do not wait for that: after a slow start others read twice.
+        self.pause_s = _CHUNK_TIME_FALLBACK_S
         self.patience_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
         self.batch_s = settings.batch_s_min  # how long urgent news wait for company
         self.window_min = self.window_max = settings.fetches_min
@@ -107,6 +110,7 @@ class Swarm:
         if self.link.version != self._link_version:
             self._link_version = self.link.version
             self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
+            self.pause_s = max(self.chunk_time_s, self.link.waited_s)
             settings = self.settings
             self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
             self.window_min = settings.fetches_min + int(settings.handling_s / self.chunk_time_s)
@@ -272,7 +276,7 @@ class Swarm:
         count = min(room, self.fetch_window() - self.replica.fetches)
         if count <= 0 or self.replica.state is not ReplicaState.FETCHING:
             return 0
-        picked = self.scheduler.pick(count, now, self.chunk_time_s)
+        picked = self.scheduler.pick(count, now, self.pause_s)
         for chunk, node in picked:
             self.start_fetch(chunk, node, now)
         return len(picked)
@@ -342,7 +346,7 @@ class Swarm:
             return peer is not None and peer.usable(now)
 
         ask, drop = self.subscriptions.refresh(
-            neighbours, is_usable, lambda node: counts.get(node) == size, now, chunk_time_s=self.chunk_time_s
+            neighbours, is_usable, lambda node: counts.get(node) == size, now, chunk_time_s=self.pause_s
         )
         self.commands += [Subscribe(node, self.deployment) for node in ask]
         self.commands += [Unsubscribe(node, self.deployment) for node in drop]
@@ -355,5 +359,5 @@ class Swarm:
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn
         if self.scheduler.all_busy and (self.demand.near or self.demand.imports):
-            deadline = min(deadline, now + max(0.005, self.chunk_time_s / 2))
+            deadline = min(deadline, now + max(0.005, self.pause_s / 2))
         return deadline

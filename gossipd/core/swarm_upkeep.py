@@ -66,7 +66,7 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
             continue  # the other of two came; this one's cancellation has not been confirmed yet
         first = None if isinstance(flight.supplier, Origin) else flight.supplier
         holders = swarm.availability.near_holders(chunk) or swarm.availability.far_holders(chunk)
-        found = swarm.scheduler.supplier(holders, now, swarm.chunk_time_s, but=first)
+        found = swarm.scheduler.supplier(holders, now, swarm.pause_s, but=first)
         if found is not None:
             swarm.peers.started(found[1])
             swarm.start_fetch(chunk, found[1].view.node, now)

@@ -61,11 +61,11 @@ def test_before_anything_is_measured_the_callers_guess_holds() -> None:
     assert meter.chunk_time_s(MIB, 0.05) == 0.05
 
 
-def test_a_link_that_has_brought_nothing_yet_is_believed_to_be_as_slow_as_the_wait() -> None:
+def test_how_long_the_first_chunks_have_been_under_way_is_known_until_the_rate_is() -> None:
     meter = LinkMeter()
     meter.expects(3, 0.0)
     for now in (0.1, 1.0, 5.0):
         meter.expects(3, now)
-    assert meter.chunk_time_s(4 * MIB, 0.05) == 5.0
+    assert (meter.waited_s, meter.chunk_time_s(4 * MIB, 0.05)) == (5.0, 0.05)
     arrivals(meter, 4 * MIB, [8.0])
-    assert meter.chunk_time_s(4 * MIB, 0.05) == pytest.approx(8.0)
+    assert (meter.waited_s, meter.chunk_time_s(4 * MIB, 0.05)) == (0.0, pytest.approx(8.0))
