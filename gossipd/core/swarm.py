@@ -92,8 +92,8 @@ class Swarm:
         self.reads_begun = False
         self._link_version = -1
         self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # what a chunk takes on this host's link
-        # How long to leave busy and silent peers alone: as long as a chunk takes and, while none has come, as long as the
-        # first have been under way. News do not wait for that: after a slow start others read twice.
+        # How long to leave busy and silent peers alone: what a chunk takes, or while none has come as long as the first
+        # have been under way. News do not wait for that: after a slow start others would read twice.
         self.pause_s = _CHUNK_TIME_FALLBACK_S
         self.patience_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
         self.batch_s = settings.batch_s_min  # how long urgent news wait for company
