@@ -272,10 +272,14 @@ class Planner:
         return bool(members) and not any(peer.usable(now) for peer in members)
 
     def _limit_uploads(self) -> None:
-        """As many uploads as others are likely to have fetches in flight, and a few more."""
+        """As many uploads as others are likely to have fetches in flight, and a few more.
+
+        Our own window alone is no guess at others' where we are ahead of our rack: the only holder of 70 chunks, with
+        five slots taken by racks behind a full uplink, sent at half of its rate while its mates waited (simulation).
+        """
         if not self._swarms:
             return
-        window = max(swarm.fetch_window() for swarm in self._swarms.values())
+        window = max(max(swarm.fetch_window(), swarm.window_of_mates()) for swarm in self._swarms.values())
         self._window += (max(window, self.settings.fetches_min) - self._window) * _WINDOW_SMOOTH
         slots = min(
             self.settings.slots_max, max(self.settings.slots_min, round(self._window * self.settings.slots_ratio))

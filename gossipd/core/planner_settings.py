@@ -33,8 +33,8 @@ class PlannerSettings:
     slots_min: int = 4
     slots_max: int = 24
     slots_ratio: float = 1.25
-    """Upload slots: so many times the fetches that we have in flight ourselves, as a guess at what others have. With
-    more, first copies leave their holder slowly, all at once; with fewer, requests are refused."""
+    """Upload slots: so many times the fetches that others are likely to have in flight. With more, first copies leave
+    their holder slowly, all at once; with fewer, requests are refused."""
     slots_assumed: int = 4
     """Free upload slots of a peer that has not said yet."""
 

@@ -265,11 +265,19 @@ class Swarm:
 
     def fetch_window(self) -> int:
         """How many fetches keep the link busy: more when ready chunks pile up, fewer while storage needs part of it."""
-        backlog = len(self.demand.near) + len(self.demand.imports)
-        window = min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
+        window = self._window(len(self.demand.near) + len(self.demand.imports))
         if self.replica.reads:
             window = max(1, min(window, self.reader.flows_max() - self.replica.reads))
         return window
+
+    def _window(self, backlog: int) -> int:
+        return min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
+
+    def window_of_mates(self) -> int:
+        """How many fetches our rack mates are likely to have in flight: by the one that is least behind us."""
+        counts, listened = self.availability.count, self.subscriptions
+        known = [counts.get(node, 0) for node in self.duties.mates if node in listened]
+        return self._window(max(0, self.replica.held_count - max(known))) if known else self.window_min
 
     def plan_fetches(self, room: int, now: float) -> int:
         """Start fetches; returns how many."""

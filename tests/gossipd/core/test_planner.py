@@ -274,6 +274,17 @@ def test_upload_slots_follow_the_window_up_to_their_limit_and_not_past_it() -> N
     assert max(limits) == 6
 
 
+def test_the_only_holder_of_many_chunks_in_its_rack_gives_more_uploads_than_one_whose_mates_are_level() -> None:
+    raised = {}
+    for held_by_best_mate in (0, 72):
+        driven = among_mates(96, tuple(range(72)))
+        commands = driven.tell(holdings(1, *range(held_by_best_mate), size=96), holdings(2, size=96))
+        raised[held_by_best_mate] = [limit.slots for limit in of(LimitUploads, commands + driven.wait(20.0))]
+    assert not raised[72]
+    assert raised[0] == sorted(raised[0])
+    assert raised[0][-1] >= 3 * PlannerSettings().slots_min
+
+
 def test_what_is_held_is_not_fetched_again_whoever_offers_it() -> None:
     driven = among_mates(8, (0, 1, 2, 3))
     full = HoldingsHeard(B, DEPLOYMENT, ChunkSet.full(8), 24)
