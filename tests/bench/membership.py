@@ -9,6 +9,7 @@ helper says that it failed.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import resource
 import sys
@@ -17,6 +18,8 @@ from dataclasses import replace
 
 from membership.settings import SwimSettings
 from tests.bench.membership_scenarios import SCENARIOS
+
+_GARBAGE_THRESHOLD = 200_000  # brains make few cycles, and with the default 20 % of the time went into looking for them
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -30,6 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--plain", action="store_true", help="also plain SWIM, for comparison")
     parser.add_argument("--json", action="store_true", help="one JSON object per line (the default prints them too)")
     options = parser.parse_args(arguments)
+    gc.set_threshold(_GARBAGE_THRESHOLD)
     ours = SwimSettings()
     plain = replace(ours, lifeguard=False, corroborate=False, isolation_freeze=False, second_try=False)
     for members in map(int, options.members.split(",")):
