@@ -43,6 +43,7 @@ class Duties:
         self.racks: dict[str, tuple[NodeId, ...]] = {}
         self.rack_of: dict[NodeId, str] = {}
         self._lines: dict[str, tuple[tuple[NodeId, ...], ...]] = {}
+        self._made_of: dict[str, tuple[object, ...]] = {}  # what the lines follow from
         self._folds = BUCKETS
         self.mates: set[NodeId] = set()
         self.readers: tuple[NodeId, ...] = ()
@@ -79,7 +80,7 @@ class Duties:
         self.readers = self._elect([view for view in targets if view.node in usable], slow, seeds)
         most = max((len(members) for members in self.racks.values()), default=1)
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
-        self._lines = {rack: self._rack_line(members) for rack, members in self.racks.items()}
+        self._draw_lines()
         self.places = self._own_places()
         self.rack_places = self._own_rack_places()
         self.neighbours = self._neighbours(len(targets))
@@ -99,12 +100,20 @@ class Duties:
         able = [view.node for view in views if view.can_read_sources]
         return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
 
-    def _rack_line(self, members: tuple[NodeId, ...]) -> tuple[tuple[NodeId, ...], ...]:
+    def _draw_lines(self) -> None:
+        """The lines of all racks; those of racks that have not changed are kept."""
+        before, made_of = self._lines, self._made_of
+        self._lines, self._made_of = {}, {}
+        for rack, members in self.racks.items():
+            readers = tuple(node for node in members if node in self.readers)
+            key = self._made_of[rack] = (members, readers, self._folds)
+            self._lines[rack] = before[rack] if made_of.get(rack) == key else self._rack_line(members, readers)
+
+    def _rack_line(self, members: tuple[NodeId, ...], readers: tuple[NodeId, ...]) -> tuple[tuple[NodeId, ...], ...]:
         """The lines of a rack. A reader has the first copies of what it reads to spread: it imports last."""
-        importers = tuple(node for node in members if node not in self.readers)
+        importers = tuple(node for node in members if node not in readers)
         if len(importers) < 2:
             return bucket_lines(members, self._salt, self._folds)
-        readers = tuple(node for node in members if node in self.readers)
         return tuple((*line, *readers) for line in bucket_lines(importers, self._salt, self._folds))
 
     def _own_places(self) -> list[int]:
