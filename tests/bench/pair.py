@@ -4,8 +4,9 @@
 daemons as they are run (``pair_systems/daemons``). Both ends share the machine's cores; the source is in the page
 cache. Each repetition runs every system once, in turn, so that what else the machine does falls on all of them alike;
 figures are medians. The files to be written have their page cache filled beforehand, by reading their unwritten blocks
-or by writing and removing as many: in a virtual machine the first touch of a page that the host has not backed costs
-more than everything that is measured here (1.0 against 2.4 GB/s), for whoever happens to meet it.
+or by freeing as many pages of another file just before they are needed: in a virtual machine the first touch of a page
+that the host has not backed costs more than everything that is measured here (1.0 against 2.4 GB/s), for whoever
+happens to meet it.
 
 ``ratio_reference`` is the rate over the bare reference's, ``ratio_cpu_reference`` the CPU seconds per GB of both
 ends over the reference's. ``--duplex`` sends a model each way at once (``ratio_duplex``: the sum of both directions
