@@ -3,10 +3,7 @@
 ``python -m tests.bench.pair [--gb 2] [--encryption none|tls] [--duplex] [--fan-out N] [--json]``. gossipd is whole
 daemons as they are run (``pair_systems/daemons``). Both ends share the machine's cores; the source is in the page
 cache. Each repetition runs every system once, in turn, so that what else the machine does falls on all of them alike;
-figures are medians. The files to be written have their page cache filled beforehand, by reading their unwritten blocks
-or by freeing as many pages of another file just before they are needed: in a virtual machine the first touch of a page
-that the host has not backed costs more than everything that is measured here (1.0 against 2.4 GB/s), for whoever
-happens to meet it.
+figures are medians. All write fresh files, into pages that the machine's host has backed (``pair_systems/pages``).
 
 ``ratio_reference`` is the rate over the bare reference's, ``ratio_cpu_reference`` the CPU seconds per GB of both
 ends over the reference's. ``--duplex`` sends a model each way at once (``ratio_duplex``: the sum of both directions
@@ -31,6 +28,7 @@ from typing import Any
 
 from tests.bench.pair_systems import daemons
 from tests.bench.pair_systems.endpoint import Plan, digests
+from tests.bench.pair_systems.pages import backed_pages, handed_over
 
 SYSTEMS = ("daemons", "reference", "libtorrent")
 OWN = ("daemons", "hands")  # gossipd; the first of them that is measured has the ratios
@@ -120,8 +118,9 @@ def run(system: str, plan: Plan) -> dict[str, float]:
         try:
             heard(receiver)
             os.sync()
-            told(receiver, "go")
-            received = heard(receiver)
+            with backed_pages(plan.target, plan.nbytes) as pages, handed_over(pages, [receiver.pid]):
+                told(receiver, "go")
+                received = heard(receiver)
         finally:
             receiver.wait()
         told(sender, "stop")

@@ -9,7 +9,7 @@ Two times are taken of each. Until the last chunk is written: ``gbytes_per_s`` a
 (``ratio_reference``), while the store keeps its journal and has the device begin to write behind it. And until all
 of it is durable: the store closed, against a reference that syncs in the background, one fdatasync for each 64 MiB
 (``durable_gbytes_per_s``, ``ratio_durable``). Ratios are medians of the ratios of neighbouring runs. Files to be
-written have their page cache filled beforehand; ``tests.bench.pair`` says why. Needs nginx.
+written have their page cache filled beforehand; ``tests.bench.pair_systems.pages`` says why. Needs nginx.
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from gossipd.demo.model import write_toy_model
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.throttle import Throttle
-from tests.bench.pair_systems.endpoint import fill_page_cache
 from tests.gossipd.sources.models import seal
 from tests.servers import Nginx, nginx
 
@@ -174,7 +173,7 @@ def through_the_store(manifest: Manifest, scratch: Path, threads: int) -> Times:
     )
     try:
         store.open(manifest)
-        fill_page_cache(str(scratch), manifest.bytes_total)
+        fill_page_cache(scratch, manifest.bytes_total)
         watch = Watch()
         with ThreadPoolExecutor(threads) as workers:
             for outcome in workers.map(lambda chunks: reader.read_chunks(manifest, chunks), extents(manifest)):
@@ -191,7 +190,7 @@ def reference(server: Nginx, manifest: Manifest, scratch: Path, threads: int, *,
     store = HTTPStore(server.url, client_options={"allow_http": True, "timeout": "600s"})
     descriptor = os.open(scratch / "out", os.O_RDWR | os.O_CREAT)
     os.posix_fallocate(descriptor, 0, manifest.bytes_total)
-    fill_page_cache(str(scratch), manifest.bytes_total)
+    fill_page_cache(scratch, manifest.bytes_total)
     watch = Watch()
     syncer = _Syncer(descriptor) if sync else None
     chunk_bytes = manifest.chunk_bytes
@@ -217,6 +216,16 @@ def reference(server: Nginx, manifest: Manifest, scratch: Path, threads: int, *,
     times = watch.durable()
     os.close(descriptor)
     return times
+
+
+def fill_page_cache(directory: Path, nbytes: int) -> None:
+    """Read the unwritten files of ``nbytes`` beneath ``directory``, so that they have pages."""
+    block = bytearray(4 << 20)
+    for path in directory.rglob("*"):
+        if path.is_file() and path.stat().st_size == nbytes:
+            with path.open("rb", buffering=0) as file:
+                while file.readinto(block):
+                    pass
 
 
 class _Syncer:

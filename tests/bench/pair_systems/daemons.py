@@ -25,13 +25,13 @@ from pathlib import Path
 
 from gossipd.ops.counting import LAG_BOUNDS_S
 from tests.bench.pair_systems.endpoint import Plan
+from tests.bench.pair_systems.pages import backed_pages, handed_over
 from tests.e2e.cluster import Cluster, Daemon, cluster, until
 from tests.servers import free_port
 
 SAMPLE_S = 0.01
 PATIENCE_S = 240.0
 BLOCK_BYTES = 8 << 20
-AHEAD_BYTES = 256 << 20  # a quarter of a second: the kernel tells the host of free pages after two
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _BUCKET = re.compile(r'gossipd_event_loop_lag_seconds_bucket\{le="[^"]+"\} (\S+)')
 
@@ -56,12 +56,12 @@ def run(plan: Plan, *, receivers: int = 1, duplex: bool = False) -> dict[str, fl
         marks = {one.name: len(one.log()) for one in site.daemons.values()}
         os.sync()
         before = lag_counts([one for one in site.daemons.values() if one not in starting])
-        scratch = back_pages(plan, plan.nbytes * len(deliveries))
-        for one in starting:
-            one.start()
-        with sampled(site) as samples, handed_over(scratch, [one for one, _ in deliveries]):
-            for one, model in deliveries:
-                until(f"{model} on {one.name}", partial(is_complete, one, model, marks), patience_s=PATIENCE_S)
+        with backed_pages(plan.target, plan.nbytes * len(deliveries)) as pages:
+            for one in starting:
+                one.start()
+            with sampled(site) as samples, handed_over(pages, pids(site)):
+                for one, model in deliveries:
+                    until(f"{model} on {one.name}", partial(is_complete, one, model, marks), patience_s=PATIENCE_S)
         running = list(site.daemons.values())
         lags = [after - early for early, after in zip(before, lag_counts(running), strict=True)]
         return figures(plan, running, deliveries, marks, samples) | {"loop_lag_p99_s": quantile(lags, 0.99)}
@@ -91,51 +91,6 @@ def filled(site: Cluster, plan: Plan, model: str) -> Daemon:
     return one
 
 
-def back_pages(plan: Plan, nbytes: int) -> Path:
-    """Have the machine back as many pages as will be written; why is said in ``tests.bench.pair``."""
-    scratch = Path(plan.target, "pages")
-    block = bytes(8 << 20)
-    with scratch.open("wb", buffering=0) as file:
-        for _ in range(-(-nbytes // len(block))):
-            file.write(block)
-    return scratch
-
-
-@contextmanager
-def handed_over(scratch: Path, writers: Sequence[Daemon]) -> Iterator[None]:
-    """Free the pages of ``scratch`` as the writers take others.
-
-    Freed all at once, before the receivers start, they went back to the virtual machine's host within two seconds, and
-    the daemons met every page for the first time (0.37 of the reference, whose file has its pages already).
-    """
-    paths = [Path(f"/proc/{one.process.pid}/io") for one in writers if one.process is not None]
-    whole = scratch.stat().st_size
-    stop = threading.Event()
-
-    def hand_over() -> None:
-        left = whole
-        early = sum(map(written_bytes, paths))
-        while not stop.wait(SAMPLE_S):
-            keep = max(0, whole - (sum(map(written_bytes, paths)) - early) - AHEAD_BYTES)
-            if keep <= left - BLOCK_BYTES:
-                os.truncate(scratch, keep)
-                left = keep
-
-    thread = threading.Thread(target=hand_over)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        scratch.unlink()
-
-
-def written_bytes(path: Path) -> int:
-    """Of a process: pages that it made dirty."""
-    return next(int(line.split()[1]) for line in path.read_text().splitlines() if line.startswith("write_bytes"))
-
-
 def said(daemon: Daemon, event: str, since: int) -> list[float]:
     """When its log has this event, as seconds of the wall clock."""
     found = []
@@ -153,10 +108,15 @@ def is_complete(daemon: Daemon, model: str, marks: dict[str, int]) -> bool:
     return daemon.tree(model, 1).exists() and bool(said(daemon, "model complete", marks[daemon.name]))
 
 
+def pids(site: Cluster) -> list[int]:
+    """Of all that run."""
+    return [one.process.pid for one in site.daemons.values() if one.process is not None]
+
+
 @contextmanager
 def sampled(site: Cluster) -> Iterator[list[tuple[float, float]]]:
     """(wall clock, CPU seconds of all daemons) every ``SAMPLE_S`` until the block ends."""
-    paths = [f"/proc/{one.process.pid}/stat" for one in site.daemons.values() if one.process is not None]
+    paths = [f"/proc/{pid}/stat" for pid in pids(site)]
     samples: list[tuple[float, float]] = []
     stop = threading.Event()
 

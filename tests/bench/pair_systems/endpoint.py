@@ -91,16 +91,6 @@ def digests(plan: Plan) -> list[bytes]:
     return [raw[at : at + 32] for at in range(0, len(raw), 32)]
 
 
-def fill_page_cache(directory: str, nbytes: int) -> None:
-    """Read the unwritten files of ``nbytes`` beneath ``directory``; why is said in ``tests.bench.pair``."""
-    block = bytearray(4 << 20)
-    for path in Path(directory).rglob("*"):
-        if path.is_file() and path.stat().st_size == nbytes:
-            with path.open("rb", buffering=0) as file:
-                while file.readinto(block):
-                    pass
-
-
 def say(**words: object) -> None:
     """One line to the parent."""
     print(json.dumps(words), flush=True)

@@ -37,7 +37,6 @@ from tests.bench.pair_systems.endpoint import (
     await_word,
     credentials,
     digests,
-    fill_page_cache,
     main,
     say,
 )
@@ -174,7 +173,6 @@ async def receive_all(plan: Plan) -> dict[str, float]:
     def start() -> None:
         running.append(node.fetchers.submit(node.fetch, plan, waiting.popleft()))
 
-    fill_page_cache(str(Path(plan.target, "receiver")), plan.nbytes)
     say(ready=True)
     await trio.to_thread.run_sync(await_word, "go")
     usage = Usage.mark()

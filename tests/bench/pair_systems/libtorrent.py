@@ -16,7 +16,7 @@ from pathlib import Path
 
 import libtorrent
 
-from tests.bench.pair_systems.endpoint import Plan, Usage, await_word, fill_page_cache, main, say
+from tests.bench.pair_systems.endpoint import Plan, Usage, await_word, main, say
 
 POLL_S = 0.005
 BUFFER_BYTES = 4 << 20
@@ -83,7 +83,6 @@ def receive(plan: Plan) -> dict[str, float]:
     copy = target / Path(plan.source).name
     with copy.open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, plan.nbytes)
-    fill_page_cache(str(target), plan.nbytes)
     running = session(0)
     handle = running.add_torrent({"ti": torrent_of(plan), "save_path": str(target)})
     handle.pause()

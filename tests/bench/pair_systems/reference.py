@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from blake3 import blake3
 
 from gossipd.store.settings import StoreSettings
-from tests.bench.pair_systems.endpoint import Plan, Usage, await_word, credentials, digests, fill_page_cache, main, say
+from tests.bench.pair_systems.endpoint import Plan, Usage, await_word, credentials, digests, main, say
 
 PIECE_BYTES = 256 * 1024
 
@@ -85,7 +85,6 @@ def receive(plan: Plan) -> dict[str, float]:
 
     threads = [threading.Thread(target=pull, args=(share,)) for share in range(plan.connections)]
     syncing = threading.Thread(target=sync)
-    fill_page_cache(plan.target, plan.nbytes)
     say(ready=True)
     await_word("go")
     usage = Usage.mark()
