@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event, Thread
 
+from gossipd.niceness import give_way
+
 _SCRUB_IDLE_S = 60.0  # nothing published, or a whole pass younger than this
 _JOIN_S = 30.0  # a sync of a whole window on a slow disk
 
@@ -54,12 +56,14 @@ class Background:
         self._threads.clear()
 
     def _run_steps(self) -> None:
+        give_way()
         while not self._stopped.is_set():
             self._woken.clear()
             wait_s = self._step()
             self._woken.wait(wait_s)
 
     def _run_scrub(self) -> None:
+        give_way()
         while not self._stopped.is_set():
             wait_s = self._scrub()
             self._stopped.wait(_SCRUB_IDLE_S if wait_s is None else wait_s)

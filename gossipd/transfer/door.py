@@ -17,6 +17,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
+from gossipd.niceness import give_way
 from gossipd.transfer.channel import family_of, prepare
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.traffic import Traffic
@@ -100,6 +101,7 @@ class Door:
 
     def _accept(self) -> None:
         assert self._listener is not None
+        give_way()  # and so do the threads that serve, which this one starts
         while not self._closing.is_set():
             try:
                 sock, name = self._listener.accept()
