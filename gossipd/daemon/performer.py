@@ -77,9 +77,9 @@ class Performer:
         self._trouble = trouble
         self._audit = audit
         self._bug = bug
-        self._fetchers = _with_threads(FETCH_THREADS, "fetch")
-        self._readers = _with_threads(read_threads, "read")
-        self._chores = _with_threads(CHORE_THREADS, "chore")
+        self._fetchers = pool_with_threads(FETCH_THREADS, "fetch")
+        self._readers = pool_with_threads(read_threads, "read")
+        self._chores = pool_with_threads(CHORE_THREADS, "chore")
         self._lock = threading.Lock()
         self._rechecks: set[tuple[DeploymentId, int]] = set()
 
@@ -241,7 +241,7 @@ class Performer:
         return record.name if record is not None else node.hex()[:12]
 
 
-def _with_threads(count: int, name: str) -> ThreadPoolExecutor:
+def pool_with_threads(count: int, name: str) -> ThreadPoolExecutor:
     """A pool that has its threads already, all of them giving way to the loop.
 
     Whoever starts a thread waits until it runs. Under full load that is a turn of the interpreter's lock for each, and
