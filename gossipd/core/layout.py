@@ -50,7 +50,7 @@ class Layout:
     """The chunks of files of the given sizes. Immutable."""
 
     __slots__ = (
-        "_packed_files", "_packed_starts", "_whole_files", "_whole_starts", "bytes_total", "chunk_bytes",
+        "_packed_files", "_packed_starts", "_short", "_whole_files", "_whole_starts", "bytes_total", "chunk_bytes",
         "chunk_count", "packed_bytes", "packed_chunk", "sizes",
     )  # fmt: skip
 
@@ -62,12 +62,15 @@ class Layout:
         self.bytes_total = sum(sizes)
         self._whole_files, self._whole_starts = array("L"), array("L")
         self._packed_files, self._packed_starts = array("L"), array("Q")
+        self._short: dict[int, int] = {}  # the lengths of chunks that are not ``chunk_bytes`` long
         next_chunk = packed = 0
         for index, size in enumerate(sizes):
             if size >= chunk_bytes:
                 self._whole_files.append(index)
                 self._whole_starts.append(next_chunk)
                 next_chunk += -(-size // chunk_bytes)
+                if size % chunk_bytes:
+                    self._short[next_chunk - 1] = size % chunk_bytes
             elif size:
                 self._packed_files.append(index)
                 self._packed_starts.append(packed)
@@ -75,6 +78,8 @@ class Layout:
         self.packed_chunk = next_chunk
         self.packed_bytes = packed
         self.chunk_count = next_chunk + -(-packed // chunk_bytes)
+        if packed % chunk_bytes:
+            self._short[self.chunk_count - 1] = packed % chunk_bytes
         if self.bytes_total > BYTES_TOTAL_MAX:
             raise ManifestError(f"bytes_total={self.bytes_total} max={BYTES_TOTAL_MAX}", code="E_LIMIT")
         if self.chunk_count > CHUNKS_MAX:
@@ -83,11 +88,7 @@ class Layout:
     def chunk_length(self, chunk: int) -> int:
         """Bytes of ``chunk``: ``chunk_bytes``, or fewer for the last of a file and of the packed files."""
         self._check_index(chunk)
-        if chunk >= self.packed_chunk:
-            return min(self.chunk_bytes, self.packed_bytes - (chunk - self.packed_chunk) * self.chunk_bytes)
-        at = bisect_right(self._whole_starts, chunk) - 1
-        begin = (chunk - self._whole_starts[at]) * self.chunk_bytes
-        return min(self.chunk_bytes, self.sizes[self._whole_files[at]] - begin)
+        return self._short.get(chunk, self.chunk_bytes)
 
     def segments(self, chunk: int) -> tuple[Segment, ...]:
         """Where the bytes of ``chunk`` lie, in the order in which they are hashed."""

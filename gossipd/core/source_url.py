@@ -17,6 +17,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NoReturn
 from urllib.parse import unquote, urlsplit
 
@@ -50,6 +51,7 @@ class SourceUrl:
         )
 
 
+@lru_cache(maxsize=64)  # every read asks for the few sources of its manifest
 def parse_source_url(text: str, field: str = "source") -> SourceUrl:
     """Raises ManifestError ``E_SOURCE_FORBIDDEN`` naming ``field``, never the whole URL."""
     if len(text) > URL_CHARS_MAX or not _PRINTABLE.fullmatch(text) or "\\" in text:

@@ -48,16 +48,15 @@ class Clients:
     def open(self, location: Location, *, whole: bool) -> Any:
         """The obstore store for the object's base; ``whole`` has the shorter time-out. Raises SourceError."""
         key = (location.base, whole)
-        with self._lock:
+        with self._lock:  # all the while: making one takes 30 ms of a core, and threads that begin together each did
             found = self._open.get(key)
             if found is not None:
                 self._open.move_to_end(key)
                 return found
-        try:
-            store = from_url(location.base, **self._options(location, whole=whole))
-        except OBSTORE_ERRORS as error:
-            raise from_obstore(error, location.shown) from None
-        with self._lock:
+            try:
+                store = from_url(location.base, **self._options(location, whole=whole))
+            except OBSTORE_ERRORS as error:
+                raise from_obstore(error, location.shown) from None
             self._open[key] = store
             while len(self._open) > self._settings.stores_max:
                 self._open.popitem(last=False)

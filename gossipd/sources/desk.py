@@ -102,7 +102,7 @@ class Desk:
             direct = source.scheme in WEB_SCHEMES and not uses_proxy(source)
             addresses = self._find(source, what) if direct else ()
         try:
-            self._policy.check(source.text)
+            self._policy.check_url(source)
             self._policy.check_addresses(source, addresses)
         except ManifestError as error:
             raise SourceForbiddenError(what, str(error)) from None
