@@ -28,9 +28,10 @@ def test_a_seed_that_failed_once_passes(seed: int) -> None:
 
 @pytest.mark.parametrize("part", range(0, len(KINDS), PER_RUN))
 def test_a_small_cluster_keeps_its_promises_under_every_kind_of_fault(part: int) -> None:
-    outcome = play(7, hosts=SMALL, seconds=45.0, kinds=KINDS[part : part + PER_RUN])
+    kinds = KINDS[part : part + PER_RUN]
+    outcome = play(10, hosts=SMALL, seconds=45.0, kinds=kinds)  # of seeds 7 to 10 the first in which all meet something
     assert not outcome.violation
-    assert outcome.faults
+    assert set(outcome.faults) == set(kinds)
     for rule in ("accepted", "published", "claimed", "remembered", "again", "bounds", "ended"):
         assert outcome.looked[rule] > 0, f"nothing was looked at for {rule}"
 

@@ -165,6 +165,9 @@ class Bulk:
     def _transfer_s(self, fetch: Fetch) -> float:
         load = max(sum(self.serving.values()), len(fetch.taker.bulk.fetches) / 2, 1.0)
         slow = max(self._daemon.link_slowness, fetch.taker.link_slowness)
+        if slow > 1.0:
+            for end in (self._daemon, fetch.taker):
+                self._world.faults.struck("slow_link", end.index)
         return self._world.chunk_s * load * slow * self._daemon.random.uniform(0.8, 1.2)
 
     def _read(self, fetch: Fetch) -> bytes | None:

@@ -315,6 +315,7 @@ class Daemon:
     def said(self, body: bytes) -> bytes:
         """What leaves here instead of ``body``."""
         if self.lie_share and self.random.random() < self.lie_share:
+            self.world.faults.struck("corrupting_peer", self.index)
             return bytes([body[0] ^ 1]) + body[1:]
         return body
 
