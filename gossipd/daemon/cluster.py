@@ -41,6 +41,7 @@ class Cluster:
         self.records: dict[NodeId, Record] = {}
         self._live: set[NodeId] = set()
         self._by_curve: dict[bytes, NodeId] = {}
+        self._namesakes: dict[NodeId, str] = {}
         self.callbacks: Callbacks | None = None
 
     def begin(self, own: Record, others: list[Record]) -> None:
@@ -87,6 +88,7 @@ class Cluster:
             self._live.discard(node)
             calls.post(PeerLost(node))
             calls.member_gone(node)
+            self._no_namesake(node, calls)
             reason = event.reason.value if isinstance(event, said.MemberDown) else "left"
             log.info("member down", member=event.member.record.name, reason=reason)
             if isinstance(event, said.MemberDown) and event.reason is said.DownReason.FORGOTTEN:
@@ -96,6 +98,7 @@ class Cluster:
             self._live.discard(event.node)
             calls.post(PeerLost(event.node))
             calls.member_gone(event.node)
+            self._no_namesake(event.node, calls)
             self._drop(event.node)
             calls.roster_changed()
             log.info("member forgotten", member=event.name)
@@ -106,6 +109,7 @@ class Cluster:
         elif isinstance(event, said.Isolated):
             _isolated(calls, isolated=event.isolated)
         elif isinstance(event, said.NameConflict):
+            self._namesakes[event.other] = event.name
             calls.alarm("E_NAME_CONFLICT", f"another living host calls itself {event.name}; rename one of the two")
         else:
             calls.alarm("E_JOIN_REFUSED", event.reason)
@@ -117,6 +121,8 @@ class Cluster:
         self._put(record)
         if node == self._own:
             return
+        if self._namesakes.get(node, record.name) != record.name:
+            self._no_namesake(node, calls)
         self._live.add(node)
         standing = Standing.from_bytes(record.payload)
         calls.post(
@@ -130,6 +136,11 @@ class Cluster:
         if moved:
             calls.member_changed(node)
             calls.roster_changed()
+
+    def _no_namesake(self, node: NodeId, calls: Callbacks) -> None:
+        """The host that had our name is gone or has another."""
+        if self._namesakes.pop(node, None) is not None and not self._namesakes:
+            calls.cured("E_NAME_CONFLICT")
 
     def _put(self, record: Record) -> None:
         old = self.records.get(record.node)

@@ -165,3 +165,40 @@ def test_many_threads_never_pass_the_bound() -> None:
     assert seen.leased_bytes == 0
     assert seen.leased_bytes_max <= 8 * CLASS_BYTES_MIN
     assert seen.leases == 1200
+
+
+def test_the_heap_is_trimmed_before_new_buffers_come_on_top_of_what_it_keeps() -> None:
+    trims: list[int] = []
+    pool = BufferPool(1024 * KIB, trim_heap=lambda: trims.append(1))
+    pool.reserve(1024 * KIB).release()
+    small = pool.acquire(256 * KIB)
+    assert not trims  # 256 and 1,024 KiB are within a quarter of the bound
+    second = pool.acquire(256 * KIB)
+    assert len(trims) == 1
+    third = pool.acquire(512 * KIB)
+    assert len(trims) == 1  # nothing was reserved since
+    for lease in (small, second, third):
+        lease.release()
+
+
+def test_what_is_reserved_now_is_not_what_the_heap_keeps() -> None:
+    trims: list[int] = []
+    pool = BufferPool(1024 * KIB, trim_heap=lambda: trims.append(1))
+    with pool.reserve(768 * KIB), pool.acquire(256 * KIB):
+        assert not trims
+
+
+def test_a_used_buffer_costs_no_trim() -> None:
+    trims: list[int] = []
+    pool = BufferPool(1024 * KIB, trim_heap=lambda: trims.append(1))
+    pool.acquire(256 * KIB).release()
+    pool.reserve(768 * KIB).release()
+    pool.acquire(256 * KIB).release()
+    assert not trims
+
+
+def test_trimming_the_real_heap_works_or_does_nothing() -> None:
+    pool = BufferPool(1024 * KIB)
+    pool.reserve(1024 * KIB).release()
+    pool.acquire(1024 * KIB).release()
+    assert pool.statistics().leased_bytes == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -86,6 +87,19 @@ def test_b26_a_host_with_our_name_and_another_key_is_an_alarm_and_so_is_not_bein
     assert "10.0.0.9:7946" in told.events[1][1]
     heard.cluster.hear(said.MemberUp(Member(record(2), MemberState.ALIVE, 0, 0.0)))
     assert told.codes == ["E_NAME_CONFLICT"], "we were let in"
+
+
+def test_two_of_one_name_are_an_alarm_until_the_last_of_them_is_gone_or_renamed(told: Told) -> None:
+    heard = Heard(told)
+    one, two = record(2), record(3)
+    for other in (one, two):
+        heard.cluster.hear(said.NameConflict("node-1", other.node))
+    heard.cluster.hear(said.MemberUp(Member(replace(one, name="node-1"), MemberState.ALIVE, 0, 0.0)))
+    assert told.codes == ["E_NAME_CONFLICT"], "it is there, and has our name"
+    heard.cluster.hear(said.MemberChanged(Member(replace(one, name="node-7"), MemberState.ALIVE, 0, 0.0)))
+    assert told.codes == ["E_NAME_CONFLICT"], "there was another"
+    heard.cluster.hear(said.MemberForgotten(two.node, "node-1"))
+    assert told.codes == []
 
 
 def test_being_cut_off_is_an_alarm_until_it_is_over(told: Told) -> None:

@@ -20,6 +20,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -100,19 +101,22 @@ def _replay_all(options: argparse.Namespace, outcomes: list[dict[str, Any]]) -> 
     second = {outcome["seed"]: outcome for outcome in _journal(options.journal, "replay")}
     left = [outcome["seed"] for outcome in outcomes if outcome["seed"] not in second]
     groups = [left[at : at + _REPLAYS_PER_PROCESS] for at in range(0, len(left), _REPLAYS_PER_PROCESS)]
-    for group in groups:
-        command = [sys.executable, "-m", "tests.sim.campaign", "--hosts", str(options.hosts)]
-        command += ["--seconds", str(options.seconds), "--replay", *map(str, group)]
-        environment = os.environ | {"PYTHONHASHSEED": _OTHER_HASH_SEED}
-        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            for line in process.stdout:
-                outcome = json.loads(line)
+    with ThreadPoolExecutor(options.workers) as pool:
+        for outcomes_again in pool.map(partial(_replay, options), groups):
+            for outcome in outcomes_again:
                 second[outcome["seed"]] = outcome
                 _keep(options.journal, "replay", outcome)
-        print(f"{len(second)} of {len(outcomes)} replayed", file=sys.stderr, flush=True)
+            print(f"{len(second)} of {len(outcomes)} replayed", file=sys.stderr, flush=True)
     missing = {"trace": "no replay"}
     return [(outcome["trace"], second.get(outcome["seed"], missing)["trace"]) for outcome in outcomes]
+
+
+def _replay(options: argparse.Namespace, seeds: list[int]) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "tests.sim.campaign", "--hosts", str(options.hosts)]
+    command += ["--seconds", str(options.seconds), "--replay", *map(str, seeds)]
+    environment = os.environ | {"PYTHONHASHSEED": _OTHER_HASH_SEED}
+    played = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True)
+    return [json.loads(line) for line in played.stdout.splitlines()]
 
 
 def summary(outcomes: list[dict[str, Any]], replayed: list[tuple[str, str]], hosts: int) -> dict[str, Any]:
