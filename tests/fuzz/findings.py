@@ -32,6 +32,7 @@ async def keep(directory: Path, door: str, make: MakeDoor, finding: Finding, *, 
         "fails_alone": alone is not None,
         "kind": finding.case.kind,
         "before_sealing": finding.case.before_sealing,
+        "context": repr(finding.case.context),
         "body_hex": finding.case.body.hex(),
         "smaller_hex": smaller.body.hex(),
     }

@@ -12,7 +12,7 @@ import pytest
 from gossipd.config.changes import diff
 from gossipd.config.directory import example_text
 from gossipd.config.keys import read_keys
-from gossipd.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
+from gossipd.config.load import FILE_BYTES_MAX, VALUE_CHARACTERS_MAX, ConfigError, load_config, parse_config
 from gossipd.config.sections import SECTIONS, Config
 from gossipd.config.template import render_config
 from gossipd.core.cluster_key import new_key_ring
@@ -241,6 +241,14 @@ def test_the_environment_overrides_the_file() -> None:
     assert (config.sources.enabled, config.limits.pool_bytes) == (False, 1024**3)
     assert config.security.trust == (Path("/k.pub"),)
     assert config.store.models == Path("/srv/gossipd/elsewhere")
+
+
+def test_a_value_of_the_environment_has_a_bound_like_the_file() -> None:
+    longest = "x" * VALUE_CHARACTERS_MAX
+    assert problems(LEAST, GOSSIPD_LIMITS__POOL_BYTES=longest + "x") == [
+        "environment variable GOSSIPD_LIMITS__POOL_BYTES: limits.pool_bytes has more than 16384 characters"
+    ]
+    assert "must be a size" in problems(LEAST, GOSSIPD_LIMITS__POOL_BYTES=longest)[0]
 
 
 def test_the_environment_can_give_what_the_file_lacks() -> None:
