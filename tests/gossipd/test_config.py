@@ -248,7 +248,7 @@ def test_a_value_of_the_environment_has_a_bound_like_the_file() -> None:
     assert problems(LEAST, GOSSIPD_LIMITS__POOL_BYTES=longest + "x") == [
         "environment variable GOSSIPD_LIMITS__POOL_BYTES: limits.pool_bytes has more than 16384 characters"
     ]
-    assert "must be a size" in problems(LEAST, GOSSIPD_LIMITS__POOL_BYTES=longest)[0]
+    assert "is not a size" in problems(LEAST, GOSSIPD_LIMITS__POOL_BYTES=longest)[0]
 
 
 def test_the_environment_can_give_what_the_file_lacks() -> None:
