@@ -36,11 +36,12 @@ from __future__ import annotations
 import struct
 import zlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from gossipd.core.ids import DeploymentId
+from gossipd.store.bits import Bits
 from gossipd.store.errors import StoreFormatError
 
 MAGIC = b"gossipdJ"
@@ -82,7 +83,8 @@ class Replay:
     """What a journal says. ``header`` is None when not even that could be read."""
 
     header: Header | None = None
-    held: set[int] = field(default_factory=set)
+    held: Bits = field(default_factory=lambda: Bits(0))
+    """Of as many chunks as the header says."""
     suspects: set[int] = field(default_factory=set)
     has_window: bool = False
     """False of a journal that was cut before its first window: it says less than it did when it was made."""
@@ -99,7 +101,6 @@ _PAYLOAD_BYTES_MIN = {
     int(RecordType.COMMIT): _U64.size,
     int(RecordType.PUBLISHED): _U64.size,
 }
-_SET_BITS = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 
 
 class Encoder:
@@ -185,20 +186,20 @@ def _apply(found: Replay, kind: int, payload: bytes, deployment: DeploymentId) -
         )
     if kind == RecordType.HEADER:
         found.header = _unpack_header(payload, deployment)
+        found.held = Bits.of_raw(found.header.chunk_count, found.held.raw)
     elif kind == RecordType.WRITING:
         found.suspects.add(_U32.unpack_from(payload)[0])
     elif kind == RecordType.COMMIT:
         chunks = _chunks(payload[_U64.size :])
-        found.held.update(chunks)
+        found.held.update(_named(found, chunks))
         found.suspects.difference_update(chunks)
     elif kind == RecordType.DROP:
         chunks = _chunks(payload)
-        found.held.difference_update(chunks)
+        found.held.difference_update(_named(found, chunks))
         found.suspects.difference_update(chunks)
     elif kind == RecordType.SNAPSHOT:
         assert found.header is not None
-        bits = payload[: (found.header.chunk_count + 7) // 8]  # what lies past them names no chunk of this model
-        found.held = {8 * at + bit for at, byte in enumerate(bits) if byte for bit in _SET_BITS[byte]}
+        found.held = Bits.of_raw(found.header.chunk_count, payload)
     elif kind == RecordType.PUBLISHED:
         found.published_s = _U64.unpack_from(payload)[0]
     elif kind not in (RecordType.WINDOW, RecordType.CLOSED):
@@ -209,6 +210,12 @@ def _apply(found: Replay, kind: int, payload: bytes, deployment: DeploymentId) -
     if kind in (RecordType.WINDOW, RecordType.WRITING, RecordType.CLOSED):
         found.window_open = kind != RecordType.CLOSED
         found.has_window = True
+
+
+def _named(found: Replay, chunks: Iterable[int]) -> Iterator[int]:
+    """Those that the model has."""
+    size = found.held.size
+    return (chunk for chunk in chunks if chunk < size)
 
 
 def _unpack_header(payload: bytes, deployment: DeploymentId) -> Header:

@@ -28,6 +28,7 @@ from blake3 import blake3
 
 from gossipd.core.manifest import Manifest
 from gossipd.store import layout
+from gossipd.store.bits import Bits
 from gossipd.store.disk import Kind, parent, read_all, read_file, write_new_file
 from gossipd.store.errors import NoSpaceError, VersionTakenError
 from gossipd.store.journal import Header, Replay, replay
@@ -76,15 +77,14 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
         context.disk.sync_directory(layout.MANIFESTS)
     tree = make_tree(context, replica)
     replica.is_sparse = tree.is_sparse
-    believed = set() if is_new else said.held
-    believed = {chunk for chunk in believed if chunk < manifest.chunk_count}
-    if believed:
-        believed -= beyond_the_end(manifest, tree.damaged)
-    replica.held.update(believed)
+    if not is_new:
+        replica.held = Bits.of_raw(manifest.chunk_count, said.held.raw)
+    if replica.held:
+        replica.held.difference_update(beyond_the_end(manifest, tree.damaged))
     if not is_new:
         found = _hash_suspects(context, replica, said, boot)
         replica.held.update(found)
-    replica.durable.update(replica.held.snapshot())
+    replica.durable = Bits.of_raw(manifest.chunk_count, replica.held.raw)
     replica.window = Window(1)
     try:
         replica.ledger.start_anew(held=bytes(replica.durable.raw), window=1, published_s=replica.published_s)

@@ -14,47 +14,13 @@ anew or moves the tree; it is taken first.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import Condition, Lock
 
-from gossipd.core.chunkset import ChunkSet
 from gossipd.core.manifest import Manifest
+from gossipd.store.bits import Bits
 from gossipd.store.handles import Handle
 from gossipd.store.ledger import Ledger
-
-
-class Bits:
-    """A mutable set of chunk indexes that knows its size."""
-
-    __slots__ = ("count", "raw", "size")
-
-    def __init__(self, size: int, members: Iterable[int] = ()) -> None:
-        self.size = size
-        self.raw = bytearray((size + 7) // 8)
-        self.count = 0
-        self.update(members)
-
-    def __contains__(self, index: int) -> bool:
-        return bool(self.raw[index >> 3] >> (index & 7) & 1)
-
-    def update(self, members: Iterable[int]) -> None:
-        """Add all of them."""
-        for index in members:
-            if not self.raw[index >> 3] >> (index & 7) & 1:
-                self.raw[index >> 3] |= 1 << (index & 7)
-                self.count += 1
-
-    def difference_update(self, members: Iterable[int]) -> None:
-        """Remove all of them."""
-        for index in members:
-            if self.raw[index >> 3] >> (index & 7) & 1:
-                self.raw[index >> 3] &= ~(1 << (index & 7)) & 0xFF
-                self.count -= 1
-
-    def snapshot(self) -> ChunkSet:
-        """As an immutable set."""
-        return ChunkSet(self.size, int.from_bytes(self.raw, "little"))
 
 
 @dataclass(slots=True)

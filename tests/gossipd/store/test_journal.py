@@ -43,7 +43,7 @@ def _records() -> list[bytes]:
 def test_what_was_committed_is_held_and_what_was_only_named_is_suspect() -> None:
     found = replay(MAGIC + b"".join(_records()), ID)
     assert found.header == HEADER
-    assert found.held == {0, 19, 3}
+    assert set(found.held) == {0, 19, 3}
     assert found.suspects == {5, 6}
     assert found.window_open
     assert found.dropped_bytes == 0
@@ -67,7 +67,7 @@ def test_a_tail_that_is_cut_anywhere_loses_only_the_record_it_cuts() -> None:
         whole = max(begin for begin in begins if begin <= length)
         found = replay(body[:length], ID)
         assert found.dropped_bytes == length - whole
-        assert found.held == replay(body[:whole], ID).held
+        assert set(found.held) == set(replay(body[:whole], ID).held)
 
 
 def test_a_flipped_bit_anywhere_drops_its_record_and_all_after_it() -> None:
@@ -80,7 +80,7 @@ def test_a_flipped_bit_anywhere_drops_its_record_and_all_after_it() -> None:
         flipped[at] ^= 1 << random.randrange(8)
         found = replay(bytes(flipped), ID)
         assert found.dropped_bytes >= len(body) - at
-        assert found.held <= {0, 7, 19, 3, 4}
+        assert set(found.held) <= {0, 7, 19, 3, 4}
 
 
 def test_a_record_is_believed_only_where_it_was_written() -> None:
@@ -95,7 +95,7 @@ def test_a_record_is_believed_only_where_it_was_written() -> None:
 def test_an_empty_or_zeroed_journal_is_lost_not_foreign(body: bytes) -> None:
     found = replay(body, ID)
     assert found.header is None
-    assert found.held == set()
+    assert set(found.held) == set()
 
 
 def test_a_foreign_file_is_refused() -> None:
@@ -151,7 +151,7 @@ def test_bits_past_the_models_chunks_are_not_even_looked_at() -> None:
     encoder = Encoder()
     body = MAGIC + encoder.encode(RecordType.HEADER, pack_header(HEADER))
     body += encoder.encode(RecordType.SNAPSHOT, b"\xff" * 1_000_000)
-    assert replay(body, ID).held == set(range(24))
+    assert set(replay(body, ID).held) == set(range(20))
 
 
 def test_a_header_that_counts_more_chunks_than_a_manifest_may_have_is_a_foreign_format() -> None:
