@@ -253,6 +253,7 @@ class Planner:
             self._commands.append(ClaimSeed(term))
         around = self._around(now)
         self._limit_uploads()
+        room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
         for swarm in self._swarms.values():
             swarm.tick_s = now
             if self._peers.version != swarm.upkeep_version or now >= swarm.upkeep_s + _UPKEEP_S:
@@ -260,7 +261,7 @@ class Planner:
                 refresh_duties(swarm, around, now)
                 swarm.subscribe(now)
                 give_up_lost(swarm, now)
-            hedge(swarm, self.settings.fetches_max + 1 - swarm.replica.fetches, now)
+            room -= hedge(swarm, room, now)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
                 swarm.report(alone=self._is_alone(around, now), now=now)
 

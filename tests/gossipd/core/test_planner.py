@@ -220,6 +220,20 @@ def test_the_last_chunks_are_asked_for_twice_and_the_slower_is_cancelled() -> No
     assert cancel.peer == A
 
 
+def test_two_deployments_together_hedge_no_more_than_the_fetches_of_one() -> None:
+    driven = Driven(settings=PlannerSettings(fetches_max=4, fetches_min=4))
+    driven.meet(view(1), view(2), view(3))
+    other = DeploymentId(b"e" * 32)
+    for deployment in (DEPLOYMENT, other):
+        driven.tell(DeploymentOpened(deployment, shape(8), ChunkSet.of(8, (0, 1, 2, 3))))
+        driven.tell(HoldingsHeard(A, deployment, ChunkSet.of(8, (4, 5, 6, 7)), 9))
+        driven.tell(ChunkStored(deployment, 4, A, CHUNK_BYTES, 0.1), after=0.1)
+        driven.tell(HoldingsHeard(B, deployment, ChunkSet.of(8, (4, 5, 6, 7)), 9))
+    driven.wait(3.0)
+    in_flight = sum(swarm.fetches for swarm in driven.planner.statistics().swarms.values())
+    assert in_flight == 5, "fetches_max and one hedge"
+
+
 def test_a_chunk_that_came_is_not_asked_for_again_while_its_other_fetch_is_being_cancelled() -> None:
     driven = among_mates(8, (0, 1, 2, 3))
     driven.meet(view(3))
