@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -202,3 +204,27 @@ def test_trimming_the_real_heap_works_or_does_nothing() -> None:
     pool.reserve(1024 * KIB).release()
     pool.acquire(1024 * KIB).release()
     assert pool.statistics().leased_bytes == 0
+
+
+def test_threads_share_two_arenas_of_the_heap() -> None:
+    program = """
+import re, threading
+from gossipd.buffers import share_heap
+share_heap()
+barrier = threading.Barrier(8)
+kept = []
+def use():
+    kept.append(bytes(100_000))
+    barrier.wait()
+threads = [threading.Thread(target=use) for _ in range(8)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+import ctypes, os
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"w"))
+libc.malloc_info(0, file)
+libc.fflush(file)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert 1 <= said.count("<heap nr=") <= 2
