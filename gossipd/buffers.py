@@ -12,7 +12,7 @@ when it is touched again: a use after release is an error, never another chunk's
 What was reserved and is free again may still be resident: glibc keeps it in its arenas for the next request (a host
 that had read a model from storage and then fetched another stood at 283 MB, 100 of them free memory of the heap). So
 the pool remembers how much that can be, and has the heap trimmed before new buffers would come on top. What one arena
-keeps another does not use, so a daemon has two of them (``share_heap``): reading 2 GB it peaked at 362 MB with glibc's
+keeps another does not use, so a daemon has two of them (``limit_arenas``): reading 2 GB it peaked at 362 MB with glibc's
 default of eight for each core, at 157 MB with two.
 
 Rejected: a fixed mmap threshold (mallopt(3)), which gives memory back at once and faults in 4,096 pages for every
@@ -35,7 +35,7 @@ from gossipd.core.errors import LocalError
 
 # Half the smallest default chunk (256 KiB): smaller buffers would only add classes.
 CLASS_BYTES_MIN = 128 * 1024
-_ARENAS_MAX = 2
+_ARENAS_MAX = 2  # measured: see above; one alone would have every thread wait for it
 _M_ARENA_MAX = -8  # malloc.h, glibc
 # Of the pool, that the heap may keep beyond it: less, and a host that reads and fetches at once trims all the time.
 _HEAP_SHARE = 4
@@ -240,7 +240,7 @@ def _trim_heap() -> None:
         trim(0)
 
 
-def share_heap() -> None:
+def limit_arenas() -> None:
     """mallopt(3): all threads allocate from two arenas. Before there are threads; nothing in other C libraries."""
     if (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         set_option(_M_ARENA_MAX, _ARENAS_MAX)

@@ -23,7 +23,7 @@ import anyio._backends._trio  # noqa: F401
 import structlog
 import trio
 
-from gossipd.buffers import share_heap
+from gossipd.buffers import limit_arenas
 from gossipd.config.changes import diff, with_changes
 from gossipd.config.keys import read_keys
 from gossipd.config.load import load_config
@@ -51,7 +51,7 @@ def main(config_path: str) -> int:
     as_json = {"auto": None, "json": True, "text": False}[config.log.format]
     logs.configure(level=config.log.level, as_json=as_json)
     code = int(ExitCode.OTHER)
-    share_heap()
+    limit_arenas()
     try:
         code = trio.run(_live, config)
     except* (GossipdError, OSError) as group:

@@ -208,18 +208,16 @@ def test_trimming_the_real_heap_works_or_does_nothing() -> None:
 
 def test_threads_share_two_arenas_of_the_heap() -> None:
     program = """
-import re, threading
-from gossipd.buffers import share_heap
-share_heap()
+import ctypes, threading
+from gossipd.buffers import limit_arenas
+limit_arenas()
 barrier = threading.Barrier(8)
-kept = []
-def use():
-    kept.append(bytes(100_000))
+def allocate():
+    block = bytes(100_000)
     barrier.wait()
-threads = [threading.Thread(target=use) for _ in range(8)]
+threads = [threading.Thread(target=allocate) for _ in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-import ctypes, os
 libc = ctypes.CDLL(None)
 libc.fopen.restype = ctypes.c_void_p
 file = ctypes.c_void_p(libc.fopen(b"/dev/stdout", b"w"))
