@@ -12,8 +12,8 @@ when it is touched again: a use after release is an error, never another chunk's
 What was reserved and is free again may still be resident: glibc keeps it in its arenas for the next request (a host
 that had read a model from storage and then fetched another stood at 283 MB, 100 of them free memory of the heap). So
 the pool remembers how much that can be, and has the heap trimmed before new buffers would come on top. What one arena
-keeps another does not use, so a daemon has two of them (``limit_arenas``): reading 2 GB it peaked at 362 MB with glibc's
-default of eight for each core, at 157 MB with two.
+keeps another does not use, so a daemon has two of them (``limit_arenas``): reading 2 GB it peaked at 362 MB with
+glibc's default of eight for each core, at 157 MB with two.
 
 Rejected: a fixed mmap threshold (mallopt(3)), which gives memory back at once and faults in 4,096 pages for every
 16 MiB that are read; one bytearray per chunk (glibc raises that threshold when large blocks are freed, so their

@@ -70,7 +70,7 @@ class NodeSection:
 
     name: str = setting(_NAME, "This host's name, unique in the cluster. What status and targets call it.")
     rack: str = setting(
-        _PLACE, "Hosts with the same rack share a switch: they fetch from each other first, and elect one seed."
+        _PLACE, "Hosts with the same rack share a switch: they fetch from each other first, and elect a seed."
     )
     zone: str = setting(
         kinds.Text("a name as a rack's, or empty", _check_place, may_be_empty=True),

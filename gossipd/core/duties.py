@@ -87,14 +87,8 @@ class Duties:
         return True
 
     def _elect(self, views: list[PeerView], slow: frozenset[NodeId], seeds: frozenset[NodeId]) -> tuple[NodeId, ...]:
-        """One reader per rack: its seed, if that is a target. A rack without one is covered by the others' readers."""
-        readers = []
-        for rack in sorted({view.rack for view in views}):
-            claimed = [
-                view.node for view in views if view.rack == rack and view.can_read_sources and view.node in seeds
-            ]
-            if claimed:
-                readers.append(max(claimed, key=lambda node: scores(node, self._salt, 1)))
+        """The seeds that are targets. A rack without one is covered by the others' readers."""
+        readers = [view.node for view in views if view.can_read_sources and view.node in seeds]
         if readers:
             return tuple(sorted([node for node in readers if node not in slow] or readers))
         able = [view.node for view in views if view.can_read_sources]
@@ -110,9 +104,12 @@ class Duties:
             self._lines[rack] = before[rack] if made_of.get(rack) == key else self._rack_line(members, readers)
 
     def _rack_line(self, members: tuple[NodeId, ...], readers: tuple[NodeId, ...]) -> tuple[tuple[NodeId, ...], ...]:
-        """The lines of a rack. A reader has the first copies of what it reads to spread: it imports last."""
+        """The lines of a rack. Its only reader has the first copies of what it reads to spread: it imports last.
+
+        Where there are several, each has less of that to do, and those at the end of every line would finish last.
+        """
         importers = tuple(node for node in members if node not in readers)
-        if len(importers) < 2:
+        if len(importers) < 2 or len(readers) > 1:
             return bucket_lines(members, self._salt, self._folds)
         return tuple((*line, *readers) for line in bucket_lines(importers, self._salt, self._folds))
 

@@ -32,9 +32,8 @@ class PlannerSettings:
     """Shortest deadline of a fetch; else 20 times what a fetch takes."""
     slots_min: int = 4
     slots_max: int = 24
-    slots_ratio: float = 1.25
-    """Upload slots: so many times the fetches that others are likely to have in flight. With more, first copies leave
-    their holder slowly, all at once; with fewer, requests are refused."""
+    """Bounds of upload slots, which follow the fetches that others are likely to have in flight. With more, first
+    copies leave their holder slowly, all at once; with fewer, requests are refused."""
     slots_assumed: int = 4
     """Free upload slots of a peer that has not said yet."""
 

@@ -102,18 +102,24 @@ class World:
             host.post(DeploymentOpened(self.deployment, shape, ChunkSet(size)))
 
     def _elect(self, early: float) -> None:
-        """The first in each rack's line claims at once; everybody hears of it before the deployment."""
-        claims = []
-        for host in self.hosts:
-            host.planner.plan(early)
-            for command in host.planner.drain():
-                assert isinstance(command, ClaimSeed)
-                self.views[host.node] = self._view(host, command.term)
-                claims.append(PeerSeen(self.views[host.node]))
-        for host in self.hosts:
-            for claim in claims:
-                host.planner.handle(claim, early)
-            host.planner.plan(early + 1.0)
+        """Whoever is next in a rack's line claims at once; everybody hears of it before the next does."""
+        step_s = self.scenario.settings.claim_rank_s
+        now, quiet_s = early, 0.0
+        while quiet_s < 2 * step_s:
+            claims = []
+            for host in self.hosts:
+                host.planner.plan(now)
+                for command in host.planner.drain():
+                    assert isinstance(command, ClaimSeed)
+                    self.views[host.node] = self._view(host, command.term)
+                    claims.append((host, PeerSeen(self.views[host.node])))
+            for host in self.hosts:
+                for claimant, claim in claims:
+                    if claimant is not host:
+                        host.planner.handle(claim, now)
+            quiet_s = 0.0 if claims else quiet_s + step_s
+            now += step_s
+        assert now + self.scenario.settings.seeds_stable_s < 0.0, "the seeds are settled before the deployment opens"
 
     # ---- time ----------------------------------------------------------------------------------
 

@@ -132,8 +132,8 @@ MUTANTS = (
         "allows-more-uploads-than-the-limit",
         "The planner follows its own fetches past the most upload slots.",
         "gossipd/core/planner.py",
-        "            self.settings.slots_max, max(self.settings.slots_min,",
-        "            10**6, max(self.settings.slots_min,",
+        "min(self.settings.slots_max, max(self.settings.slots_min,",
+        "min(10**6, max(self.settings.slots_min,",
         (_PLANNER,),
     ),
     Mutant(

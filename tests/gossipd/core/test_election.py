@@ -1,4 +1,4 @@
-"""One seed per rack: sticky, without a round, given up by who should not be it."""
+"""One seed per rack, some where racks are few: sticky, without a round, given up by who should not be it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.gossipd.core.planning import SETTINGS, node, view
 
 
 class Rack:
-    """``count`` members that hear each other's claims at once."""
+    """``count`` members that hear each other's claims at once, among ``racks`` racks in all."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, racks: int = 8) -> None:
         self.views = {node(number): view(number) for number in range(count)}
         self.peers = {own: Peers(SETTINGS, Random(1)) for own in self.views}
         self.elections = {own: Election(one, SETTINGS) for own, one in self.views.items()}
@@ -22,6 +22,8 @@ class Rack:
             for one in self.views.values():
                 if one.node != own:
                     peers.seen(one)
+            for number in range(1, racks):
+                peers.seen(view(200 + number, f"rack {number}"))
         self.claims = 0
 
     def run(self, start: float, seconds: float, *, dead: frozenset[bytes] = frozenset()) -> None:
@@ -67,6 +69,38 @@ def test_a_dead_seed_is_replaced_with_a_higher_term() -> None:
     heirs = [own for own in rack.seeds() if own != dead]
     assert len(heirs) == 1
     assert rack.elections[heirs[0]].term == 2  # type: ignore[index]
+
+
+def test_where_racks_are_few_each_has_some_seeds_but_never_more_than_half_of_its_hosts() -> None:
+    for racks, count, expected in ((1, 20, 7), (2, 20, 3), (3, 20, 2), (4, 20, 1), (1, 7, 3), (1, 2, 1), (1, 1, 1)):
+        rack = Rack(count, racks=racks)
+        rack.run(0.0, 10.0)
+        seeds = rack.seeds()
+        assert len(seeds) == expected == rack.claims, (racks, count)
+        rack.run(10.0, 60.0)
+        assert rack.seeds() == seeds
+
+
+def test_of_more_claims_than_seats_those_with_the_highest_terms_stay() -> None:
+    rack = Rack(8, racks=2)
+    for term, own in enumerate(rack.elections, start=1):
+        rack.elections[own].term = term
+        rack.show(own, term)
+    rack.run(0.0, 10.0)
+    assert sorted(rack.elections[own].term for own in rack.seeds()) == [6, 7, 8]  # type: ignore[index]
+
+
+def test_a_claim_that_is_heard_puts_off_the_next_so_that_one_on_its_way_is_heard_too() -> None:
+    election = Election(view(0), SETTINGS)
+    peers = Peers(SETTINGS, Random(1))
+    for number in range(1, 20):
+        peers.seen(view(number))
+    assert election.decide(peers, 0.0) is None
+    first_due = election.next_deadline()
+    assert first_due is not None
+    peers.seen(view(1, term=1))
+    assert election.decide(peers, first_due - 0.01) is None
+    assert election.decide(peers, first_due) is None
 
 
 def test_of_two_claims_the_higher_term_wins() -> None:
