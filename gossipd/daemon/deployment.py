@@ -93,6 +93,8 @@ class Deployment:
     """The planner and the store have it."""
     finish_wanted: trio.Event = field(default_factory=trio.Event)
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    turn: trio.Lock = field(default_factory=trio.Lock)
+    """Held by the life that runs, or by whoever deletes what an earlier one left: the store cannot be cut short."""
     base: Counters = field(default_factory=Counters)
     """The counters when the store opened it: the store counts duplicates and corruption from there."""
     holders: set[bytes] = field(default_factory=set)

@@ -12,7 +12,12 @@ One deployment goes through these steps, each of which may end it with a state, 
     finish                 VERIFYING     sync, one rename, ``current``
     published              COMPLETE      stays open: it serves others and repairs what rots
 
-A cancel statement, ``rm`` or an eviction closes it in whatever step it is. Everything is owned by the trio loop.
+A cancel statement, ``rm`` or an eviction closes it in whatever step it is. What the store does meanwhile cannot be cut
+short (making room may copy for minutes), so whoever deletes, and the next life, wait for their turn. Everything is
+owned by the trio loop.
+
+The store is asked in threads, and each kind of question has its own few: trio's forty are shared by everything else,
+and forty models that wait for a disk must not stop the audit log.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin, short
 from gossipd.core.manifest import Manifest, deployment_id, open_manifest
 from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.progress import HostReason, HostState
-from gossipd.core.register import Register
+from gossipd.core.register import STATEMENTS_MAX, Register
 from gossipd.core.register_file import register_to_bytes
 from gossipd.core.statement import Statement, Verb
 from gossipd.daemon.deployment import Deployment
@@ -46,6 +51,7 @@ PULL_RETRY_FIRST_S, PULL_RETRY_MAX_S = 0.05, 5.0  # doubled in between; holders 
 # What came has the announced content and is refused: its signatures were altered on the way, or no trusted key is among
 # them. Other content than was announced is always the fault of whoever sent it, and another holder is asked.
 PULLS_REFUSED_MAX = 3
+STORE_THREADS = 4  # for each of opening, publishing, deleting: one disk does little more at once
 
 _ENDINGS = {
     "E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK),
@@ -106,6 +112,7 @@ class Deployments:
         self._opened_here = opened
         self._closed_here = closed
         self._nursery = nursery
+        self._opening, self._publishing, self._deleting = (trio.CapacityLimiter(STORE_THREADS) for _ in range(3))
         self.by_id: dict[DeploymentId, Deployment] = {}
 
     # ---- what is said about a deployment ----------------------------------------------------------
@@ -115,6 +122,7 @@ class Deployments:
         deployment = self.by_id.get(statement.deployment)
         is_new = deployment is None
         if deployment is None:
+            self._make_room()
             deployment = self.by_id[statement.deployment] = Deployment(statement.deployment, statement)
             self._begun(deployment)
         deployment.statement = statement
@@ -126,53 +134,82 @@ class Deployments:
             self._begin(deployment)
         return deployment
 
+    def _make_room(self) -> None:
+        """Forget what the register has forgotten as too old, or a member could have us keep words without end."""
+        if len(self.by_id) < STATEMENTS_MAX:
+            return
+        for one in [one for one in self.by_id.values() if not one.is_open]:
+            if self._register.statement(one.id) is None:
+                one.scope.cancel()
+                del self.by_id[one.id]
+
     def close(
         self, deployment: Deployment, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = ""
     ) -> None:
         """Stop whatever runs for it. A complete model stays on disk; an incomplete one is deleted."""
         deployment.scope.cancel()
-        if deployment.state is HostState.COMPLETE and reason is not HostReason.REMOVED:
+        was_complete = deployment.state is HostState.COMPLETE
+        if was_complete and reason is not HostReason.REMOVED:
             return
-        if deployment.is_open:
-            deployment.is_open = False
+        was_open, deployment.is_open = deployment.is_open, False
+        if was_open:
             self._post(DeploymentClosed(deployment.id))
             self._closed_here(deployment)
-            if reason is not HostReason.REMOVED:
-                self._nursery.start_soon(trio.to_thread.run_sync, self._store.abandon, deployment.id)
+        # A cancelled one may be just about to open, or was left by a run that ended before it was deleted.
+        if not was_complete and (was_open or state is HostState.CANCELLED):
+            self._nursery.start_soon(self._give_up, deployment)
         deployment.enter(state, reason, sentence)
         log.info("deployment ended", deployment=deployment.label, state=state.value, reason=reason.value)
 
+    async def _give_up(self, deployment: Deployment) -> None:
+        """Delete what is not published. A disk that refuses is tried again; a next life waits for it."""
+        async with deployment.turn:
+            while True:
+                try:
+                    await trio.to_thread.run_sync(self._store.abandon, deployment.id, limiter=self._deleting)
+                except StoreWriteError as error:
+                    log.warning("not deleted yet", deployment=deployment.label, reason=error.sentence)
+                else:
+                    return
+                await trio.sleep(SPACE_RETRY_S)
+
     def _begin(self, deployment: Deployment) -> None:
-        deployment.scope = trio.CancelScope()
+        deployment.scope = scope = trio.CancelScope()
         deployment.finish_wanted = trio.Event()
         deployment.elapsed_s = 0
         deployment.enter(HostState.INIT)
         if not deployment.started_s:
             deployment.started_s = int(time.time())
-        self._nursery.start_soon(self._live, deployment)
+        self._nursery.start_soon(self._live, deployment, scope)
 
     # ---- the steps ---------------------------------------------------------------------------------
 
-    async def _live(self, deployment: Deployment) -> None:
-        with deployment.scope:
-            try:
-                manifest = await self._accept(deployment)
-                deployment.manifest = manifest
-                deployment.is_target = manifest.is_target(self._host.name, self._host.rack)
-                deployment.changed = True
-                log.info(
-                    "manifest accepted", deployment=deployment.label, id=short(manifest.id), target=deployment.is_target
-                )
-                if not deployment.is_target:
-                    return
-                held = await self._reserve(deployment, manifest)
-                await self._fetch_and_publish(deployment, manifest, held)
-            except GossipdError as error:
-                state, reason = _ENDINGS.get(error.code, (HostState.FAILED, HostReason.REFUSED))
-                if isinstance(error, StoreError | StoreWriteError):
-                    reason = HostReason.DISK
-                self._audit("refused", deployment=deployment.id.hex(), code=error.code, reason=error.args[0])
-                self.close(deployment, state, reason, error.sentence)
+    async def _live(self, deployment: Deployment, scope: trio.CancelScope) -> None:
+        with scope:
+            async with deployment.turn:
+                await self._steps(deployment, scope)
+
+    async def _steps(self, deployment: Deployment, scope: trio.CancelScope) -> None:
+        try:
+            manifest = await self._accept(deployment)
+            deployment.manifest = manifest
+            deployment.is_target = manifest.is_target(self._host.name, self._host.rack)
+            deployment.changed = True
+            log.info(
+                "manifest accepted", deployment=deployment.label, id=short(manifest.id), target=deployment.is_target
+            )
+            if not deployment.is_target:
+                return
+            held = await self._reserve(deployment, manifest)
+            await self._fetch_and_publish(deployment, manifest, held)
+        except GossipdError as error:
+            if scope.cancel_called:
+                return  # whoever closed it has said why
+            state, reason = _ENDINGS.get(error.code, (HostState.FAILED, HostReason.REFUSED))
+            if isinstance(error, StoreError | StoreWriteError):
+                reason = HostReason.DISK
+            self._audit("refused", deployment=deployment.id.hex(), code=error.code, reason=error.args[0])
+            self.close(deployment, state, reason, error.sentence)
 
     async def _accept(self, deployment: Deployment) -> Manifest:
         envelope = await trio.to_thread.run_sync(self._state.envelope, deployment.id)
@@ -218,7 +255,7 @@ class Deployments:
     async def _reserve(self, deployment: Deployment, manifest: Manifest) -> ChunkSet:
         while True:
             try:
-                return await trio.to_thread.run_sync(self._store.open, manifest)
+                return await trio.to_thread.run_sync(self._store.open, manifest, limiter=self._opening)
             except NoSpaceError as error:
                 if deployment.reason is not HostReason.NO_SPACE:
                     log.warning("no space", deployment=deployment.label, reason=error.sentence)
@@ -228,10 +265,11 @@ class Deployments:
             await trio.sleep(SPACE_RETRY_S)
 
     async def _fetch_and_publish(self, deployment: Deployment, manifest: Manifest, held: ChunkSet) -> None:
-        deployment.chunks_verified = max(deployment.chunks_verified, len(held))
+        complete = held.is_full and await self._is_published(manifest)
+        await trio.lowlevel.checkpoint_if_cancelled()  # closed while the store made room: then it stays closed
+        deployment.chunks_verified = len(held)
         deployment.is_open = True
         deployment.base = replace(deployment.counters)
-        complete = held.is_full and manifest.version in self._store.versions(manifest.name)
         deployment.enter(HostState.COMPLETE if complete else HostState.DOWNLOADING)
         self._post(DeploymentOpened(manifest.id, manifest.shape(), held, manifest.priority, manifest.targets))
         self._opened_here(deployment)
@@ -240,10 +278,20 @@ class Deployments:
             return
         await deployment.finish_wanted.wait()
         await self._publish(deployment, manifest)
+        self._audit("published", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version)
+        await trio.lowlevel.checkpoint_if_cancelled()  # cancelled meanwhile: it stays on disk as what is complete does
         deployment.chunks_verified = manifest.chunk_count
         deployment.enter(HostState.COMPLETE)
-        self._audit("published", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version)
         log.info("model complete", deployment=deployment.label)
+
+    async def _is_published(self, manifest: Manifest) -> bool:
+        """A disk that does not say counts as no: publishing is tried then, and finds that it is done."""
+        try:
+            return manifest.version in await trio.to_thread.run_sync(
+                self._store.versions, manifest.name, limiter=self._opening
+            )
+        except OSError:
+            return False
 
     async def _publish(self, deployment: Deployment, manifest: Manifest) -> None:
         """Until it is done: a disk that refuses is tried again, and what its sync lost is fetched again meanwhile."""
@@ -251,7 +299,7 @@ class Deployments:
         while True:
             try:
                 with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(self._store.finish, manifest.id)
+                    await trio.to_thread.run_sync(self._store.finish, manifest.id, limiter=self._publishing)
             except NotWholeError as error:
                 log.warning("not whole", deployment=deployment.label, reason=error.sentence)
                 deployment.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)

@@ -115,12 +115,12 @@ class Gossip:
         self,
         event: said.PayloadHeard,
         *,
-        statement: Callable[[bytes, NodeId], None],
+        statement: Callable[[bytes, NodeId, bytes], None],
         progress: Callable[[bytes, int, bytes], None],
     ) -> None:
         """Pass an application event to whom it concerns."""
         if event.kind is said.Kind.STATEMENT:
-            statement(event.payload, event.origin)
+            statement(event.payload, event.origin, event.key)
             return
         try:
             progress(event.key, event.version, event.payload)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from random import Random
 
@@ -26,6 +26,7 @@ from gossipd.control.plane import ControlPlane
 from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_desk import TriggerDesk
+from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkLost, ChunkStored, Command, Event, ProbeSource
 from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import KEY_BYTES, SecretKey
@@ -56,6 +57,7 @@ from gossipd.ops.inbox import Inbox
 from gossipd.ops.local_socket import bind_loopback, bind_unix
 from gossipd.ops.logs import set_level
 from gossipd.ops.status import health_app, status_app
+from gossipd.ports import StoreWriteError
 from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
 from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.wire import control
@@ -175,44 +177,60 @@ class Node:
     # ---- life --------------------------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def serving(self) -> AsyncIterator[None]:
-        """Everything listens, strangers were seen to be refused, and the cluster is being looked for."""
+    async def serving(self, *, ending: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
+        """Everything listens, strangers were seen to be refused, and the cluster is being looked for.
+
+        Args:
+            ending: called when it ends, for whatever reason, before what is verified is kept.
+        """
         config = self.config
         async with trio.open_nursery() as outer:
-            outer.start_soon(self.audit.run)
-            await outer.start(self.plane.serve, config.net.bind, config.net.port)
-            await trio.to_thread.run_sync(self.hands.server.start, *config.bulk_address)
-            await self.gossip.start(outer, self.cluster.hear)
-            await self._check_doors()
-            async with trio.open_nursery() as inner:
-                for task in (
-                    self.brain.run,
-                    self.teller.run,
-                    self.lag.run,
-                    self.keeping.run,
-                    self.spread.adopt_orphans,
-                ):
-                    inner.start_soon(task)
-                inner.start_soon(self._stop_for_bugs)
-                inner.start_soon(self._probe_sources_again)
-                inner.start_soon(keep_joining, self.gossip.swim, lambda: self.config.net.join, self.gossip.wake)
-                await self._open_local_doors(inner)
-                await trio.to_thread.run_sync(self._finish_removals)
-                self.spread.begin()
-                yield
-                self._say_goodbye()
-                inner.cancel_scope.cancel()
-            await self._close_hands()
+            try:
+                outer.start_soon(self.audit.run)
+                await outer.start(self.plane.serve, config.net.bind, config.net.port)
+                await trio.to_thread.run_sync(self.hands.server.start, *config.bulk_address)
+                await self.gossip.start(outer, self.cluster.hear)
+                await self._check_doors()
+                async with trio.open_nursery() as inner:
+                    await self._begin(inner)
+                    yield
+                    self._say_goodbye()
+                    inner.cancel_scope.cancel()
+            finally:
+                ending()
+                await self._close_hands()
             outer.cancel_scope.cancel()
 
+    async def _begin(self, nursery: trio.Nursery) -> None:
+        for task in (
+            self.brain.run,
+            self.teller.run,
+            self.lag.run,
+            self.keeping.run,
+            self.spread.adopt_orphans,
+            self._stop_for_bugs,
+            self._probe_sources_again,
+        ):
+            nursery.start_soon(task)
+        nursery.start_soon(keep_joining, self.gossip.swim, lambda: self.config.net.join, self.gossip.wake)
+        await self._open_local_doors(nursery)
+        await trio.to_thread.run_sync(self._finish_removals)
+        self.spread.begin()
+
     def _finish_removals(self) -> None:
-        """What was marked as removed when the last run ended and is still there, and manifests nobody speaks of."""
-        for deployment in self.state.envelopes():
-            if self.register.statement(deployment) is None:
-                self.state.forget_envelope(deployment)
-        for model in self.hands.store.models():
-            if self.register.is_removed(model.deployment) and model.name:
-                self.hands.store.remove(model.name, model.version)
+        """What was marked as removed when the last run ended and is still there, and manifests nobody speaks of.
+
+        A disk that takes no writes can be served from: it is done at the next start, then.
+        """
+        try:
+            for deployment in self.state.envelopes():
+                if self.register.statement(deployment) is None:
+                    self.state.forget_envelope(deployment)
+            for model in self.hands.store.models():
+                if self.register.is_removed(model.deployment) and model.name:
+                    self.hands.store.remove(model.name, model.version)
+        except (OSError, StoreWriteError, NotFoundError) as error:
+            log.warning("what was removed is not deleted yet", reason=str(error))
 
     async def _check_doors(self) -> None:
         """Strangers are refused, or we do not run."""

@@ -5,7 +5,6 @@ What lives here: the orders. What does not: who may give them (the socket's mode
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 
@@ -20,7 +19,7 @@ from gossipd.core.statement import Verb
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.spread import Spread
-from gossipd.daemon.state import State
+from gossipd.daemon.state import State, StateWriteError
 from gossipd.daemon.teller import Teller
 from gossipd.ops.doors import Done, VerifyStep
 from gossipd.store.chunk_store import ChunkStore
@@ -85,16 +84,21 @@ class Orders:
         deployment = self._one(name, version)
         manifest = deployment.manifest
         assert manifest is not None
-        if self._register.is_removed(deployment.id):
-            return Done(changed=False, sentence=f"{name}@{version} was removed from this host before")
+        was_removed = self._register.is_removed(deployment.id)
+        before = Done(changed=False, sentence=f"{name}@{version} was removed from this host before")
         if dry_run:
             words = f"would remove {name}@{version}, {manifest.bytes_total} bytes, from this host"
-            return Done(changed=False, sentence=words)
+            return before if was_removed else Done(changed=False, sentence=words)
         self._register.mark_removed(deployment.id)
-        await self._keep_register()
+        is_kept = await self._keeps_register()
         self._deployments.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
-        with contextlib.suppress(NotFoundError):  # it was never begun here; the mark is what counts
+        try:
             await trio.to_thread.run_sync(self._store.remove, name, version)
+        except NotFoundError:  # it was never begun here, or is deleted; the mark is what counts
+            if was_removed:
+                return before
+        if not is_kept:
+            await self._keep_register()
         self._audit("removed", name=name, version=version)
         return Done(changed=True, sentence=f"{name}@{version} is removed from this host and stays removed")
 
@@ -140,6 +144,14 @@ class Orders:
             )  # fmt: skip
             if not batch:
                 return
+
+    async def _keeps_register(self) -> bool:
+        """Before anything is deleted; a disk that is too full for it is what deleting cures, and it is kept after."""
+        try:
+            await self._keep_register()
+        except StateWriteError:
+            return False
+        return True
 
     async def _keep_register(self) -> None:
         await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))

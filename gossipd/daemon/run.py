@@ -78,12 +78,23 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 async def _live(config: Config) -> int:
+    try:
+        await _serve_until_a_signal(config)
+    finally:
+        # The interpreter takes its handlers away before it ends: on a busy host it would die of the alarm, with that
+        # code.
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    log.info("stopped")
+    return int(ExitCode.DONE)
+
+
+async def _serve_until_a_signal(config: Config) -> None:
     notifier = Notifier()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
             node = Node(config, read_keys(config), nursery)
             threading.excepthook = lambda args: node.bug(args.exc_value or AssertionError(args.exc_type.__name__))
-            async with node.serving():
+            async with node.serving(ending=_limit_the_end):
                 notifier.ready(f"{config.node.name} serves on port {config.net.port}")
                 nursery.start_soon(notifier.run_watchdog)
                 log.info("ready", node=config.node.name, rack=config.node.rack, port=config.net.port)
@@ -95,16 +106,18 @@ async def _live(config: Config) -> int:
                     notifier.ready()
                 notifier.stopping()
                 log.info("stopping")
-                signal.signal(signal.SIGALRM, _too_slow)
-                signal.setitimer(signal.ITIMER_REAL, STOP_S)
-                # A second signal must not wait for anything.
-                for number in (signal.SIGTERM, signal.SIGINT):
-                    signal.signal(number, _at_once)
+                _limit_the_end()
             nursery.cancel_scope.cancel()
-    # The interpreter takes its handlers away before it ends: on a busy host it would die of the alarm, with that code.
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    log.info("stopped")
-    return int(ExitCode.DONE)
+
+
+def _limit_the_end() -> None:
+    """From now on five seconds; a second signal must not wait for anything."""
+    if signal.getitimer(signal.ITIMER_REAL)[0]:
+        return
+    signal.signal(signal.SIGALRM, _too_slow)
+    signal.setitimer(signal.ITIMER_REAL, STOP_S)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _at_once)
 
 
 def _too_slow(number: int, frame: object) -> None:

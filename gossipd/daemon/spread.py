@@ -35,6 +35,7 @@ from gossipd.transfer.errors import TransferError
 from membership.member import NodeId
 
 UNPROVEN_MAX = 64  # statements whose signer is unknown yet
+PULL_THREADS = 8  # at once: whoever announces many manifests must not hold all threads, nor the pool, with their bodies
 PULL_TIMEOUT_S = 20.0  # the largest manifest, 64 MiB, over 100 Mbit/s is 6 s
 ORPHAN_INTERVAL_S = 30.0
 ORPHAN_UPTIME_S = 120.0  # by then everybody of the persisted roster that lives has been heard
@@ -72,6 +73,7 @@ class Spread:
         self._rng = rng
         self._unproven: OrderedDict[bytes, None] = OrderedDict()
         self._roster_is_stale = True
+        self._pulling = trio.CapacityLimiter(PULL_THREADS)
         self.deployments: Deployments | None = None
 
     # ---- statements ----------------------------------------------------------------------------------
@@ -83,10 +85,16 @@ class Spread:
             del self._unproven[wire]
             self.heard(wire)
 
-    def heard(self, wire: bytes, teller: NodeId | None = None) -> None:
-        """A statement from gossip; ``teller`` said it first and so has the manifest, if it is honest."""
+    def heard(self, wire: bytes, teller: NodeId | None = None, key: bytes | None = None) -> None:
+        """A statement from gossip; ``teller`` said it first and so has the manifest, if it is honest.
+
+        Args:
+            key: under which gossip keeps it, and of which it bounds the number: it must be the deployment's.
+        """
         try:
             statement = Statement.decode(wire)
+            if key is not None and key != statement.deployment:
+                raise ManifestError("a statement that is told under another deployment's key", code="E_DECODE")
             heard = self._hear(statement)
         except ManifestError as error:
             if error.code == "E_KEY_UNKNOWN" and wire not in self._unproven:
@@ -202,7 +210,7 @@ class Spread:
             return self._client.fetch_manifest(node, endpoint, deployment.id, size, timeout_s=PULL_TIMEOUT_S)
 
         try:
-            return await trio.to_thread.run_sync(fetch, abandon_on_cancel=True)
+            return await trio.to_thread.run_sync(fetch, abandon_on_cancel=True, limiter=self._pulling)
         except TransferError as error:
             log.debug("manifest not to be had", deployment=short(deployment.id), code=error.code)
             return None

@@ -110,8 +110,11 @@ class State:
         self._write(PROGRESS, table)
 
     def envelope(self, deployment: DeploymentId) -> bytes | None:
-        """A signed manifest that was kept."""
-        return self._read(f"{MANIFESTS}/{deployment.hex()}")
+        """A signed manifest that was kept. One that the disk does not give is pulled from another host again."""
+        try:
+            return self._read(f"{MANIFESTS}/{deployment.hex()}")
+        except OSError:
+            return None
 
     def keep_envelope(self, deployment: DeploymentId, envelope: bytes) -> None:
         """Durable on return."""

@@ -1,14 +1,41 @@
-"""What is said about deployments, and which of it begins one."""
+"""What is said about deployments, which of it begins one, and how a life ends while the store is at work."""
 
 from __future__ import annotations
 
+import errno
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from gossipd.core.ids import DeploymentId
+import pytest
+import trio
+from trio.testing import MockClock
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import DeploymentOpened, Event
+from gossipd.core.ids import SOURCE, DeploymentId
 from gossipd.core.keys import SecretKey
-from gossipd.core.statement import Verb, sign_statement
+from gossipd.core.manifest import Manifest
+from gossipd.core.progress import HostReason, HostState
+from gossipd.core.register import STATEMENTS_MAX, Register
+from gossipd.core.statement import Statement, Verb, sign_statement
 from gossipd.daemon.deployments import Deployments, Host
+from gossipd.daemon.operations import Orders
+from gossipd.daemon.state import State, StateWriteError
+from gossipd.ports import StoreWriteError
+from gossipd.store import layout
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.disk import Kind
+from gossipd.store.settings import StoreSettings
+from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.models import SECRET, small
+
+KEY = SecretKey(b"k" * 32)
+ONE = small(version=1)
+WAIT_S = 20.0  # for a thread; it takes milliseconds
 
 
 class _Nursery:
@@ -21,17 +48,223 @@ class _Nursery:
         self.begun += 1
 
 
+class _Store(ChunkStore):
+    """The real store on a disk in memory, that can be held up while it opens a model, and refuse to delete."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        super().__init__(
+            Path("unused"), settings=StoreSettings(reserve_bytes=0), on_event=lambda _event: None, disk=self.disk,
+            boot="a", background=False,
+        )  # fmt: skip
+        self.may_open, self.has_begun = threading.Event(), threading.Event()
+        self.may_open.set()
+        self.refusals = 0
+        self.abandoned: list[DeploymentId] = []
+
+    def open(self, manifest: Manifest) -> ChunkSet:
+        self.has_begun.set()
+        assert self.may_open.wait(WAIT_S)
+        return super().open(manifest)
+
+    def abandon(self, deployment: DeploymentId) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreWriteError("Input/output error", code="E_STORE_IO")
+        super().abandon(deployment)
+        self.abandoned.append(deployment)
+
+    def has(self, deployment: DeploymentId) -> bool:
+        """Whether anything of it is on the disk."""
+        places = (layout.incoming(deployment), layout.state(deployment))
+        return any(self.disk.kind(place) is Kind.DIRECTORY for place in places)
+
+
+class _Node:
+    """Deployments over a real register, real state and a real store."""
+
+    def __init__(self, tmp_path: Path, nursery: trio.Nursery) -> None:
+        self.register, self.state, self.store = Register(), State(tmp_path / "state"), _Store()
+        self.register.set_signers([KEY.public.ed25519])
+        self.posted: list[Event] = []
+        self.deployments = Deployments(
+            host=Host("node-1", "rack-1"), trusted=lambda: frozenset([SECRET.public.ed25519]), register=self.register,
+            state=self.state, store=self.store, post=self.posted.append, pull=self._pull,
+            audit=lambda *_, **__: None, rack_of=lambda _node: None, begun=lambda _one: None,
+            opened=lambda _one: None, closed=lambda _one: None, nursery=nursery,
+        )  # fmt: skip
+
+    async def _pull(self, _deployment: object) -> bytes:
+        return ONE.manifest.envelope
+
+    def say(self, epoch: int, verb: Verb) -> None:
+        statement = said(ONE.manifest.id, epoch, verb)
+        self.register.hear(statement)
+        self.deployments.act(statement)
+
+    def orders(self) -> Orders:
+        nothing: Any = None
+        return Orders(
+            swim=nothing, wake=nothing, register=self.register, deployments=self.deployments, spread=nothing,
+            store=self.store, state=self.state, teller=nothing, audit=lambda *_, **__: None,
+        )  # fmt: skip
+
+    @property
+    def state_now(self) -> HostState:
+        return self.deployments.by_id[ONE.manifest.id].state
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        with trio.fail_after(WAIT_S):
+            while not holds():
+                await trio.sleep(0.001)
+
+
+def said(deployment: DeploymentId, epoch: int, verb: Verb = Verb.DEPLOY, now_s: float = 1_000_000) -> Statement:
+    return sign_statement(KEY, deployment, epoch=epoch, verb=verb, manifest_bytes=100, now_s=now_s)
+
+
+@asynccontextmanager
+async def living(tmp_path: Path) -> AsyncIterator[_Node]:
+    async with trio.open_nursery() as nursery:
+        node = _Node(tmp_path, nursery)
+        yield node
+        nursery.cancel_scope.cancel()
+    node.state.close()
+
+
+def deployments_that_run_nothing(register: Any) -> tuple[Deployments, _Nursery]:
+    nursery, nothing = _Nursery(), SimpleNamespace()
+    as_any: Any = nothing
+    runs_nothing: Any = nursery
+    return Deployments(
+        host=Host("node-1", "rack-1"), trusted=frozenset, register=register, state=as_any, store=as_any,
+        post=lambda _event: None, pull=as_any, audit=lambda *_, **__: None, rack_of=lambda _node: None,
+        begun=lambda _one: None, opened=lambda _one: None, closed=lambda _one: None, nursery=runs_nothing,
+    ), nursery  # fmt: skip
+
+
 async def test_a_statement_that_gossip_brings_before_the_start_acts_on_it_begins_one_life() -> None:
-    nursery: Any = _Nursery()
-    nothing: Any = SimpleNamespace(is_removed=lambda _deployment: False)
-    deployments = Deployments(
-        host=Host("node-1", "rack-1"), trusted=frozenset, register=nothing, state=nothing, store=nothing,
-        post=lambda _event: None, pull=nothing, audit=lambda *_, **__: None, rack_of=lambda _node: None,
-        begun=lambda _one: None, opened=lambda _one: None, closed=lambda _one: None, nursery=nursery,
-    )  # fmt: skip
-    statement = sign_statement(
-        SecretKey(b"k" * 32), DeploymentId(b"d" * 32), epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=1_000_000
-    )
+    deployments, nursery = deployments_that_run_nothing(Register())
+    statement = said(DeploymentId(b"d" * 32), 1)
     first = deployments.act(statement)
     assert deployments.act(statement) is first
     assert nursery.begun == 1, "two lives would share one cancel scope, which trio refuses: the daemon ended"
+
+
+async def test_no_more_deployments_are_kept_than_the_register_has_last_words() -> None:
+    register = Register()
+    register.set_signers([KEY.public.ed25519])
+    deployments, _ = deployments_that_run_nothing(register)
+    for number in range(STATEMENTS_MAX + 200):
+        statement = said(DeploymentId(number.to_bytes(32, "big")), 1, now_s=1_000_000 + number)
+        register.hear(statement)
+        deployments.act(statement)
+    assert len(deployments.by_id) <= STATEMENTS_MAX + 1
+    assert all(register.statement(deployment) for deployment in list(deployments.by_id)[-STATEMENTS_MAX:])
+
+
+async def test_a_cancel_that_comes_while_the_store_makes_room_is_not_lost_and_nothing_of_it_stays(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as node:
+        node.store.may_open.clear()
+        node.say(1, Verb.DEPLOY)
+        await node.until(node.store.has_begun.is_set)
+        node.say(2, Verb.CANCEL)
+        node.store.may_open.set()
+        await node.until(lambda: ONE.manifest.id in node.store.abandoned)
+        assert not node.store.has(ONE.manifest.id)
+        assert node.state_now is HostState.CANCELLED
+        assert not any(isinstance(event, DeploymentOpened) for event in node.posted)
+
+
+async def test_a_deploy_that_follows_a_cancel_at_once_counts_what_the_store_holds_then(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        node.store.put(ONE.manifest.id, 0, ONE.chunks[0], SOURCE, 0.0)
+        deployment = node.deployments.by_id[ONE.manifest.id]
+        deployment.chunks_verified = 1
+        node.say(2, Verb.CANCEL)
+        await node.until(lambda: not node.store.has(ONE.manifest.id))
+        node.say(3, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        assert deployment.chunks_verified == 0, "what was cancelled is deleted; its chunks came again on top of those"
+
+
+async def test_what_was_cancelled_in_a_run_that_ended_before_it_was_deleted_is_deleted_at_the_next_start(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as node:
+        node.store.open(ONE.manifest)
+        assert node.store.has(ONE.manifest.id)
+        node.say(2, Verb.CANCEL)
+        await node.until(lambda: not node.store.has(ONE.manifest.id))
+
+
+async def test_a_disk_that_refuses_to_delete_is_asked_again_until_it_does(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    del autojump_clock
+    async with living(tmp_path) as node:
+        node.store.open(ONE.manifest)
+        node.store.refusals = 3
+        node.say(2, Verb.CANCEL)
+        with trio.fail_after(1_000_000):  # of the clock that jumps while the thread is at work
+            while ONE.manifest.id not in node.store.abandoned:
+                await trio.sleep(1)
+        assert node.store.refusals == 0
+        assert not node.store.has(ONE.manifest.id)
+
+
+async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(tmp_path) as node:
+        node.state.keep_envelope(ONE.manifest.id, ONE.manifest.envelope)
+
+        def refuses(*_: object, **__: object) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr("gossipd.daemon.state.read_file", refuses)
+        node.say(1, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+
+
+async def test_rm_on_a_disk_too_full_to_remember_it_deletes_first_and_remembers_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        keep = node.state.keep_register
+
+        def refuses_while_the_model_is_there(kept: bytes) -> None:
+            if node.store.has(ONE.manifest.id):
+                raise StateWriteError("No space left on device")
+            keep(kept)
+
+        monkeypatch.setattr(node.state, "keep_register", refuses_while_the_model_is_there)
+        done = await node.orders().remove("m", 1, dry_run=False)
+        assert done.changed
+        assert node.deployments.by_id[ONE.manifest.id].reason is HostReason.REMOVED
+        assert node.state.register().is_removed(ONE.manifest.id)
+
+
+async def test_rm_that_could_not_be_remembered_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+
+        def refuses(*_: object) -> None:
+            raise StoreWriteError("Input/output error", code="E_STORE_IO")
+
+        with monkeypatch.context() as broken, pytest.raises(StoreWriteError):
+            broken.setattr(node.store, "remove", refuses)
+            await node.orders().remove("m", 1, dry_run=False)
+        await node.until(
+            lambda: not node.store.has(ONE.manifest.id)
+        )  # the deployment was closed, and gives up by itself
+        again = await node.orders().remove("m", 1, dry_run=False)
+        assert not again.changed
+        assert "before" in again.sentence

@@ -16,7 +16,7 @@ from gossipd.core.manifest import seal_manifest
 from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.progress import HostState
 from gossipd.core.register import Register
-from gossipd.core.statement import Statement
+from gossipd.core.statement import Statement, Verb, sign_statement
 from gossipd.daemon.cluster import Cluster
 from gossipd.daemon.deployment import LIVE_MAX, Deployment
 from gossipd.daemon.spread import Spread
@@ -82,6 +82,17 @@ async def test_what_this_host_only_passes_on_takes_no_room(desk: Desk) -> None:
     for deployment in desk.by_id.values():
         deployment.is_target = False
     await desk.drop(LIVE_MAX)
+
+
+def test_a_statement_under_the_key_of_another_deployment_is_refused(desk: Desk) -> None:
+    statement = sign_statement(
+        SECRET, DeploymentId(b"d" * 32), epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=1_000_000
+    )
+    desk.spread.heard(statement.encode(), None, b"e" * 32)
+    assert desk.by_id == {}
+    assert [(event, fields["code"]) for event, fields in desk.audited] == [("statement refused", "E_DECODE")]
+    desk.spread.heard(statement.encode(), None, b"d" * 32)
+    assert list(desk.by_id) == [b"d" * 32]
 
 
 async def test_the_same_manifest_twice_is_one_deployment(desk: Desk) -> None:
