@@ -56,3 +56,12 @@ def test_the_time_of_an_end_is_exact_and_bytes_are_counted() -> None:
     fabric.end(flow, 2.5)
     assert fabric.carried[link] == pytest.approx(25.0)
     assert fabric.busy(link) == 0.0
+
+
+def test_where_nothing_began_or_ended_a_flow_goes_on_at_its_rate_to_the_same_end() -> None:
+    fabric = Fabric()
+    link = fabric.add_link(10.0)
+    flow = Flow("it", (link,), 25.0, 0.0)
+    fabric.begin(flow)
+    assert fabric.recompute(0.0, 1.0) == fabric.recompute(1.0, 2.0) == []
+    assert fabric.recompute(2.0, 3.0) == [(2.5, flow)]
