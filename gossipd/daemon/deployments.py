@@ -22,6 +22,7 @@ and forty models that wait for a disk must not stop the audit log.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -309,9 +310,17 @@ class Deployments:
                 return
             await trio.sleep(SPACE_RETRY_S)
 
-    def evicted(self, evicted: DeploymentId) -> None:
-        """``keep_versions`` has deleted an old version; it must not come back by itself."""
+    async def remember_eviction(self, evicted: DeploymentId) -> None:
+        """``keep_versions`` is about to delete an old version: killed in between, the next start deletes it.
+
+        Where the disk is too full for that it is remembered a second after it is deleted.
+        """
         self._register.mark_removed(evicted)
+        with contextlib.suppress(StateWriteError):
+            await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))
+
+    def evicted(self, evicted: DeploymentId) -> None:
+        """It is deleted."""
         deployment = self.by_id.get(evicted)
         if deployment is not None:
             self.close(deployment, HostState.CANCELLED, HostReason.REMOVED)

@@ -21,7 +21,7 @@ from gossipd.daemon.shelf import Shelf, SourceDoor
 from gossipd.daemon.state import State
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.notices import StoreEvent
+from gossipd.store.notices import ModelEvicted, StoreEvent
 from gossipd.throttle import Throttle
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
@@ -46,6 +46,7 @@ class Hands:
         post: Callable[[Event], None],
         token_of: Callable[[NodeId], bytes],
         recheck: Callable[[DeploymentId, int], None],
+        before_evict: Callable[[ModelEvicted], None],
     ) -> None:
         """Opens the store. Raises StoreError, StoreWriteError."""
         limits = config.limits
@@ -58,7 +59,9 @@ class Hands:
         self.pool = BufferPool(limits.pool_bytes)
         self.tokens = None if is_tls else TokenBook()
         config.store.models.mkdir(mode=0o750, parents=True, exist_ok=True)
-        self.store = ChunkStore(config.store.models, settings=translate.store_settings(config), on_event=on_store)
+        self.store = ChunkStore(
+            config.store.models, settings=translate.store_settings(config), on_event=on_store, before_evict=before_evict
+        )
         self.shelf = Shelf(self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack)
         self.server = BulkServer(
             reader=self.shelf,

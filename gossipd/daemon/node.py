@@ -99,7 +99,7 @@ class Node:
         self.brain = Brain(self.planner, perform=self._perform, note=self._note)
         self.hands = Hands(
             config, keys, state=self.state, cluster=self.cluster, on_store=self._store_said, post=self.brain.post,
-            token_of=self._token_of, recheck=self._recheck,
+            token_of=self._token_of, recheck=self._recheck, before_evict=self._before_evict,
         )  # fmt: skip
         self._build_control()
         self._build_deployments(now, wall_s)
@@ -308,6 +308,10 @@ class Node:
         elif isinstance(event, StoreConditionChanged | ModelEvicted):
             self._token.run_sync_soon(self._store_changed, event)
         # SpaceFreed: a deployment that waits for space looks again by itself
+
+    def _before_evict(self, event: ModelEvicted) -> None:
+        """From the thread in which a deployment publishes."""
+        trio.from_thread.run(self.deployments.remember_eviction, event.deployment)
 
     def _store_changed(self, event: StoreConditionChanged | ModelEvicted) -> None:
         if isinstance(event, ModelEvicted):

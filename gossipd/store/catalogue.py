@@ -87,6 +87,35 @@ def _deployment(entry: str) -> DeploymentId | None:
     return DeploymentId(identity) if len(identity) == 32 and identity.hex() == entry else None
 
 
+def forsaken_trees(disk: Disk) -> list[str]:
+    """Trees that no books speak of and that nothing was ever written to: they hold space that nobody would free.
+
+    A tree is made after its books and deleted before them, so there should be none. One that has bytes in it lost its
+    books some other way; it stays, because opening the model hashes it and fetches nothing that is there.
+    """
+    found = []
+    for entry in disk.names(layout.INCOMING):
+        deployment = _deployment(entry)
+        if deployment is None or disk.kind(layout.envelope(deployment)) is not None:
+            continue
+        if _is_unwritten(disk, layout.incoming(deployment)):
+            found.append(layout.incoming(deployment))
+    return found
+
+
+def _is_unwritten(disk: Disk, path: str) -> bool:
+    kind = disk.kind(path)
+    if kind is Kind.DIRECTORY:
+        return all(_is_unwritten(disk, f"{path}/{name}") for name in disk.names(path))
+    if kind is not Kind.FILE:
+        return False  # not ours
+    descriptor = disk.open(path)
+    try:
+        return disk.is_unwritten(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
 def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
     try:
         descriptor = disk.open(layout.journal(deployment))

@@ -25,14 +25,14 @@ from gossipd.core.manifest import Manifest
 from gossipd.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
 from gossipd.store import layout, publishing
 from gossipd.store.background import Background
-from gossipd.store.catalogue import StoredModel, list_models, prepare_root
+from gossipd.store.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
 from gossipd.store.condition import Keeper, StoreCondition
 from gossipd.store.disk import Disk, read_file, write_all
 from gossipd.store.durable import PosixDisk
 from gossipd.store.errors import StoreError
 from gossipd.store.handles import Handles
 from gossipd.store.models import Models, is_version
-from gossipd.store.notices import Emit, StoreConditionChanged
+from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.reading import open_held_chunk
 from gossipd.store.repair import mend_tree
 from gossipd.store.replica import Replica
@@ -59,6 +59,7 @@ class ChunkStore:
         wall: Callable[[], float] = time.time,
         boot: str | None = None,
         background: bool = True,
+        before_evict: Callable[[ModelEvicted], None] = lambda evicted: None,
     ) -> None:
         """Lock the directory and start the threads.
 
@@ -67,6 +68,9 @@ class ChunkStore:
             disk: another body of the port, for tests; ``root`` is not touched then.
             boot: names this run of the kernel; asked of the kernel by default.
             background: start the threads; without them the caller calls ``upkeep.step`` and ``scrub_step``.
+            before_evict: called by ``finish`` in its thread, without a lock held, before an old version is deleted:
+                remember it as removed, durably, or a kill in between leaves its last word to be "deploy". May block,
+                raises nothing.
         Raises:
             StoreLockedError, StoreFormatError, StoreModeError, StorePathError: see their docstrings.
             StoreWriteError: the disk refused.
@@ -90,10 +94,17 @@ class ChunkStore:
                 raise
             raise keeper.refused(error, clock(), need_bytes=0) from error
         try:
+            for path in forsaken_trees(used):
+                publishing.trash(used, path)
             publishing.empty_trash(used)
         except OSError as error:  # it stays until the next start; a disk that takes no writes can be served from
             keeper.refused(error, clock(), need_bytes=0)
-        self._models = Models(self._context, boot=boot if boot is not None else _boot_id(), refused=self._refused)
+        self._models = Models(
+            self._context,
+            boot=boot if boot is not None else _boot_id(),
+            refused=self._refused,
+            before_evict=before_evict,
+        )
         self._scrubber = self._models.scrubber
         self.upkeep = Upkeep(self._context, self._models.all)
         self._background = Background(step=self.upkeep.step, scrub=self._scrubber.paced_step)
@@ -114,7 +125,7 @@ class ChunkStore:
         Raises:
             NoSpaceError: nothing was made; SpaceFreed tells when it would fit.
             StoreFormatError, VersionTakenError: see their docstrings.
-            StoreWriteError: the disk refused.
+            StoreWriteError: the disk refused; StoreClosingError: ``close`` was called meanwhile.
         """
         return self._models.open(manifest)
 
@@ -125,6 +136,7 @@ class ChunkStore:
             NotWholeError: chunks are missing, or could not be made durable (they are told as lost).
             VersionTakenError: something else stands in its place.
             StoreWriteError: the disk refused; call again when it is well.
+            NotHeldError: it is not open here, or was removed meanwhile.
         """
         self._models.finish(deployment)
 
@@ -234,7 +246,8 @@ class ChunkStore:
     def recheck(self, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
         """A peer complained: read the chunk back; if it has rotted, drop it and say ChunkLost.
 
-        Raises NotHeldError (not open), StoreWriteError (could not be read now, says nothing about the chunk).
+        Raises NotHeldError (not open, or removed meanwhile), StoreWriteError (could not be read now, says nothing
+        about the chunk).
         """
         replica = self._models.get(deployment)
         if not 0 <= chunk < replica.manifest.chunk_count:
@@ -247,7 +260,7 @@ class ChunkStore:
     def verify(self, name: str, version: int) -> Iterator[Checked]:
         """Read back a whole version, chunk by chunk; what is wrong is dropped as it is found.
 
-        Raises NotFoundError when it is not open here.
+        Raises NotFoundError when it is not open here, and on the way when it is removed meanwhile.
         """
         for replica in self._models.all():
             if is_version(replica, name, version):
@@ -276,7 +289,11 @@ class ChunkStore:
         )
 
     def close(self) -> None:
-        """Make everything durable, say so in the journals, unlock. Puts that come later raise NotHeldError."""
+        """Make everything durable, say so in the journals, unlock. Puts that come later raise NotHeldError.
+
+        An ``open`` that is under way keeps what it has copied and returns, or stops hashing and raises.
+        """
+        self._context.stopping.set()
         self._background.stop()
         self._models.close()
         self._context.handles.close_idle()

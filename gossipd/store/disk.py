@@ -67,6 +67,9 @@ class Disk(Protocol):
     def has_data(self, descriptor: int, offset: int) -> bool:
         """False when ``offset`` is known to be in a hole that was never written."""
 
+    def is_unwritten(self, descriptor: int) -> bool:
+        """Nothing was ever written to the file, whatever its size; False where the file system cannot tell."""
+
     def forget(self, descriptor: int, offset: int, length: int) -> None:
         """Drop clean pages, so that the next read comes from the device. Best effort, never fails."""
 

@@ -116,6 +116,13 @@ class PosixDisk:
         except OSError as error:
             return error.errno != errno.ENXIO
 
+    def is_unwritten(self, descriptor: int) -> bool:
+        try:
+            os.lseek(descriptor, 0, os.SEEK_DATA)
+        except OSError as error:
+            return error.errno == errno.ENXIO
+        return False
+
     def forget(self, descriptor: int, offset: int, length: int) -> None:
         os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
 

@@ -53,6 +53,10 @@ class VersionTakenError(StoreError):
     code = "E_VERSION_TAKEN"
 
 
+class StoreClosingError(StoreWriteError):
+    """``open`` while the store closes. Fault: nobody. State: what is on the disk stays. Retry: at the next start."""
+
+
 class NoSpaceError(StoreWriteError):
     """The model does not fit, the reserve included; nothing was written. Retry: by itself, when space is freed."""
 

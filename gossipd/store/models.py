@@ -4,13 +4,15 @@ What lives here: the table of replicas, and what is done to a model as a whole. 
 the tree moves (``publishing``).
 
 ``_changing`` serialises what makes and unmakes replicas; a model that is copied from another version holds it for as
-long as that takes, so that the other is not deleted meanwhile. Chunks do not wait for it.
+long as that takes, so that the other is not deleted meanwhile. Chunks do not wait for it. ``_showing`` serialises what
+changes the versions that users see after a tree was put in its place, which does not wait for a copy. They are taken in
+this order, and before a replica's own locks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from threading import RLock
+from threading import Lock, RLock
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import NotFoundError
@@ -19,7 +21,7 @@ from gossipd.core.manifest import Manifest
 from gossipd.ports import NotHeldError, StoreWriteError
 from gossipd.store import publishing
 from gossipd.store.catalogue import StoredModel, list_models
-from gossipd.store.errors import NoSpaceError, NotWholeError
+from gossipd.store.errors import NoSpaceError, NotWholeError, StoreClosingError
 from gossipd.store.notices import ModelEvicted
 from gossipd.store.recovery import open_replica
 from gossipd.store.repair import mend_tree
@@ -34,17 +36,27 @@ _CLOSE_BYTES_MAX = 1 << 30  # under two seconds at 0.6 GB/s; a daemon has five t
 class Models:
     """All open replicas of a store."""
 
-    def __init__(self, context: Context, *, boot: str, refused: Callable[[OSError, int], StoreWriteError]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        *,
+        boot: str,
+        refused: Callable[[OSError, int], StoreWriteError],
+        before_evict: Callable[[ModelEvicted], None],
+    ) -> None:
         """
         Args:
             boot: names this run of the kernel.
             refused: gives an OSError its name; called with the bytes that were needed.
+            before_evict: see ``ChunkStore``.
         """
         self._context = context
         self._disk = context.disk
         self._boot = boot
         self._refused = refused
+        self._before_evict = before_evict
         self._changing = RLock()
+        self._showing = Lock()
         self._replicas: dict[DeploymentId, Replica] = {}
         self.scrubber = Scrubber(context, self.published)
 
@@ -75,6 +87,8 @@ class Models:
                 return replica.held.snapshot()
 
     def _open(self, manifest: Manifest) -> Replica:
+        if self._context.stopping.is_set():
+            raise StoreClosingError("the store is being closed")
         now = self._context.clock()
         others = self.all()
         promised = sum(other.missing_bytes() for other in others if other.is_sparse)
@@ -84,8 +98,7 @@ class Models:
             if not replica.is_whole:
                 copy_shared(self._context, replica, others)
             if replica.is_published:
-                publishing.settle_current(self._disk, manifest.name)
-                self.scrubber.add(replica)
+                self._show(replica)
         except NoSpaceError as error:
             self._context.keeper.no_space(error, manifest.id, now)
             self._context.wake()
@@ -106,18 +119,34 @@ class Models:
             except FileNotFoundError:
                 mend_tree(self._context, replica)
                 raise NotWholeError(f"files of {name} were removed or cut under us; they are fetched again") from None
-            publishing.settle_current(self._disk, name)
-            self.scrubber.add(replica)
-            for version in publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions):
+            for version in self._show(replica):
                 self._evict(name, version)
         except OSError as error:
             raise self._refused(error, 0) from error
 
+    def _show(self, replica: Replica) -> list[int]:
+        """Users are led to a tree that is in its place; the versions that are now too many."""
+        name = replica.manifest.name
+        with self._showing:
+            if replica.is_closed:
+                raise NotHeldError("the deployment is not open here")
+            publishing.settle_current(self._disk, name)
+            self.scrubber.add(replica)
+            return publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions)
+
     def _evict(self, name: str, version: int) -> None:
-        for model in list_models(self._disk):
-            if (model.name, model.version, model.is_published) == (name, version, True):
+        with self._changing:
+            known = [] if self._context.stopping.is_set() else list_models(self._disk)
+        for model in known:
+            if (model.name, model.version, model.is_published) != (name, version, True):
+                continue
+            evicted = ModelEvicted(model.deployment, name, version)
+            self._before_evict(evicted)
+            with self._changing:
+                if self._context.stopping.is_set():
+                    return
                 self._remove(model)
-                self._context.emit(ModelEvicted(model.deployment, name, version))
+            self._context.emit(evicted)
 
     def abandon(self, deployment: DeploymentId) -> None:
         """See ``ChunkStore.abandon``."""
@@ -130,7 +159,7 @@ class Models:
                 model.deployment == deployment and model.is_published for model in list_models(self._disk)
             ):
                 return
-            self._remove(StoredModel(deployment))
+            self._remove(StoredModel(deployment), even_published=False)
         except OSError as error:
             raise self._refused(error, 0) from error
 
@@ -151,17 +180,21 @@ class Models:
             raise self._refused(error, 0) from error
         return found[0].deployment
 
-    def _remove(self, model: StoredModel) -> None:
+    def _remove(self, model: StoredModel, *, even_published: bool = True) -> None:
         with self._changing:
             replica = self._replicas.get(model.deployment)
-            self._replicas = {key: value for key, value in self._replicas.items() if key != model.deployment}
-            self.scrubber.discard(model.deployment)
             name, version, is_published = model.name, model.version, model.is_published
             if replica is not None:
-                name, version, is_published = replica.manifest.name, replica.manifest.version, replica.is_published
-                with replica.committing:
+                name, version = replica.manifest.name, replica.manifest.version
+                with replica.committing:  # publishing holds it: the tree has moved by now, or never will
+                    is_published = replica.is_published
+                    if is_published and not even_published:
+                        return
                     self._let_go(replica)
-            publishing.remove_model(self._disk, model.deployment, name, version, published=is_published)
+                self._replicas = {key: value for key, value in self._replicas.items() if key != model.deployment}
+            with self._showing:
+                self.scrubber.discard(model.deployment)
+                publishing.remove_model(self._disk, model.deployment, name, version, published=is_published)
             # Once more: a reader that had looked the replica up before may have opened a file until now.
             self._context.handles.detach(model.deployment)
 
@@ -181,7 +214,8 @@ class Models:
     def roll_back(self, name: str) -> int:
         """See ``ChunkStore.rollback``."""
         try:
-            return publishing.roll_back(self._disk, name)
+            with self._showing:
+                return publishing.roll_back(self._disk, name)
         except OSError as error:
             raise self._refused(error, 0) from error
 
@@ -195,7 +229,7 @@ class Models:
             for replica in self.all():
                 if replica.window.byte_count <= _CLOSE_BYTES_MAX:
                     commit(self._context, replica)
-                with replica.committing:
+                with self._showing, replica.committing:
                     _say_closed(self._context, replica)
                     self._let_go(replica)
             self._replicas = {}
@@ -208,11 +242,11 @@ def is_version(replica: Replica, name: str, version: int) -> bool:
 
 def _say_closed(context: Context, replica: Replica) -> None:
     """The journal's last word: nothing to hash at the next start. A disk that refuses costs that hashing."""
-    with replica.lock:
-        if replica.ledger.broken or replica.window.opened_s is not None:
-            return
-        try:
+    try:
+        with replica.lock:
+            if replica.ledger.broken or replica.window.opened_s is not None:
+                return
             replica.ledger.append_closed()
-            replica.ledger.sync()
-        except OSError as error:
-            context.keeper.refused(error, context.clock(), need_bytes=0)
+        replica.ledger.sync()
+    except OSError as error:
+        context.keeper.refused(error, context.clock(), need_bytes=0)

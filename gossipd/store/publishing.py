@@ -21,6 +21,7 @@ from __future__ import annotations
 import errno
 
 from gossipd.core.ids import DeploymentId
+from gossipd.ports import NotHeldError
 from gossipd.store import layout
 from gossipd.store.disk import Disk, Kind, parent, read_file, write_new_file
 from gossipd.store.errors import NotWholeError, StoreError, VersionTakenError
@@ -38,9 +39,12 @@ def publish(context: Context, replica: Replica) -> None:
 
     Raises:
         NotWholeError, VersionTakenError, OSError.
+        NotHeldError: the model was given up meanwhile.
         FileNotFoundError: a file was removed or cut under us (``repair`` makes it again).
     """
     with replica.committing:
+        if replica.is_closed:
+            raise NotHeldError("the deployment is not open here")
         if replica.is_published:
             return
         if not replica.is_whole:

@@ -30,7 +30,7 @@ from gossipd.core.manifest import Manifest
 from gossipd.store import layout
 from gossipd.store.bits import Bits
 from gossipd.store.disk import Kind, parent, read_all, read_file, write_new_file
-from gossipd.store.errors import NoSpaceError, VersionTakenError
+from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
 from gossipd.store.journal import Header, Replay, replay
 from gossipd.store.ledger import JOURNAL_BYTES_MAX, Ledger
 from gossipd.store.replica import Replica, Window
@@ -62,6 +62,7 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
         NoSpaceError: it does not fit; nothing was made.
         StoreFormatError: the journal is not ours.
         VersionTakenError: something else is where the model would be published.
+        StoreClosingError: the store was closed while chunks were hashed; the journal says what it said before.
         OSError: the disk refused.
     """
     header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, boot)
@@ -235,6 +236,8 @@ def _hash_suspects(context: Context, replica: Replica, said: Replay, boot: str) 
     found: set[int] = set()
     try:
         for chunk in wanted:
+            if context.stopping.is_set():
+                raise StoreClosingError("the store is being closed")
             if _is_right_on_device(context, replica, chunk, buffer, files):
                 found.add(chunk)
     finally:

@@ -15,11 +15,17 @@ from gossipd.store.windows import Context, drop
 
 
 def mend_tree(context: Context, replica: Replica) -> None:
-    """Make what is missing of the model's files; chunks that were in it are dropped. Raises OSError."""
-    tree = make_tree(context, replica)
-    for file_index in tree.damaged:
-        context.handles.detach(replica.deployment, file_index)
-    if tree.damaged:
-        with replica.lock:
-            replica.mended += 1
+    """Make what is missing of the model's files; chunks that were in it are dropped. Raises OSError.
+
+    Files that are missing because the model was removed stay so: it would come back as a version full of zeros.
+    """
+    with replica.committing:
+        if replica.is_closed:
+            return
+        tree = make_tree(context, replica)
+        for file_index in tree.damaged:
+            context.handles.detach(replica.deployment, file_index)
+        if tree.damaged:
+            with replica.lock:
+                replica.mended += 1
     drop(context, replica, sorted(beyond_the_end(replica.manifest, tree.damaged)))

@@ -8,8 +8,8 @@ check it again. It is *durable* once its window is committed: only then does the
 belong to the one thread that is writing or dropping them; whoever else delivers one finds it taken.
 
 Locks. ``lock`` guards everything here and is held for bookkeeping and for appending a record to the journal, never
-while data is read, written or synced. ``committing`` serialises what ends a window, starts the journal
-anew or moves the tree; it is taken first.
+while anything is read, written otherwise or synced: whoever asks for figures waits for it. ``committing`` serialises
+what ends a window, starts the journal anew, makes, moves or lets go of the tree; it is taken first.
 """
 
 from __future__ import annotations
@@ -67,9 +67,12 @@ class Replica:
         self.is_sparse = False
         """The file system could not reserve: what is missing may still hit a full disk."""
         self.is_closed = False
+        """Let go: removed, or the store is closed. Set under both locks; nothing on the disk is ours from then on."""
+        self.is_renewing = False
+        """The journal is being started anew: nothing may be appended to the old one."""
         self.lock = Lock()
         self.quiet = Condition(self.lock)
-        """Notified when a window has no writers left and when a commit has ended."""
+        """Notified when a window has no writers left, when a commit has ended and when the journal is a new one."""
         self.committing = Lock()
         self.held = Bits(manifest.chunk_count)
         self.durable = Bits(manifest.chunk_count)

@@ -21,7 +21,7 @@ from gossipd.core.ids import LOCAL
 from gossipd.core.layout import Segment
 from gossipd.core.manifest import Manifest
 from gossipd.store.disk import read_all
-from gossipd.store.handles import Handle
+from gossipd.store.reading import lease_for_reading
 from gossipd.store.replica import Replica
 from gossipd.store.windows import Context, write_chunk
 
@@ -41,6 +41,8 @@ def copy_shared(context: Context, replica: Replica, others: Iterable[Replica]) -
         if not missing:
             break
         for source in range(other.manifest.chunk_count):
+            if context.stopping.is_set():
+                return copied  # the rest is copied or fetched after the next start
             if source not in other.held:
                 continue
             targets = missing.get(other.manifest.digest(source))
@@ -58,22 +60,11 @@ def _copy(context: Context, other: Replica, source: int, replica: Replica, chunk
     if other.manifest.chunk_length(source) != length:
         return False
     begun = time.monotonic()
-    pieces: list[tuple[Handle, int, int]] = []
+    copier = _Copier(context, other, source, replica.manifest, chunk)
     try:
-        try:
-            for part in other.manifest.segments(source):
-                handle = context.handles.lease(other.deployment, part.file_index, other.path(part.file_index))
-                pieces.append((handle, part.offset, part.length))
-        except OSError:
-            return False
-        copier = _Copier(context, replica.manifest, chunk, pieces)
-        try:
-            is_mine = write_chunk(context, replica, chunk, copier.fill)
-        except _Differs:
-            return False
-    finally:
-        for handle, _, _ in pieces:
-            context.handles.give_back(handle)
+        is_mine = write_chunk(context, replica, chunk, copier.fill)
+    except _Differs:
+        return False
     if is_mine:
         with replica.lock:
             replica.counters.local_bytes += length
@@ -82,25 +73,34 @@ def _copy(context: Context, other: Replica, source: int, replica: Replica, chunk
 
 
 class _Copier:
-    """Fills the segments of one chunk from the pieces of another, and hashes the whole with the last."""
+    """Fills the segments of one chunk from the pieces of another, and hashes the whole with the last.
 
-    def __init__(self, context: Context, manifest: Manifest, chunk: int, pieces: list[tuple[Handle, int, int]]) -> None:
+    One piece is open at a time: a chunk of packed files may have sixteen thousand of them.
+    """
+
+    def __init__(self, context: Context, other: Replica, source: int, manifest: Manifest, chunk: int) -> None:
+        self._context = context
         self._disk = context.disk
+        self._other = other
         self._manifest = manifest
         self._chunk = chunk
-        self._pieces = pieces
+        self._pieces = other.manifest.segments(source)
+        self._piece = 0
+        self._piece_done = 0
         self._hasher = blake3(max_threads=blake3.AUTO)
 
     def fill(self, segment: Segment, position: int, descriptor: int) -> None:
-        """Called for each segment in order."""
-        begin = 0
-        for handle, offset, length in self._pieces:
-            first = max(position, begin)
-            last = min(position + segment.length, begin + length)
-            if first < last:
-                target = segment.offset + first - position
-                self._copy_all(handle.descriptor, offset + first - begin, descriptor, target, last - first)
-            begin += length
+        """Called for each segment in order; what has been copied of the pieces goes on from one to the next."""
+        done = 0
+        while done < segment.length:
+            piece = self._pieces[self._piece]
+            length = min(segment.length - done, piece.length - self._piece_done)
+            self._copy_piece(piece, descriptor, segment.offset + done, length)
+            done += length
+            self._piece_done += length
+            if self._piece_done == piece.length:
+                self._piece += 1
+                self._piece_done = 0
         body = memoryview(bytearray(segment.length))
         is_whole = read_all(self._disk, descriptor, body, segment.offset)
         self._hasher.update(body)
@@ -108,11 +108,19 @@ class _Copier:
         if not is_whole or (is_last and self._hasher.digest() != self._manifest.digest(self._chunk)):
             raise _Differs(0, "the copy is not what the manifest says")
 
-    def _copy_all(self, source: int, source_offset: int, target: int, target_offset: int, length: int) -> None:
-        while length:
-            copied = self._disk.copy_some(source, source_offset, target, target_offset, length)
-            if copied <= 0:
-                raise _Differs(0, "the source is shorter than it should be")
-            source_offset += copied
-            target_offset += copied
-            length -= copied
+    def _copy_piece(self, piece: Segment, target: int, target_offset: int, length: int) -> None:
+        try:
+            source = lease_for_reading(self._context, self._other, piece.file_index)
+        except OSError as error:
+            raise _Differs(0, "the source cannot be opened") from error
+        offset = piece.offset + self._piece_done
+        try:
+            while length:
+                copied = self._disk.copy_some(source.descriptor, offset, target, target_offset, length)
+                if copied <= 0:
+                    raise _Differs(0, "the source is shorter than it should be")
+                offset += copied
+                target_offset += copied
+                length -= copied
+        finally:
+            self._context.handles.give_back(source)

@@ -26,7 +26,9 @@ from threading import Lock
 
 from blake3 import blake3
 
+from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
+from gossipd.ports import NotHeldError
 from gossipd.store import layout
 from gossipd.store.disk import read_all, read_file, write_new_file
 from gossipd.store.repair import mend_tree
@@ -118,11 +120,15 @@ def recheck(context: Context, replica: Replica, chunk: int, *, passing: bool = F
     Returns: whether it is held and right.
     Raises:
         OSError: it could not be read for a reason that says nothing about it (out of descriptors).
+        NotHeldError: the model was removed meanwhile, which says nothing about it either.
     """
     if chunk not in replica.held:
         return False
     body = memoryview(bytearray(replica.manifest.chunk_length(chunk)))
     filled = _read_back(context, replica, chunk, body, passing=passing)
+    if filled is Filled.SHORT:
+        with replica.committing:  # the tree may just have moved to its place; while this is held it stays where it is
+            filled = _read_back(context, replica, chunk, body, passing=passing)
     if filled is Filled.WHOLE and blake3(body).digest() == replica.manifest.digest(chunk):
         return True
     drop(context, replica, [chunk])
@@ -131,6 +137,8 @@ def recheck(context: Context, replica: Replica, chunk: int, *, passing: bool = F
             mend_tree(context, replica)
         except OSError as error:
             context.keeper.refused(error, context.clock(), need_bytes=0)
+    if replica.is_closed:
+        raise NotHeldError("the deployment is not open here")
     return False
 
 
@@ -194,8 +202,8 @@ class Scrubber:
             replica, times, chunk = chosen
             try:
                 recheck(self._context, replica, chunk, passing=True)
-            except OSError:
-                break  # out of descriptors: later
+            except (OSError, NotHeldError):
+                break  # out of descriptors, or this model is being removed: later
             note_checked(self._context, times, chunk)
             times.cursor = (chunk + 1) % len(times.times)
             done += replica.manifest.chunk_length(chunk)
@@ -221,11 +229,18 @@ class Scrubber:
         return done / self._context.settings.scrub_bytes_per_s if done else None
 
     def verify(self, replica: Replica) -> Iterator[Checked]:
-        """Read back everything, chunk by chunk; wrong ones are dropped as they are found, missing ones are not good."""
+        """Read back everything, chunk by chunk; wrong ones are dropped as they are found, missing ones are not good.
+
+        Raises NotFoundError when the model is removed meanwhile.
+        """
         times = self._times.get(replica.deployment)
         done = 0
         for chunk in range(replica.manifest.chunk_count):
-            is_good = recheck(self._context, replica, chunk, passing=True)
+            try:
+                is_good = recheck(self._context, replica, chunk, passing=True)
+            except NotHeldError:
+                label = f"{replica.manifest.name}@{replica.manifest.version}"
+                raise NotFoundError(f"{label} was removed while it was verified") from None
             done += replica.manifest.chunk_length(chunk)
             if times is not None:
                 note_checked(self._context, times, chunk)

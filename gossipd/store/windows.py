@@ -43,7 +43,8 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from threading import Event
 from typing import TypeAlias
 
 from gossipd.core.events import ChunkLost
@@ -77,6 +78,8 @@ class Context:
     """Tell the background thread that something is due earlier than it thought."""
     has_thread: bool
     """A background thread ends windows; without it writers never wait for one to end."""
+    stopping: Event = field(default_factory=Event)
+    """The store is being closed: nobody ends windows any more, and what takes long is left to the next start."""
 
 
 def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> bool:
@@ -132,7 +135,11 @@ def _enter(context: Context, replica: Replica, chunk: int) -> Window | None:
 
 def _must_wait(context: Context, replica: Replica) -> bool:
     window = replica.window
-    if not context.has_thread or replica.is_closed or context.keeper.condition.health is not Health.OK:
+    if replica.is_renewing:
+        return True
+    if not context.has_thread or context.stopping.is_set() or replica.is_closed:
+        return False
+    if context.keeper.condition.health is not Health.OK:
         return False
     if window.opened_s is None or window.byte_count < context.settings.window_bytes:
         return False
@@ -293,7 +300,10 @@ def _postpone(replica: Replica, window: Window, chunks: Sequence[int]) -> None:
 
 
 def drop(context: Context, replica: Replica, chunks: Sequence[int]) -> None:
-    """These chunks are not right any more: take the claim back, durably, before anybody may write them again."""
+    """These chunks are not right any more: take the claim back, durably, before anybody may write them again.
+
+    Nothing happens when the model was let go meanwhile: its files and its journal are not ours to judge or to write.
+    """
     with replica.lock:
         mine = [chunk for chunk in chunks if chunk in replica.held and chunk not in replica.busy]
         replica.busy.update(mine)
@@ -306,6 +316,8 @@ def drop(context: Context, replica: Replica, chunks: Sequence[int]) -> None:
     if not mine:
         return
     with replica.committing:
+        if replica.is_closed:
+            return
         try:
             with replica.lock:
                 if replica.ledger.broken:
@@ -323,18 +335,22 @@ def drop(context: Context, replica: Replica, chunks: Sequence[int]) -> None:
 
 
 def renew_journal(context: Context, replica: Replica) -> bool:
-    """Start the journal anew with what is durable; False when that fails too. ``committing`` is held."""
+    """Start the journal anew with what is durable; False when that fails too. ``committing`` is held.
+
+    Writers wait until it is there: what they appended to the old file after the look at the books would go with it.
+    """
     with replica.lock:
         windows = [window for window in (replica.sealed, replica.window) if window is not None]
         writing = {chunk for window in windows for chunk in window.chunks if chunk in replica.held} | replica.busy
-        try:
-            replica.ledger.start_anew(
-                held=bytes(replica.durable.raw),
-                window=replica.window.number,
-                writing=sorted(writing),
-                published_s=replica.published_s,
-            )
-        except OSError as error:
-            context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
-            return False
+        held, window_number, published_s = bytes(replica.durable.raw), replica.window.number, replica.published_s
+        replica.is_renewing = True
+    try:
+        replica.ledger.start_anew(held=held, window=window_number, writing=sorted(writing), published_s=published_s)
+    except OSError as error:
+        context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+        return False
+    finally:
+        with replica.lock:
+            replica.is_renewing = False
+            replica.quiet.notify_all()
     return True

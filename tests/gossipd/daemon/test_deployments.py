@@ -29,6 +29,7 @@ from gossipd.ports import StoreWriteError
 from gossipd.store import layout
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk import Kind
+from gossipd.store.notices import ModelEvicted
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.models import SECRET, small
@@ -54,13 +55,17 @@ class _Store(ChunkStore):
     def __init__(self) -> None:
         self.disk = MemoryDisk()
         super().__init__(
-            Path("unused"), settings=StoreSettings(reserve_bytes=0), on_event=lambda _event: None, disk=self.disk,
-            boot="a", background=False,
+            Path("unused"), settings=StoreSettings(reserve_bytes=0, keep_versions=1), on_event=lambda _event: None,
+            disk=self.disk, boot="a", background=False, before_evict=self._before_evict,
         )  # fmt: skip
+        self.hears_evictions: Callable[[ModelEvicted], None] = lambda _event: None
         self.may_open, self.has_begun = threading.Event(), threading.Event()
         self.may_open.set()
         self.refusals = 0
         self.abandoned: list[DeploymentId] = []
+
+    def _before_evict(self, event: ModelEvicted) -> None:
+        self.hears_evictions(event)
 
     def open(self, manifest: Manifest) -> ChunkSet:
         self.has_begun.set()
@@ -229,6 +234,28 @@ async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
         monkeypatch.setattr("gossipd.daemon.state.read_file", refuses)
         node.say(1, Verb.DEPLOY)
         await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+
+
+async def test_an_eviction_is_remembered_on_disk_before_the_old_version_is_deleted(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        for chunk, body in enumerate(ONE.chunks):
+            node.store.open(ONE.manifest)
+            node.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+        node.store.finish(ONE.manifest.id)
+        two = small(version=2, seed=2)
+        node.store.open(two.manifest)
+        for chunk, body in enumerate(two.chunks):
+            node.store.put(two.manifest.id, chunk, body, SOURCE, 0.0)
+        remembered: list[bool] = []
+
+        def before_evict(event: ModelEvicted) -> None:
+            trio.from_thread.run(node.deployments.remember_eviction, event.deployment)
+            remembered.append(node.state.register().is_removed(ONE.manifest.id) and node.store.versions("m") == [1, 2])
+
+        node.store.hears_evictions = before_evict
+        await trio.to_thread.run_sync(node.store.finish, two.manifest.id)
+        assert remembered == [True]
+        assert node.store.versions("m") == [2]
 
 
 async def test_rm_on_a_disk_too_full_to_remember_it_deletes_first_and_remembers_then(

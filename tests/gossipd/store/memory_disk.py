@@ -175,6 +175,9 @@ class MemoryDisk:
     def has_data(self, descriptor: int, offset: int) -> bool:
         return offset // BLOCK in self._file(descriptor).written
 
+    def is_unwritten(self, descriptor: int) -> bool:
+        return not self._file(descriptor).written
+
     def forget(self, descriptor: int, offset: int, length: int) -> None:
         """Clean pages are dropped: what is read next is what the device has."""
         file = self._file(descriptor)

@@ -105,7 +105,9 @@ def test_space_is_reserved_without_writing_and_holes_are_known(disk: PosixDisk) 
     if disk.allocate(descriptor, 1 << 20):
         assert disk.allocated(descriptor) >= 1 << 20
     disk.truncate(descriptor, 1 << 20)
+    assert disk.is_unwritten(descriptor)
     disk.write_some(descriptor, memoryview(b"x" * 4096), 65536)
+    assert not disk.is_unwritten(descriptor)
     assert disk.has_data(descriptor, 65536)
     disk.sync_data(descriptor)
     disk.forget(descriptor, 0, 0)

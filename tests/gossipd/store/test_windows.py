@@ -6,17 +6,21 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from threading import Event, Thread
 
 import pytest
 
 from gossipd.core.ids import SOURCE
 from gossipd.ports import StoreWriteError
+from gossipd.store import windows
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.handles import Handles
+from gossipd.store.replica import Replica
 from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.models import CHUNK, build, small
 
+WAIT_S = 30.0  # only reached when the test fails
 ONE = small()
 ID = ONE.manifest.id
 TREE = f".incoming/{ID.hex()}"
@@ -234,3 +238,87 @@ def test_the_device_begins_to_write_before_the_window_ends() -> None:
     store.upkeep.step()
     assert disk.write_backs == 1, "once for each window_bytes, not at each step"
     assert store.statistics().models[big.manifest.id].uncommitted_bytes > 0, "nothing is claimed by that"
+
+
+def test_a_chunk_of_many_small_files_is_copied_with_few_files_open_at_once() -> None:
+    packed = {f"{number:03}.txt": bytes([number % 251]) * (number + 1) for number in range(300)}
+    one = build({**packed, "weights": bytes(CHUNK)})
+    two = build({"first.txt": b"", **packed, "weights": bytes(CHUNK) + b"new"}, version=2)
+    disk = MemoryDisk()
+    settings = StoreSettings(reserve_bytes=0, open_files_max=8)
+    store = ChunkStore(
+        Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=lambda: 0.0, background=False
+    )
+    store.open(one.manifest)
+    for chunk in range(len(one.chunks)):
+        store.put(one.manifest.id, chunk, one.chunks[chunk], SOURCE, 0.0)
+    whole, counts = disk.open, list[int]()
+
+    def counted(path: str, *, write: bool = False, create: bool = False, mode: int = 0o644) -> int:
+        descriptor = whole(path, write=write, create=create, mode=mode)
+        counts.append(disk.open_count)
+        return descriptor
+
+    disk.open = counted  # type: ignore[method-assign]
+    held = store.open(two.manifest)
+    assert {two.manifest.digest(chunk) for chunk in held} == {one.manifest.digest(chunk) for chunk in (0, 1)}
+    assert max(counts) < 32, "the handles that may be idle, the window's own, and a few"
+    store.commit()
+    tree = f".incoming/{two.manifest.id.hex()}"
+    assert all(disk.content(f"{tree}/{path}") == body for path, body in packed.items())
+
+
+def test_figures_are_told_while_the_disk_syncs_whatever_it_syncs() -> None:
+    disk = MemoryDisk()
+    store = _store(disk)
+    asked: list[str] = []
+
+    def before(name: str, number: int) -> None:
+        if name.startswith("sync"):
+            asker = Thread(target=lambda: asked.append(str(store.statistics().free_bytes)), daemon=True)
+            asker.start()
+            asker.join(WAIT_S)
+            assert not asker.is_alive(), f"{name} holds up who asks for figures"
+
+    disk.before = before
+    store.open(ONE.manifest)
+    _put(store, *range(6))
+    store.finish(ID)
+    disk.file("m/1/two.bin").data[7] ^= 1
+    assert not store.recheck(ID, 3)
+    store.close()
+    assert len(asked) > 20
+
+
+def test_a_chunk_that_comes_while_the_journal_is_started_anew_is_named_in_the_new_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryDisk()
+    store = _store(disk)
+    store.open(ONE.manifest)
+    _put(store, 0)
+    waits = Event()
+    decide = windows._must_wait
+
+    def watched(context: windows.Context, replica: Replica) -> bool:
+        must = decide(context, replica)
+        if must:
+            waits.set()
+        return must
+
+    monkeypatch.setattr(windows, "_must_wait", watched)
+    writer = Thread(target=_put, args=(store, 3), daemon=True)
+
+    def before(name: str, number: int) -> None:
+        if name == "rename":
+            writer.start()
+            assert waits.wait(WAIT_S), "it would be written down in the file that is being replaced"
+
+    disk.before = before
+    replica = store._models.get(ID)
+    with replica.committing:
+        windows.renew_journal(store._context, replica)
+    writer.join(WAIT_S)
+    assert not writer.is_alive()
+    again = _store(disk.killed())
+    assert set(again.open(ONE.manifest)) == {0, 3}
