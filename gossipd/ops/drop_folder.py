@@ -12,6 +12,8 @@ Rules, each with a test:
 * Names that copying tools use on the way (``.x``, ``x~``, ``x.part``, ``x.tmp``, ...) are not ours yet.
 * Everything that was judged leaves: to ``accepted/`` or to ``rejected/`` with the reason in plain words. A file that
   was renamed over between reading and moving is a new file and comes back.
+* A name is any bytes. It is kept as it is, only shorter where its reason would not fit beside it; what is said of it is
+  always text (``Drop.shown``).
 
 Rejected: moving a file away before reading it (whoever is still writing then writes to a name that is gone), and
 trusting the modification time alone (``cp -p`` and rsync set it).
@@ -32,6 +34,8 @@ from gossipd.core.errors import LocalError
 ACCEPTED, REJECTED, REASON_SUFFIX = "accepted", "rejected", ".reason"
 _UNFINISHED_SUFFIXES = ("~", ".part", ".partial", ".tmp", ".temp", ".swp", ".crdownload", ".filepart", REASON_SUFFIX)
 _COPIES_MAX = 10_000  # names tried when one is taken; more of the same name is somebody's loop
+# What limits.h allows, less ".9999" and ".reason": a name may need both where it goes.
+_NAME_BYTES_MAX = 255 - len(f".{_COPIES_MAX - 1}{REASON_SUFFIX}")
 
 
 class DropError(LocalError):
@@ -68,6 +72,11 @@ class Drop:
     name: str
     print: Print
     modified_s: float
+
+    @property
+    def shown(self) -> str:
+        """The name for people: bytes that are no UTF-8 are spelled out, so that any file and any log takes it."""
+        return os.fsencode(self.name).decode(errors="backslashreplace")
 
 
 class DropFolder:
@@ -122,11 +131,11 @@ class DropFolder:
             status = os.lstat(self.directory / drop.name)
         except FileNotFoundError as error:
             raise UnfinishedError from error
-        self._judge(drop.name, status)
+        self._judge(drop, status)
         try:
             descriptor = os.open(self.directory / drop.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError as error:
-            raise DropError(f"{drop.name} may not be read by the daemon", code="E_WATCH_PERMISSION") from error
+            raise DropError(f"{drop.shown} may not be read by the daemon", code="E_WATCH_PERMISSION") from error
         except FileNotFoundError as error:
             raise UnfinishedError from error
         except OSError as error:
@@ -134,7 +143,7 @@ class DropFolder:
                 raise UnfinishedError from error  # swapped for a link just now; the next look names it
             raise
         try:
-            self._judge(drop.name, os.fstat(descriptor))
+            self._judge(drop, os.fstat(descriptor))
             if Print.of(os.fstat(descriptor)) != drop.print or _is_open_for_writing(descriptor):
                 raise UnfinishedError
             content = _read_all(descriptor, drop.print.size)
@@ -147,8 +156,8 @@ class DropFolder:
     def settle(self, drop: Drop, *, folder: str) -> str | None:
         """Move ``drop`` into ``folder`` (ACCEPTED or REJECTED).
 
-        Returns: the name it has there; None when it is gone or is a new file by now. Raises OSError when the disk
-        refuses; calling again is safe.
+        Returns: the name it has there, shorter or with a number where it must be; None when it is gone or is a new
+        file by now. Raises OSError when the disk refuses; calling again is safe.
         """
         target = self.directory / folder
         target.mkdir(mode=0o750, exist_ok=True)
@@ -165,9 +174,11 @@ class DropFolder:
 
     def write_reason(self, name: str, reason: str) -> None:
         """Say in plain words, beside ``name`` in ``rejected/``, why it is there."""
-        (self.directory / REJECTED / f"{name}{REASON_SUFFIX}").write_text(reason + "\n")
+        path = self.directory / REJECTED / f"{name}{REASON_SUFFIX}"
+        path.write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")  # it may quote anything
 
-    def _judge(self, name: str, status: os.stat_result) -> None:
+    def _judge(self, drop: Drop, status: os.stat_result) -> None:
+        name = drop.shown
         kind = stat.S_IFMT(status.st_mode)
         if kind != stat.S_IFREG:
             word = _KINDS.get(kind, "not a file")
@@ -213,11 +224,13 @@ def _read_all(descriptor: int, size: int) -> bytes:
 
 
 def _free_name(folder: Path, name: str) -> str:
+    while len(os.fsencode(name)) > _NAME_BYTES_MAX:
+        name = name[:-1]  # whole characters
     for count in range(_COPIES_MAX):
         candidate = name if count == 0 else f"{name}.{count}"
         if not os.path.lexists(folder / candidate):
             return candidate
-    raise OSError(errno.EEXIST, f"{folder} holds {_COPIES_MAX} files named {name}")
+    raise OSError(errno.EEXIST, f"{folder} holds {_COPIES_MAX} files of one name")
 
 
 def _put_back(moved: Path, source: Path) -> None:

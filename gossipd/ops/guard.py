@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import anycorn.config
@@ -73,17 +74,20 @@ class Guard:
 
     async def _connection(self, stream: trio.SocketStream) -> None:
         async with stream:
-            if self.clients >= self._clients_max:
-                self.refused += 1
-                await self._refuse(stream, f"the socket already has {self._clients_max} clients; try again", 503)
-                return
-            self.clients += 1
-            try:
-                await self._one_request(stream)
-            except (trio.BrokenResourceError, trio.ClosedResourceError):
-                pass  # the client left; its answer has nobody to go to
-            finally:
-                self.clients -= 1
+            # A client may leave at any time; its answer, or its refusal, then has nobody to go to.
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._admit(stream)
+
+    async def _admit(self, stream: trio.SocketStream) -> None:
+        if self.clients >= self._clients_max:
+            self.refused += 1
+            await self._refuse(stream, f"the socket already has {self._clients_max} clients; try again", 503)
+            return
+        self.clients += 1
+        try:
+            await self._one_request(stream)
+        finally:
+            self.clients -= 1
 
     async def _one_request(self, stream: trio.SocketStream) -> None:
         with trio.move_on_after(self._deadline_s) as deadline:

@@ -128,10 +128,7 @@ class Inbox:
                 delay = min(delay, await self._advance(drop))
             except OSError as error:
                 trouble = error  # no handles, no space, read-only: this file waits, the others go on
-        try:
-            await self._write_reasons()
-        except OSError as error:
-            trouble = error
+        trouble = await self._write_reasons() or trouble
         self.statistics.waiting = len(self._seen) + more
         self._report_trouble(trouble)
         return max(delay, 0.05)
@@ -165,9 +162,9 @@ class Inbox:
         try:
             content = await trio.to_thread.run_sync(self._folder.read, drop)
             if not content:
-                raise DropError(f"{drop.name} is empty", code="E_WATCH_EMPTY")
-            sentence = await self._offer(content, drop.name)
-            log.info("manifest taken", file=drop.name, outcome=sentence)
+                raise DropError(f"{drop.shown} is empty", code="E_WATCH_EMPTY")
+            sentence = await self._offer(content, drop.shown)
+            log.info("manifest taken", file=drop.shown, outcome=sentence)
         except QueueFullError:
             raise
         except GossipdError as error:
@@ -184,14 +181,21 @@ class Inbox:
             self.statistics.accepted += 1
             return
         self.statistics.refused += 1
-        log.warning("manifest refused", file=drop.name, code=seen.code, reason=seen.reason)
+        log.warning("manifest refused", file=drop.shown, code=seen.code, reason=seen.reason)
         if len(self._reasons_due) < self._settings.drops_max:
             self._reasons_due[name] = seen.reason
 
-    async def _write_reasons(self) -> None:
+    async def _write_reasons(self) -> OSError | None:
+        """What kept one from being written, if anything did; the others are."""
+        trouble: OSError | None = None
         for name, reason in list(self._reasons_due.items()):
-            await trio.to_thread.run_sync(self._folder.write_reason, name, reason)
-            del self._reasons_due[name]
+            try:
+                await trio.to_thread.run_sync(self._folder.write_reason, name, reason)
+            except OSError as error:
+                trouble = error
+            else:
+                del self._reasons_due[name]
+        return trouble
 
     def _report_trouble(self, error: OSError | DropError | None) -> None:
         words = None
@@ -211,7 +215,20 @@ class Inbox:
             return None
 
     async def _watch(self, changed: _Bell) -> None:
-        """Ring at every change. Gives up silently when the kernel will not watch: the rescan remains."""
+        """Ring at every change, for ever. While the kernel will not watch, the rescan remains."""
+        said = ""
+        while True:
+            try:
+                await self._ring(changed)
+            # watchfiles raises in a group, and gives up at a name that is no UTF-8: only a new watch sees the next one.
+            except* (OSError, RuntimeError) as errors:
+                reason = str(errors.exceptions[0])
+                if reason != said:
+                    said = reason
+                    log.warning("inbox is only looked at now and then", every_s=self._settings.rescan_s, reason=reason)
+            await trio.sleep(self._settings.rescan_s)
+
+    async def _ring(self, changed: _Bell) -> None:
         stop = trio.Event()
         try:
             async for _ in watchfiles.awatch(
@@ -225,8 +242,6 @@ class Inbox:
                 yield_on_timeout=False,
             ):
                 changed.ring()
-        except (OSError, RuntimeError) as error:
-            log.warning("inbox is only looked at now and then", every_s=self._settings.rescan_s, reason=str(error))
         finally:
             stop.set()
 

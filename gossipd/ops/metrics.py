@@ -25,7 +25,7 @@ from gossipd.ops.snapshot import DeploymentRow, StatusSnapshot
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 DEPLOYMENTS_MAX = 64  # live ones are a handful; 64 of them make about 2000 series
 MEMBER_STATES = ("alive", "suspect", "dead", "left")
-STORE_CONDITIONS = ("ok", "full", "read_only", "failing")
+STORE_CONDITIONS = ("ok", "full", "read_only", "failing", "handles")
 
 
 def render(view: StatusView) -> bytes:

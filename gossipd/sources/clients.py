@@ -22,13 +22,12 @@ import obstore
 from obstore.store import from_url
 
 from gossipd.sources.errors import (
-    OBSTORE_ERRORS,
     SourceEncodingError,
     SourceLongError,
     SourceRangeError,
     SourceShortError,
     SourceSlowError,
-    from_obstore,
+    in_our_words,
 )
 from gossipd.sources.location import Location, allows_clear_text
 from gossipd.sources.settings import SourceSettings
@@ -53,10 +52,8 @@ class Clients:
             if found is not None:
                 self._open.move_to_end(key)
                 return found
-            try:
+            with in_our_words(location.shown):
                 store = from_url(location.base, **self._options(location, whole=whole))
-            except OBSTORE_ERRORS as error:
-                raise from_obstore(error, location.shown) from None
             self._open[key] = store
             while len(self._open) > self._settings.stores_max:
                 self._open.popitem(last=False)
@@ -104,12 +101,10 @@ class Stream:
         if pinned is not None and pinned.if_match is not None:
             options["if_match"] = pinned.if_match
         began = clock()
-        try:
+        with in_our_words(self._what):
             self._result = obstore.get(store, location.path, options=options)
-        except OBSTORE_ERRORS as error:
-            raise from_obstore(error, self._what) from None
+            meta = self._result.meta
         self.waited_s += clock() - began
-        meta = self._result.meta
         self.version = ObjectVersion(meta["e_tag"], meta["size"], meta["last_modified"])
         self._check_head(start)
 
@@ -133,10 +128,8 @@ class Stream:
 
     def _next(self, pieces: Iterator[Any]) -> memoryview | None:
         began = self._clock()
-        try:
+        with in_our_words(self._what):
             piece = next(pieces, None)
-        except OBSTORE_ERRORS as error:
-            raise from_obstore(error, self._what) from None
         self.waited_s += self._clock() - began
         return None if piece is None else memoryview(piece)
 

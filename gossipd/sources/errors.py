@@ -6,12 +6,16 @@ Every error names the object by its address without userinfo, query or fragment,
 server sent except a status number, two version tags and lengths: an error page may hold anything, and obstore puts
 it into its exceptions. Two facts can only be had from obstore's text: the status number and the kind of a
 connection failure. The tests in ``tests/gossipd/sources`` hold that text still.
+
+Every call that may end in obstore's code stands inside ``in_our_words``, so that nothing a server can send is taken
+for a bug of ours.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
 from typing import ClassVar
 
 from obstore.exceptions import (
@@ -205,4 +209,23 @@ def from_obstore(error: Exception, what: str) -> SourceError:
 
 
 OBSTORE_ERRORS = (BaseError, OSError, ValueError)
-"""What obstore raises: its own family, FileNotFoundError, and ValueError for an address it cannot parse."""
+"""What obstore raises: its own family, FileNotFoundError, and ValueError for what it cannot parse or Python cannot hold
+(an address, a date in the year 10000)."""
+
+
+@contextmanager
+def in_our_words(what: str) -> Iterator[None]:
+    """Around calls into obstore: whatever it raises about the object ``what`` comes out as a SourceError."""
+    try:
+        yield
+    except OBSTORE_ERRORS as error:
+        raise from_obstore(error, what) from None
+    except BaseException as error:
+        if _is_panic(error):
+            raise SourceError(what, "obstore panicked over it") from None
+        raise
+
+
+def _is_panic(error: BaseException) -> bool:
+    """A Rust panic. PyO3 makes its class, a BaseException, when the first one happens: it cannot be imported."""
+    return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")

@@ -123,6 +123,8 @@ class SourceReader:
                 location = Location.of(parse_source_url(url), manifest.files[index].path)
                 try:
                     self._requests.read(job, location, FileRange(index, 0, 1), lambda _: None)
+                except PoolExhaustedError:
+                    self._note(job, location, SourceCancelledError(location.shown, "the read was stopped"))
                 except SourceError as error:
                     self._note(job, location, error)
                 else:
@@ -202,6 +204,8 @@ class SourceReader:
             except GossipdError as error:
                 done = set(job.stored[before:])
                 pending = [chunk for chunk in pending if chunk not in done]
+                if not pending:
+                    break  # the error came after the last byte that was wanted
                 repeats[pending[0]] += 1
                 if _may_repeat(error, repeats[pending[0]]) and self._desk.take_retry(source):
                     continue

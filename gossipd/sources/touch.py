@@ -150,7 +150,7 @@ def _check_head(response: http.client.HTTPResponse, what: str, start: int, lengt
 def _modified(text: str | None) -> datetime | None:
     try:
         return parsedate_to_datetime(text) if text else None
-    except ValueError:
+    except (ValueError, OverflowError):  # no date, or one with a number beyond every calendar
         return None
 
 

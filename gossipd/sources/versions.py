@@ -30,8 +30,10 @@ class ObjectVersion:
 
     @property
     def if_match(self) -> str | None:
-        """The tag, where a server compares it."""
-        return None if self.tag is None or self.tag.startswith("W/") else self.tag
+        """The tag, where a server compares it. None for one that no header may carry: obstore panics at it."""
+        if not self.tag or self.tag.startswith("W/"):
+            return None
+        return self.tag if self.tag.isascii() and self.tag.isprintable() else None
 
     @property
     def shown(self) -> str:

@@ -38,6 +38,10 @@ _TCP_INFO_BYTES = struct.Struct("=120xQQ")
 # An idle peer that vanished is noticed by keep-alive, one that vanished under our bytes by the user time-out.
 _KEEPALIVE_S = 10
 _USER_TIMEOUT_MS = 10_000
+# This host, or this process, has none left; it says nothing about who is at the other end.
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+# Long enough not to spin, short enough that recovery is within the 5 s asked for in the fault table (F29).
+EXHAUSTED_PAUSE_S = 0.25
 
 
 class Cut(Enum):

@@ -19,11 +19,12 @@ from contextlib import contextmanager
 from gossipd.buffers import BufferPool, Lease, PoolExhaustedError
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.throttle import Throttle
-from gossipd.transfer.channel import Channel, Cut, DisconnectedError
+from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error
 from gossipd.transfer.errors import (
     FetchCancelledError,
+    NoHandleError,
     PeerBusyError,
     PeerGoneError,
     PeerNotHoldingError,
@@ -118,7 +119,7 @@ class BulkClient:
         self._lock = threading.Lock()
         self._fetches: set[Fetch] = set()
         self._probing: set[Peer] = set()
-        self._closed = False
+        self._closed = threading.Event()
         self._watchdog = Watchdog(settings, name="bulk-watch-out", on_silent=self._probe, on_tick=self._close_idle)
         self._dialer = Dialer(settings, self._watchdog, credentials=credentials, get_token=get_token)
         self._links = Links(settings, self._dialer.close)
@@ -197,7 +198,7 @@ class BulkClient:
     def close(self) -> None:
         """End every fetch (with FetchCancelledError) and close every connection."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             running = list(self._fetches)
         self._stop(running, Cut.CLOSING)
         self._links.close()
@@ -208,7 +209,7 @@ class BulkClient:
     @contextmanager
     def _running(self, fetch: Fetch) -> Iterator[Fetch]:
         with self._lock:
-            if self._closed:
+            if self._closed.is_set():
                 raise FetchCancelledError("the bulk client is closed")
             self._fetches.add(fetch)
         try:
@@ -327,6 +328,8 @@ class BulkClient:
             self._links.forget(fetch.peer)
             if isinstance(error, UnreachableError):
                 self._give_up(fetch.peer, only_silent=not error.is_certain)
+            if isinstance(error, NoHandleError):
+                self._closed.wait(EXHAUSTED_PAUSE_S)  # nobody is blamed, so nothing else keeps it from being asked anew
             raise
         finally:
             fetch.attach(None)
@@ -366,7 +369,12 @@ class BulkClient:
             peers = {fetch.peer for fetch in self._fetches if fetch.channel is channel} - self._probing
             self._probing |= peers
         for peer in peers:
-            threading.Thread(target=self._probe_peer, args=(peer,), name="bulk-probe", daemon=True).start()
+            try:
+                threading.Thread(target=self._probe_peer, args=(peer,), name="bulk-probe", daemon=True).start()
+            except RuntimeError:  # the system's limit on threads: nothing is known against the peer
+                self._traffic.error("E_THREADS")
+                with self._lock:
+                    self._probing.discard(peer)
 
     def _probe_peer(self, peer: Peer) -> None:
         try:

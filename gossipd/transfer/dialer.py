@@ -14,9 +14,16 @@ import time
 from collections.abc import Callable
 
 from gossipd.core.certificates import CertificateError
-from gossipd.transfer.channel import Channel, Cut, DisconnectedError, family_of, prepare
+from gossipd.transfer.channel import EXHAUSTED, Channel, Cut, DisconnectedError, family_of, prepare
 from gossipd.transfer.credentials import TlsCredentials
-from gossipd.transfer.errors import FetchCancelledError, PeerGoneError, PeerRefusedError, PeerSlowError, TransferError
+from gossipd.transfer.errors import (
+    FetchCancelledError,
+    NoHandleError,
+    PeerGoneError,
+    PeerRefusedError,
+    PeerSlowError,
+    TransferError,
+)
 from gossipd.transfer.links import Endpoint, Link, Peer
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.watchdog import Watchdog
@@ -61,14 +68,13 @@ class Dialer:
         Args:
             attach: given the channel before anything blocks on it, so that it can be cut; may raise.
         Raises:
-            UnreachableError, PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError.
+            UnreachableError, PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when
+            this host has no descriptor for it.
         """
-        prefix = b"" if self._get_token is None else hello(self._get_token(peer.node))
-        sock = socket.socket(family_of(peer.endpoint[0]), socket.SOCK_STREAM)
-        channel = Channel(sock, self._settings, sends_bodies=False)
+        channel = self._open(peer.endpoint)  # before a token is asked for, which would be of no use without it
         try:
+            prefix = b"" if self._get_token is None else hello(self._get_token(peer.node))
             attach(channel)
-            prepare(sock, self._settings)
             self._connect(channel, peer.endpoint, deadline)
             channel.deadline = min(deadline, time.monotonic() + self._settings.handshake_s)
             self._watchdog.add(channel)
@@ -85,14 +91,29 @@ class Dialer:
         channel.close()
 
     def is_there(self, endpoint: Endpoint) -> bool:
-        """Whether the host answers at all, its kernel at least: a paused process does, a cut cable does not."""
-        with socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM) as sock:
-            sock.settimeout(self._settings.probe_s)
-            try:
+        """Whether the host answers at all, its kernel at least: a paused process does, a cut cable does not.
+
+        True as well when this host has no descriptor to ask with: then nothing is known against the other.
+        """
+        try:
+            with socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM) as sock:
+                sock.settimeout(self._settings.probe_s)
                 sock.connect(endpoint)
-            except OSError:
-                return False
+        except OSError as error:
+            return error.errno in EXHAUSTED
         return True
+
+    def _open(self, endpoint: Endpoint) -> Channel:
+        try:
+            sock = socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM)
+        except OSError as error:
+            raise _not_connected(endpoint, error) from None
+        try:
+            prepare(sock, self._settings)
+        except OSError as error:
+            sock.close()
+            raise _not_connected(endpoint, error) from None
+        return Channel(sock, self._settings, sends_bodies=False)
 
     def _connect(self, channel: Channel, endpoint: Endpoint, deadline: float) -> None:
         timeout_s = min(self._settings.connect_s, deadline - time.monotonic())
@@ -107,7 +128,7 @@ class Dialer:
         except OSError as error:
             if channel.cut_by is not None:
                 raise cut_error(channel.cut_by, "while connecting") from None
-            raise UnreachableError(f"cannot connect to {endpoint}: {error}", is_certain=True) from None
+            raise _not_connected(endpoint, error) from None
 
     def _shake_hands(self, channel: Channel, peer: Peer) -> None:
         assert self.credentials is not None
@@ -123,6 +144,13 @@ class Dialer:
             raise PeerRefusedError(str(error)) from None
         if found != peer.node:
             raise PeerRefusedError(f"{peer.endpoint} is another node than expected", code="E_IDENTITY_MISMATCH")
+
+
+def _not_connected(endpoint: Endpoint, error: OSError) -> TransferError:
+    """Whose fault it is that there is no connection."""
+    if error.errno in EXHAUSTED:
+        return NoHandleError(f"no connection to {endpoint}: this host has none left ({error.strerror})")
+    return UnreachableError(f"cannot connect to {endpoint}: {error}", is_certain=True)
 
 
 def cut_error(cut: Cut, when: str) -> TransferError:

@@ -10,7 +10,6 @@ as it costs us. When the process is out of file handles, accepting pauses instea
 from __future__ import annotations
 
 import contextlib
-import errno
 import resource
 import socket
 import threading
@@ -18,16 +17,13 @@ from collections import Counter
 from collections.abc import Callable
 
 from gossipd.niceness import give_way
-from gossipd.transfer.channel import family_of, prepare
+from gossipd.transfer.channel import EXHAUSTED, EXHAUSTED_PAUSE_S, family_of, prepare
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.traffic import Traffic
 from membership.member import NodeId
 
 # As many as may be pending; the kernel cuts it down to net.core.somaxconn.
 _BACKLOG = 128
-# Long enough not to spin, short enough that recovery is within the 5 s asked for in the fault table (F29).
-_EXHAUSTED_PAUSE_S = 0.25
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 class Door:
@@ -108,9 +104,9 @@ class Door:
             except OSError as error:
                 if self._closing.is_set():
                     return
-                if error.errno in _EXHAUSTED:
+                if error.errno in EXHAUSTED:
                     self._traffic.error("E_HANDLES")
-                    self._closing.wait(_EXHAUSTED_PAUSE_S)
+                    self._closing.wait(EXHAUSTED_PAUSE_S)
                 continue  # anything else is about that one connection, which is gone
             self._admit(sock, str(name[0]))
 

@@ -70,6 +70,12 @@ class FetchCancelledError(TransferError):
     reason = FailReason.CANCELLED
 
 
+class NoHandleError(FetchCancelledError):
+    """This host has no descriptor for one more connection. Fault: this host's, never the peer's. Retry: later."""
+
+    code = "E_HANDLES"
+
+
 class SecurityCheckError(LocalError):
     """A stranger was let in by our own server. Fault: this program or its configuration. Retry: no; do not run."""
 

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,92 @@ async def test_two_refused_files_of_one_name_keep_their_own_reasons(mock_clock: 
         (world.folder / "x").write_bytes(content)
         await world.pass_time(3)
     assert world.names("rejected") == ["x", "x.1", "x.1.reason", "x.reason"]
+
+
+# Not UTF-8 at all, or half a character: Python holds such bytes as lone surrogates, which no text file takes.
+ODD_NAMES = {b"\xff.gmf": "\\xff.gmf", b"caf\xe9": "caf\\xe9", b"\xed\xa0\x80": "\\xed\\xa0\\x80"}
+
+
+@pytest.mark.parametrize(("name", "shown"), ODD_NAMES.items(), ids=repr)
+@pytest.mark.parametrize("content", [b"", b"something else", GOOD], ids=["empty", "bad", "good"])
+async def test_a_name_that_is_no_text_is_told_of_in_text(
+    mock_clock: MockClock, world: World, name: bytes, shown: str, content: bytes
+) -> None:
+    (world.folder / os.fsdecode(name)).write_bytes(content)
+    await world.pass_time(20)
+    assert [offered for offered, _ in world.judge.offers] == ([shown] if content else [])
+    folder = "accepted" if content == GOOD else "rejected"
+    assert os.fsdecode(name) in world.names(folder)
+    if not content:
+        assert world.reason(os.fsdecode(name)) == f"E_WATCH_EMPTY: {shown} is empty\n"
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/nowhere")], ids=["FIFO", "link"])
+async def test_a_strange_thing_with_a_name_that_is_no_text_gets_its_reason(
+    mock_clock: MockClock, world: World, make: Callable[[Path], object]
+) -> None:
+    make(world.folder / os.fsdecode(b"\xff.gmf"))
+    await world.pass_time(20)
+    assert "\\xff.gmf" in world.reason(os.fsdecode(b"\xff.gmf"))
+
+
+async def test_a_sentence_that_is_no_text_is_written_all_the_same(folder: Path) -> None:
+    (folder / "rejected").mkdir()
+    DropFolder(folder, bytes_max=1000).write_reason("x", "E_NAME: '\ud800' is no name")
+    assert (folder / "rejected" / "x.reason").read_bytes() == b"E_NAME: '\\ud800' is no name\n"
+
+
+LONG_NAMES = {
+    "250 bytes": "n" * 250,
+    "255 bytes": "n" * 255,
+    "255 bytes of two each": "x" + "\xfc" * 127,
+    "252 bytes of four each": "\U0001f40d" * 63,
+    "255 bytes that are no text": os.fsdecode(b"\xff" * 255),
+}
+
+
+@pytest.mark.parametrize("name", LONG_NAMES.values(), ids=LONG_NAMES)
+async def test_a_name_of_any_length_leaves_room_for_its_reason_and_for_others_like_it(
+    mock_clock: MockClock, world: World, name: str
+) -> None:
+    for _ in range(2):
+        (world.folder / name).write_bytes(b"something else")
+        await world.pass_time(3)
+    rejected = [each for each in world.names("rejected") if not each.endswith(".reason")]
+    assert len(rejected) == 2
+    for each in rejected:
+        assert world.reason(each).startswith("E_ROLLBACK: ")
+        assert name.startswith(each.removesuffix(".1")), "cut between characters"
+        assert len(os.fsencode(each)) > 200
+    assert world.inbox.statistics.trouble is None
+
+
+async def test_two_long_names_that_begin_alike_keep_their_own_reasons(mock_clock: MockClock, world: World) -> None:
+    for end in "ab":
+        (world.folder / ("n" * 254 + end)).write_bytes(b"something else")
+    await world.pass_time(3)
+    assert len(world.names("rejected")) == 4
+
+
+async def test_a_long_name_is_accepted_twice(mock_clock: MockClock, world: World) -> None:
+    for _ in range(2):
+        (world.folder / ("n" * 255)).write_bytes(GOOD)
+        await world.pass_time(3)
+    assert len(world.names("accepted")) == 2
+    assert world.inbox.statistics.trouble is None
+
+
+async def test_a_reason_that_cannot_be_written_does_not_hold_up_the_next(mock_clock: MockClock, world: World) -> None:
+    (world.folder / "rejected" / "a.reason").mkdir(parents=True)
+    for name in "ab":
+        (world.folder / name).write_bytes(b"something else")
+    await world.pass_time(6)
+    assert world.reason("b").startswith("E_ROLLBACK: ")
+    assert world.inbox.statistics.trouble == "E_WATCH_DISK: the inbox: Is a directory"
+    (world.folder / "rejected" / "a.reason").rmdir()
+    await world.pass_time(6)
+    assert world.reason("a").startswith("E_ROLLBACK: ")
+    assert world.inbox.statistics.trouble is None
 
 
 def make_directory(path: Path) -> None:
@@ -429,6 +516,28 @@ async def test_events_alone_bring_a_file_in_and_stopping_is_quick(folder: Path) 
         (folder / "one").write_bytes(GOOD)
         await wait_for(lambda: bool(judge.offers))
         nursery.cancel_scope.cancel()
+
+
+async def test_a_name_that_the_watcher_cannot_spell_ends_neither_the_inbox_nor_its_watching(folder: Path) -> None:
+    """Real clock, real inotify. The pause before a new watch is the rescan's, so this shows that there is one."""
+    settings = InboxSettings(quiet_s=0.05, rescan_s=0.2)
+    watches = 0
+
+    class Counted(Inbox):
+        async def _ring(self, changed: object) -> None:
+            nonlocal watches
+            watches += 1
+            await super()._ring(changed)  # type: ignore[arg-type]
+
+    judge = Judge()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(Counted(folder, judge, settings=settings).run)
+        names = (os.fsdecode(b"%d\xff" % number) for number in count())
+        await wait_for(lambda: bool((folder / next(names)).write_bytes(GOOD)) and watches > 1)
+        (folder / "plain").write_bytes(GOOD)
+        await wait_for((folder / "accepted" / "plain").exists)
+        nursery.cancel_scope.cancel()
+    assert ("plain", GOOD) in judge.offers
 
 
 async def test_a_link_put_in_place_of_a_listed_file_is_not_followed(

@@ -13,6 +13,7 @@ from trio.testing import MockClock
 from gossipd.ops.counting import LAG_BOUNDS_S, Histogram, LoopLag
 from gossipd.ops.metrics import DEPLOYMENTS_MAX, render
 from gossipd.ops.snapshot import AlarmRow
+from gossipd.store.condition import Health
 from tests.gossipd.ops.fake_daemon import FakeDaemon, toy_row
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"
@@ -46,6 +47,11 @@ def test_the_page_says_what_the_snapshot_says() -> None:
     assert page["gossipd_chunk_fetch_seconds_count", ()] == 2
     assert page["gossipd_chunk_fetch_seconds_bucket", (("le", "0.025"),)] == 1
     assert page["gossipd_event_loop_lag_seconds_bucket", (("le", "0.001"),)] == 1
+
+
+def test_every_condition_that_a_store_can_be_in_is_on_the_page() -> None:
+    shown = {dict(labels)["condition"] for name, labels in samples(FakeDaemon()) if name == "gossipd_store_condition"}
+    assert shown == {health.value for health in Health}
 
 
 def test_every_name_has_the_prefix_and_a_unit_or_total_where_it_should() -> None:

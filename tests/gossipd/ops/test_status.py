@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import stat
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -283,6 +284,26 @@ async def test_the_seventeenth_client_is_turned_away_with_a_word(tmp_path: Path)
         while guard.clients:
             await trio.lowlevel.checkpoint()
         assert (await ask(path, get("/livez")))[0] == 200
+
+
+async def test_clients_that_are_turned_away_and_reset_do_not_end_the_door(tmp_path: Path) -> None:
+    listener = bind_loopback("127.0.0.1", 0)
+    port = listener.socket.getsockname()[1]
+    guard = Guard(health_app(FakeDaemon()), clients_max=1)
+    async with trio.open_nursery() as nursery:
+        idle = await trio.open_tcp_stream("127.0.0.1", port)
+        for _ in range(20):  # they reset before they are accepted: every write to them fails
+            client = socket.create_connection(("127.0.0.1", port))
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+        nursery.start_soon(guard.serve, listener)
+        with trio.fail_after(20):
+            while guard.refused < 20:
+                await trio.lowlevel.checkpoint()
+            await idle.send_all(get("/livez"))
+            assert b"200" in await idle.receive_some(100)
+        nursery.cancel_scope.cancel()
+    await idle.aclose()
 
 
 async def test_health_says_why_not_and_life_goes_on(tmp_path: Path) -> None:

@@ -1,0 +1,124 @@
+"""The reader against answers that no web server gives by accident: each ends as an outcome, none as an exception."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from random import Random
+
+import obstore
+import pytest
+from obstore.store import from_url
+
+from gossipd.sources.errors import SourceError, in_our_words
+from gossipd.sources.reader import ProbeOutcome
+from gossipd.sources.versions import ObjectVersion
+from tests.gossipd.sources.models import CHUNK_BYTES, sign
+from tests.gossipd.sources.raw import partial, raw_server
+from tests.gossipd.sources.test_reader import Seat
+
+BODY = Random(11).randbytes(2 * CHUNK_BYTES)
+DATED = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT"
+TAGGED = 'ETag: "v1"'
+
+
+def seat_at(url: str) -> Seat:
+    return Seat(sign({"a.bin": BODY}, url))
+
+
+@pytest.mark.parametrize(
+    "tail", [b"", b"9\r\nand more.\r\n0\r\n\r\n", b"no chunk length\r\n"], ids=["cut", "more", "garbage"]
+)
+def test_what_goes_wrong_after_the_last_wanted_byte_costs_no_chunk(tail: bytes) -> None:
+    def answer(start: int, stop: int) -> bytes:
+        if stop - start == 1:
+            return partial(BODY, start, stop, TAGGED, DATED)
+        head = partial(BODY, start, stop, TAGGED, DATED, "Transfer-Encoding: chunked").partition(b"\r\n\r\n")[0]
+        return head + b"\r\n\r\n%x\r\n%b\r\n" % (stop - start, BODY[start:stop]) + tail
+
+    with raw_server(answer) as url:
+        outcome = seat_at(url).read()
+    assert outcome.stored == (0, 1)
+    assert outcome.failed == ()
+
+
+ABSURD_HEADERS = [
+    "Last-Modified: Mon, 01 Jan 2024 00:00:00 +9999999999999",  # OverflowError from the standard library
+    "Last-Modified: Mon, 01 Jan 99999999999999999999999999 00:00:00 GMT",
+    "Last-Modified: Sat, 01 Jan 10000 00:00:00 GMT",  # ValueError when obstore's date becomes one of Python's
+    "Last-Modified: Mon, 01 Jan 0001 00:00:00 +2359",
+    f'{DATED}\r\nETag: "a\x01b"',  # sent back as If-Match, it makes obstore panic
+    f'{DATED}\r\nETag: "\x7f"',
+    f"{DATED}\r\nETag: \x00",
+    f'{DATED}\r\nETag: "\xe9"',
+    f'{DATED}\r\nETag: W/"\x01"',
+]
+
+
+@pytest.mark.parametrize("header", ABSURD_HEADERS, ids=ascii)
+@pytest.mark.parametrize("from_the_first", [True, False], ids=["first look", "later"])
+def test_an_absurd_header_is_no_end_of_the_daemon(header: str, from_the_first: bool) -> None:
+    def answer(start: int, stop: int) -> bytes:
+        is_proper = stop - start == 1 and not from_the_first
+        return partial(BODY, start, stop, DATED if is_proper else header)
+
+    with raw_server(answer) as url:
+        seat = seat_at(url)
+        assert seat.reader.probe(seat.manifest).readable
+        outcome = seat.read()
+    assert outcome.failed == () or isinstance(outcome.errors[-1], SourceError)
+
+
+@pytest.mark.parametrize("header", ABSURD_HEADERS, ids=ascii)
+def test_a_small_file_is_read_whatever_its_date_and_tag_look_like(header: str) -> None:
+    body = BODY[:5000]
+    with raw_server(lambda start, stop: partial(body, start, stop, header)) as url:
+        assert Seat(sign({"small": body}, url)).read().failed == ()
+
+
+@pytest.mark.parametrize("text", ["Mon, 01 Jan 2024 00:00:00 +9999999999999", "9" * 5000, "-1", "\xb2", "soon"])
+def test_an_absurd_retry_after_is_none(text: str) -> None:
+    def answer(start: int, stop: int) -> bytes:
+        return f"HTTP/1.1 503 Busy\r\nRetry-After: {text}\r\nContent-Length: 0\r\n\r\n".encode("latin-1")
+
+    with raw_server(answer) as url:
+        assert seat_at(url).read().errors[-1].code == "E_SOURCE_BUSY"
+
+
+@pytest.mark.parametrize("tag", ['"a\x01b"', '"\x7f"', '"\xe9"', '"\u212b"', 'W/"x"', "", None], ids=ascii)
+def test_a_tag_that_cannot_be_sent_back_is_none_to_match(tag: str | None) -> None:
+    assert ObjectVersion(tag, 1).if_match is None
+
+
+def test_a_plain_tag_is_sent_back_as_it_came() -> None:
+    assert ObjectVersion('"v 1"', 1).if_match == '"v 1"'
+
+
+def test_a_panic_of_obstores_is_an_error_that_names_the_object() -> None:
+    store = from_url("http://127.0.0.1:1", client_options={"allow_http": True}, retry_config={"max_retries": 0})
+    with pytest.raises(SourceError) as caught, in_our_words("http://host/a.bin"):
+        obstore.get(store, "a.bin", options={"if_match": '"a\x01b"'})
+    assert str(caught.value) == "http://host/a.bin: obstore panicked over it"
+
+
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, AssertionError, AttributeError])
+def test_what_is_not_obstores_stays_what_it_is(kind: type[BaseException]) -> None:
+    with pytest.raises(kind), in_our_words("http://host/a.bin"):
+        raise kind
+
+
+def test_a_probe_that_waits_for_memory_can_be_cancelled(tmp_path: Path) -> None:
+    (tmp_path / "a.bin").write_bytes(BODY)
+    url = f"file://{tmp_path}"  # no web source: those are looked at without memory
+    seat = Seat(sign({"a.bin": BODY}, url), allow=[url])
+    lease = seat.pool.acquire(4 * 1024 * 1024)
+    outcomes: list[ProbeOutcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(seat.reader.probe(seat.manifest)))
+    thread.start()
+    while not seat.pool.statistics().waiting:
+        thread.join(0.001)
+    seat.reader.cancel(seat.manifest.id)
+    thread.join(10)
+    lease.release()
+    assert [error.code for error in outcomes[0].errors] == ["E_CANCELLED"]
+    assert not outcomes[0].readable
