@@ -31,7 +31,7 @@ def audit() -> None:
     ),
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--head", help="The hash it must end with, as 'status --json' showed it: finds a cut-off end.")
+@click.option("--head", help="A hash that 'status --json' showed once: it must be in the chain. Finds a cut-off end.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def audit_verify(*, file: Path, head: str | None, as_json: bool) -> int:
     """Check every record's hash and that each follows the one before it.

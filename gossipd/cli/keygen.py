@@ -29,10 +29,13 @@ def keygen(path: str, as_json: bool) -> None:
     import os
     from pathlib import Path
 
+    from gossipd.core.errors import UsageError
     from gossipd.core.keys import KEY_BYTES, SecretKey
     from gossipd.core.trust import key_id
     from gossipd.ops.keyfiles import write_key_pair
 
+    if not Path(path).name:
+        raise UsageError(f"PATH {path!r} must name a file")
     secret = SecretKey(os.urandom(KEY_BYTES))
     write_key_pair(Path(path), secret)
     public = secret.public

@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 
 # A manifest without an end is what most models want; a bound keeps a mistyped unit from meaning "for ever".
 EXPIRES_S_MAX = 100 * 365 * 86400
+VERSION_MAX = 2**53 - 1  # as any number in a manifest: what JSON holds exactly (``core.packed``, imported late)
 
 
 @click.command()
 @click.argument("source")
 @click.option("--name", required=True, help="NAME or ORG/NAME: letters, digits, '.', '_', '-'.")
-@click.option("--version", required=True, type=click.IntRange(0), help="Higher versions replace lower ones.")
+@click.option("--version", required=True, type=click.IntRange(0, VERSION_MAX), help="Higher ones replace lower ones.")
 @click.option("--key", required=True, type=click.Path(dir_okay=False), help="Publisher's secret key (gossipd keygen).")
 @click.option("--out", required=True, type=click.Path(dir_okay=False), help="Where the signed manifest goes.")
 @click.option("--source", "sources", multiple=True, metavar="URL", help="Where seeds read it, if not at SOURCE.")

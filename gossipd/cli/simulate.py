@@ -154,6 +154,10 @@ def _scenario(
     racks = racks or max(1, round(hosts / 40))
     if racks > hosts:
         raise UsageError(f"--racks {racks} is more than --hosts {hosts}")
+    if sum(round(share * hosts) for share, _ in kill) >= hosts:
+        raise UsageError("--kill: no host would be left to finish; let one live")
+    if sum(round(share * hosts) for share, _ in slow) >= hosts:
+        raise UsageError("--slow: no host would have the full rate; lower --link instead")
     if chunks is None:
         chunks = chunk_count_of(size)
         if strategy == "swarm":

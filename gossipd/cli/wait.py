@@ -112,13 +112,14 @@ def _raise_if_over(row: dict[str, Any]) -> None:
 def _so_far(label: str, row: dict[str, Any] | None, timeout_s: float) -> str:
     if row is None:
         return f"no deployment {label} was heard of within {timeout_s:g} s"
+    if not row["hosts_total"]:
+        return f"after {timeout_s:g} s no host is known that the targets of {label} name"
     behind = [host for host in row["hosts"] if host["state"] != "complete"]
     behind.sort(key=lambda host: host["chunks_verified"])
     words = [
         f"{host['name']} {percent_words(host['chunks_verified'], row['chunks_total'])} {host['reason']}".rstrip()
         for host in behind[:3]
     ]
-    return (
-        f"after {timeout_s:g} s {label} is complete on {row['hosts_complete']} of {row['hosts_total']} hosts; "
-        f"furthest behind: {', '.join(words)}"
+    return f"after {timeout_s:g} s {label} is complete on {row['hosts_complete']} of {row['hosts_total']} hosts" + (
+        f"; furthest behind: {', '.join(words)}" if words else ", and more were asked for"
     )

@@ -21,7 +21,7 @@ from zmq.utils.monitor import parse_monitor_message
 from gossipd.control.settings import ControlSettings
 from gossipd.control.zap import ZAP_DOMAIN, Visitor
 from gossipd.control.zmq_trio import PAUSE_S, Bell, secure, tcp_address
-from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.errors import LocalError
 from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
@@ -33,10 +33,13 @@ _REFUSALS = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_
 
 
 class BindError(LocalError):
-    """The control port cannot be had. Fault: the configuration, or another daemon. Retry: with a free port."""
+    """The control port cannot be had. Fault: the configuration, another daemon, or an address that is not up yet.
+
+    Retry: with a free port, or in a while: it must not have the code of a wrong configuration, after which service
+    files leave a daemon down.
+    """
 
     code = "E_BIND"
-    exit_code = ExitCode.USAGE
 
 
 class Entrance:

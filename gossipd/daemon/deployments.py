@@ -99,7 +99,12 @@ class Deployments:
         opened: Callable[[Deployment], None],
         closed: Callable[[Deployment], None],
         nursery: trio.Nursery,
+        complete_before: frozenset[DeploymentId] = frozenset(),
     ) -> None:
+        """
+        Args:
+            complete_before: what the store had published when the daemon started.
+        """
         self._host = host
         self._trusted = trusted
         self._register = register
@@ -113,6 +118,7 @@ class Deployments:
         self._opened_here = opened
         self._closed_here = closed
         self._nursery = nursery
+        self._complete_before = complete_before
         self._opening, self._publishing, self._deleting = (trio.CapacityLimiter(STORE_THREADS) for _ in range(3))
         self.by_id: dict[DeploymentId, Deployment] = {}
 
@@ -127,10 +133,11 @@ class Deployments:
             deployment = self.by_id[statement.deployment] = Deployment(statement.deployment, statement)
             self._begun(deployment)
         deployment.statement = statement
-        if statement.verb is Verb.CANCEL:
-            self.close(deployment, HostState.CANCELLED)
-        elif self._register.is_removed(statement.deployment):
+        is_kept = is_new and statement.deployment in self._complete_before  # cancelled when it was complete: it stays
+        if self._register.is_removed(statement.deployment):
             self.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
+        elif statement.verb is Verb.CANCEL and not is_kept:
+            self.close(deployment, HostState.CANCELLED)
         elif is_new or deployment.state in (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED):
             self._begin(deployment)
         return deployment
@@ -334,6 +341,8 @@ class Deployments:
             if deployment is None or not deployment.is_open or event.supplier is LOCAL:
                 return  # local copies are counted when the store has opened the model
             deployment.chunks_verified += 1
+            if deployment.state is HostState.COMPLETE:
+                self._audit("chunk repaired", subject=deployment.label, chunk=event.chunk)
             deployment.rate_in.add(event.length)
             if event.supplier is SOURCE:
                 deployment.source_trouble = HostReason.NONE
@@ -343,6 +352,9 @@ class Deployments:
             deployment = self.by_id.get(event.deployment)
             if deployment is not None and deployment.is_open:
                 deployment.chunks_verified -= 1
+                if deployment.state is HostState.COMPLETE:
+                    self._audit("chunk lost", subject=deployment.label, chunk=event.chunk)
+                    log.warning("chunk lost, fetched again", deployment=deployment.label, chunk=event.chunk)
 
     def finish(self, deployment: DeploymentId) -> None:
         """The planner says that everything is held."""

@@ -126,6 +126,7 @@ class Node:
             state=self.state, store=hands.store, post=self.brain.post, pull=self.spread.pull, audit=self.audit.record,
             rack_of=self._rack_of, begun=self._deployment_begun, opened=self._deployment_opened,
             closed=self._deployment_closed, nursery=self._nursery,
+            complete_before=frozenset(model.deployment for model in hands.store.models() if model.is_published),
         )  # fmt: skip
         self.spread.deployments = self.doorman.deployments = self.deployments
         self.triggers = Triggers(

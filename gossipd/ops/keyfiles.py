@@ -129,6 +129,8 @@ def _check(path: Path, status: os.stat_result, *, secret: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise KeyFileError(f"{path} is not a file")
     mode = stat.S_IMODE(status.st_mode)
+    if secret and path.suffix == ".pub":
+        raise KeyFileError(f"{path} is a public key; give the secret one, {path.stem}", code="E_KEY_FORMAT")
     if secret and mode & 0o077:
         raise KeyFileError(
             f"{path} has mode {mode:04o}: others than its owner can get at this secret; chmod 600 {path}",

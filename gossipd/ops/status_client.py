@@ -132,7 +132,10 @@ class StatusClient:
                     f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
                 ) from None
             except OSError as error:
-                raise DaemonUnreachableError(f"no daemon answers at {self._path}: {error.strerror or error}") from None
+                raise DaemonUnreachableError(
+                    f"no daemon answers at {self._path}: {error.strerror or error}; name its --config or --socket, "
+                    "or start it with 'gossipd run'"
+                ) from None
             except http.client.HTTPException as error:
                 raise DaemonUnreachableError(f"what answers at {self._path} is no gossipd: {error!r}") from None
             stack.pop_all()  # the answer is the caller's to close now

@@ -132,10 +132,10 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
 
 def _open(order: PublishOrder) -> _Origin:
     if "://" not in order.source:
-        return _open_path(Path(order.source), order.selection)
+        return _open_path(Path(order.source), order.out, order.selection)
     url = parse_source_url(order.source, "SOURCE")
     if url.scheme == "file":
-        return _open_path(Path(url.path), order.selection)
+        return _open_path(Path(url.path), order.out, order.selection)
     if url.scheme in WEB_SCHEMES:
         raise PublishError(
             f"{url.shown}: a web server's directory cannot be listed; publish the directory that it serves, as in "
@@ -145,13 +145,24 @@ def _open(order: PublishOrder) -> _Origin:
     return _open_storage(order)
 
 
-def _open_path(source: Path, selection: Selection) -> _Origin:
+def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
     path = Path(os.path.abspath(source))  # not resolve(): a link that the operator names stays in the address
+    _check_outside(path, out, selection)
     found = find_files(path, selection)
     base = path if path.is_dir() else path.parent
     return _Origin(
         found, LocalFiles(found), f"file://{quote(os.fsencode(base)).rstrip('/')}/", lambda: find_files(path, selection)
     )
+
+
+def _check_outside(source: Path, out: Path, selection: Selection) -> None:
+    """Written into the model, the manifest would be part of the next one, and then be replaced by it."""
+    target = Path(os.path.abspath(out))
+    if target.is_relative_to(source) and selection.admits(str(target.relative_to(source))):
+        raise PublishError(
+            f"--out {shown(str(out))} lies in SOURCE, of which it would be a file; write it elsewhere, or --exclude it",
+            code="E_OUTPUT",
+        )
 
 
 def _open_storage(order: PublishOrder) -> _Origin:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from math import isnan
 
 from gossipd.sim.closed_form import completion_times, external_copies, rack_copies
 from gossipd.sim.scenario import Scenario
@@ -36,8 +37,10 @@ class Outcome:
     rng: int
 
     def to_json(self) -> dict[str, object]:
-        """The fields, for ``--json``."""
-        return asdict(self)
+        """The fields, for ``--json``: JSON has no NaN, so the times of hosts of which none is ready are null."""
+        return {
+            key: None if isinstance(value, float) and isnan(value) else value for key, value in asdict(self).items()
+        }
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:

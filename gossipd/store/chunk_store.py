@@ -165,7 +165,7 @@ class ChunkStore:
         """Point ``current`` to the version before, until a newer one than all of now is complete; that version.
 
         Raises:
-            StoreError: there is none (``E_NOT_FOUND``).
+            NotFoundError: there is none.
             StoreWriteError: the disk refused.
         """
         return self._models.roll_back(name)

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 import errno
 
+from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.ports import NotHeldError
 from gossipd.store import layout
 from gossipd.store.disk import Disk, Kind, parent, read_file, write_new_file
-from gossipd.store.errors import NotWholeError, StoreError, VersionTakenError
+from gossipd.store.errors import NotWholeError, VersionTakenError
 from gossipd.store.recovery import file_mode
 from gossipd.store.replica import Replica
 from gossipd.store.windows import Context, renew_journal
@@ -159,12 +160,12 @@ def pinned_version(disk: Disk, name: str) -> tuple[int, int] | None:
 
 
 def roll_back(disk: Disk, name: str) -> int:
-    """Pin ``current`` to the complete version before it; that version. Raises StoreError when there is none."""
+    """Pin ``current`` to the complete version before it; that version. Raises NotFoundError when there is none."""
     complete = complete_versions(disk, name)
     now = settle_current(disk, name)
     lower = [version for version in complete if now is not None and version < now]
     if not lower:
-        raise StoreError(f"{name} has no complete version before {now} on this host", code="E_NOT_FOUND")
+        raise NotFoundError(f"{name} has no complete version before {now} on this host")
     write_new_file(disk, layout.pin(name), f"{_PIN_HEADER}\n{lower[-1]}\n{complete[-1]}\n".encode())
     settle_current(disk, name)
     return lower[-1]

@@ -51,6 +51,14 @@ def test_faults_are_taken_from_the_command_line() -> None:
     assert answer["hosts_alive"] == 5
 
 
+@pytest.mark.parametrize("arguments", [["--kill", "100%@10%"], ["--kill", "50%@10%", "--kill", "50%@20%"]])
+def test_a_run_that_no_host_would_finish_is_refused(arguments: list[str]) -> None:
+    with pytest.raises(UsageError, match="no host would be left"):
+        output_of(*TINY, *arguments)
+    with pytest.raises(UsageError, match="lower --link"):
+        output_of(*TINY, "--slow", "100%@0.5")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [["--slow", "3"], ["--kill", "200%@30%"], ["--size", "much"], ["--link", "10Gb"], ["--link", "0Gbit"]],

@@ -15,7 +15,7 @@ import trio
 from trio.testing import MockClock
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import DeploymentOpened, Event
+from gossipd.core.events import ChunkLost, ChunkStored, DeploymentOpened, Event
 from gossipd.core.ids import SOURCE, DeploymentId
 from gossipd.core.keys import SecretKey
 from gossipd.core.manifest import Manifest
@@ -88,15 +88,22 @@ class _Store(ChunkStore):
 class _Node:
     """Deployments over a real register, real state and a real store."""
 
-    def __init__(self, tmp_path: Path, nursery: trio.Nursery) -> None:
+    def __init__(self, tmp_path: Path, nursery: trio.Nursery, *, is_complete: bool) -> None:
         self.register, self.state, self.store = Register(), State(tmp_path / "state"), _Store()
+        self.audited: list[str] = []
+        if is_complete:
+            self.store.open(ONE.manifest)
+            for chunk, body in enumerate(ONE.chunks):
+                self.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+            self.store.finish(ONE.manifest.id)
         self.register.set_signers([KEY.public.ed25519])
         self.posted: list[Event] = []
         self.deployments = Deployments(
             host=Host("node-1", "rack-1"), trusted=lambda: frozenset([SECRET.public.ed25519]), register=self.register,
             state=self.state, store=self.store, post=self.posted.append, pull=self._pull,
-            audit=lambda *_, **__: None, rack_of=lambda _node: None, begun=lambda _one: None,
+            audit=lambda event, **_: self.audited.append(event), rack_of=lambda _node: None, begun=lambda _one: None,
             opened=lambda _one: None, closed=lambda _one: None, nursery=nursery,
+            complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
         )  # fmt: skip
 
     async def _pull(self, _deployment: object) -> bytes:
@@ -129,9 +136,9 @@ def said(deployment: DeploymentId, epoch: int, verb: Verb = Verb.DEPLOY, now_s: 
 
 
 @asynccontextmanager
-async def living(tmp_path: Path) -> AsyncIterator[_Node]:
+async def living(tmp_path: Path, *, is_complete: bool = False) -> AsyncIterator[_Node]:
     async with trio.open_nursery() as nursery:
-        node = _Node(tmp_path, nursery)
+        node = _Node(tmp_path, nursery, is_complete=is_complete)
         yield node
         nursery.cancel_scope.cancel()
     node.state.close()
@@ -237,11 +244,7 @@ async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
 
 
 async def test_an_eviction_is_remembered_on_disk_before_the_old_version_is_deleted(tmp_path: Path) -> None:
-    async with living(tmp_path) as node:
-        for chunk, body in enumerate(ONE.chunks):
-            node.store.open(ONE.manifest)
-            node.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
-        node.store.finish(ONE.manifest.id)
+    async with living(tmp_path, is_complete=True) as node:
         two = small(version=2, seed=2)
         node.store.open(two.manifest)
         for chunk, body in enumerate(two.chunks):
@@ -256,6 +259,26 @@ async def test_an_eviction_is_remembered_on_disk_before_the_old_version_is_delet
         await trio.to_thread.run_sync(node.store.finish, two.manifest.id)
         assert remembered == [True]
         assert node.store.versions("m") == [2]
+
+
+async def test_what_was_complete_when_it_was_cancelled_is_complete_after_a_restart_and_can_be_removed(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, is_complete=True) as node:
+        node.say(2, Verb.CANCEL)
+        await node.until(lambda: node.state_now is HostState.COMPLETE)
+        assert (await node.orders().remove("m", 1, dry_run=False)).changed
+        assert node.store.versions("m") == []
+
+
+async def test_a_chunk_of_a_complete_model_that_is_lost_and_repaired_leaves_a_trace(tmp_path: Path) -> None:
+    async with living(tmp_path, is_complete=True) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.COMPLETE)
+        node.deployments.note(ChunkLost(ONE.manifest.id, 3))
+        node.deployments.note(ChunkStored(ONE.manifest.id, 3, SOURCE, 100, 0.1))
+        assert node.audited == ["chunk lost", "chunk repaired"]
+        assert node.deployments.by_id[ONE.manifest.id].chunks_verified == ONE.manifest.chunk_count
 
 
 async def test_rm_on_a_disk_too_full_to_remember_it_deletes_first_and_remembers_then(

@@ -85,6 +85,14 @@ def test_a_cut_off_end_is_seen_by_who_kept_the_head(path: Path) -> None:
     assert "the end was cut off" in (verify_audit(path, head=file.head).problem or "")
 
 
+def test_a_log_that_went_on_still_has_the_head_that_was_kept(path: Path) -> None:
+    kept = write(path, 3).head
+    again = AuditFile(path)
+    again.append([{"event": "more"}], "2026-01-01T00:00:00Z")
+    assert again.head != kept
+    assert verify_audit(path, head=kept).problem is None
+
+
 def test_a_restart_goes_on_with_the_chain(path: Path) -> None:
     write(path, 3)
     again = AuditFile(path)

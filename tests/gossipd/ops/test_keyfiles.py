@@ -68,6 +68,12 @@ def test_a_secret_that_others_can_reach_is_refused(tmp_path: Path, mode: int) ->
     assert refusal(tmp_path / "k") == "E_KEY_EXPOSED"
 
 
+def test_a_public_key_in_place_of_the_secret_one_is_called_so(tmp_path: Path) -> None:
+    public = keyfiles.write_key_pair(tmp_path / "k", SECRET)
+    with pytest.raises(KeyFileError, match="is a public key; give the secret one, k"):
+        keyfiles.read_secret_key(public)
+
+
 def test_a_public_key_that_others_can_change_is_refused(tmp_path: Path) -> None:
     public = keyfiles.write_key_pair(tmp_path / "k", SECRET)
     public.chmod(0o664)

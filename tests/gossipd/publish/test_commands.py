@@ -37,6 +37,29 @@ def test_keygen_writes_a_secret_for_one_and_a_public_key_for_all(tmp_path: Path,
     assert stat.S_IMODE(key.stat().st_mode) == 0o600
 
 
+def test_keygen_of_nothing_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keygen", ""]) == 2
+    assert capsys.readouterr().err == "E_USAGE: PATH '' must name a file\n"
+
+
+def test_a_version_that_no_manifest_can_have_is_wrong_usage(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*arguments(tmp_path, key), "--version", str(2**53)]) == 2
+    assert "9007199254740991" in capsys.readouterr().err
+
+
+def test_a_manifest_is_not_written_into_the_model_it_describes(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inside = tmp_path / "tree" / "m.manifest"
+    assert main([*arguments(tmp_path, key), "--out", str(inside)]) != 0
+    assert "lies in SOURCE" in capsys.readouterr().err
+    assert not inside.exists()
+    again = [*arguments(tmp_path, key), "--out", str(inside), "--exclude", "*.manifest"]
+    assert [main(again), main(again)] == [0, 0], "what is not selected is not in the way"
+
+
 def test_keygen_makes_another_key_every_time_and_overwrites_none(
     tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
