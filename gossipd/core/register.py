@@ -30,6 +30,7 @@ from gossipd.core.ids import DeploymentId, short
 from gossipd.core.manifest import Manifest
 from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.statement import EPOCH_MAX, Statement
+from gossipd.core.trust import key_id
 
 STATEMENTS_MAX = 1_024  # a deployment a day for three years; 150 KB in all
 NAMES_MAX = 4_096
@@ -109,7 +110,7 @@ class Register:
             return Heard.KNOWN if known.rank == statement.rank else Heard.OLDER
         if statement.signer not in self._signers:
             raise ManifestError(
-                f"the statement on {short(statement.deployment)} is signed by key={short(statement.signer)}, "
+                f"the statement on {short(statement.deployment)} is signed by key={short(key_id(statement.signer))}, "
                 "which is neither a member's nor a configured client's",
                 code="E_KEY_UNKNOWN",
             )

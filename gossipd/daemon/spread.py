@@ -25,6 +25,7 @@ from gossipd.core.manifest import Manifest, open_manifest
 from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.register import Acceptance, Heard, Register
 from gossipd.core.statement import Statement, Verb, sign_statement
+from gossipd.core.trust import key_id
 from gossipd.daemon.cluster import Cluster
 from gossipd.daemon.deployment import Deployment, check_room
 from gossipd.daemon.deployments import Deployments
@@ -189,7 +190,7 @@ class Spread:
         statement = self.say(manifest.id, Verb.DEPLOY, len(manifest.envelope))
         self._audit(
             "manifest accepted", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version,
-            signer=manifest.signer.hex(), epoch=statement.epoch,
+            signer=key_id(manifest.signer).hex(), epoch=statement.epoch,
         )  # fmt: skip
         return accepted is Acceptance.NEW
 

@@ -17,6 +17,7 @@ from gossipd.core.manifest import open_manifest
 from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.register import Register
 from gossipd.core.statement import Statement, Verb
+from gossipd.core.trust import key_id
 from gossipd.daemon.deployment import check_room
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.spread import Spread
@@ -77,7 +78,7 @@ class Triggers:
             verb=verb,
             deployment=statement.deployment.hex(),
             epoch=statement.epoch,
-            signer=statement.signer.hex(),
+            signer=key_id(statement.signer).hex(),
             new=is_news,
         )
         words = "is known already" if not is_news else "accepted" if verb == "deploy" else "cancelled"

@@ -20,6 +20,7 @@ from gossipd.core.planner import Planner
 from gossipd.core.progress import HostState
 from gossipd.core.standing import Standing
 from gossipd.core.statement import Verb
+from gossipd.core.trust import key_id
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.teller import Teller
@@ -172,7 +173,7 @@ class View:
             bytes_total=manifest.bytes_total,
             chunk_count=manifest.chunk_count,
             priority=manifest.priority,
-            signed_by=short(manifest.signer),
+            signed_by=short(key_id(manifest.signer)),
             started_s=float(deployment.started_s),
             cancelled=deployment.statement.verb is Verb.CANCEL and deployment.state is not HostState.COMPLETE,
             one_copy=one_copy,
