@@ -6,6 +6,7 @@ What lives here: reading the options into a scenario, printing the outcome. What
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,9 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
             raise UsageError("--plot, --kill and --slow need --strategy swarm: the others are closed forms")
         outcome = closed_form(scenario, strategy)
     else:
-        world = World(scenario, keep_arrivals=plot is not None)
-        world.run()
+        with _Bar(show=sys.stderr.isatty()) as bar:
+            world = World(scenario, keep_arrivals=plot is not None, on_progress=bar.advance)
+            world.run()
         outcome = simulated(world)
         if plot is not None:
             from gossipd.sim.plot import draw
@@ -140,6 +142,29 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
     else:
         _print(outcome)
     return int(ExitCode.DONE if outcome.hosts_complete == outcome.hosts_alive else ExitCode.PARTIAL)
+
+
+class _Bar:
+    """How much of all chunks has been delivered to all hosts, on a terminal; nothing elsewhere."""
+
+    def __init__(self, *, show: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TimeRemainingColumn
+
+        columns = (BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
+        self._bar = Progress("delivered", *columns, console=Console(stderr=True), disable=not show, transient=True)
+        self._task = self._bar.add_task("", total=100)
+
+    def __enter__(self) -> _Bar:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def advance(self, percent: int) -> None:
+        """So much is done."""
+        self._bar.update(self._task, completed=percent)
 
 
 def _scenario(

@@ -110,6 +110,8 @@ class Deployment:
     def enter(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """Change state; the caller fixes ``elapsed_s`` when it is final."""
         self.state, self.reason, self.sentence = state, reason, sentence
+        if state in FINAL:
+            self.stall = None
         self.changed = True
 
     def take_figures(self, duplicate_bytes: int, corrupt_chunks: int) -> None:

@@ -65,8 +65,9 @@ def _failed(group: BaseExceptionGroup[GossipdError | OSError]) -> int:
         if isinstance(error, GossipdError):
             log.error("cannot run", code=error.code, reason=str(error.args[0]))
             code = 3 if isinstance(error, StoreLockedError) else int(error.exit_code)
-        else:
-            log.error("cannot run", reason=str(error))
+        elif isinstance(error, OSError):
+            where = f"{error.filename}: " if error.filename else ""
+            log.error("cannot run", code="E_OS", reason=f"{where}{error.strerror or error}")
     return code
 
 

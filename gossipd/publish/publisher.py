@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
+from gossipd.core.envelope import ENVELOPE_BYTES_MAX
 from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import SecretKey
 from gossipd.core.layout import Layout, default_chunk_bytes
 from gossipd.core.manifest import FileEntry, ManifestDraft, Targets, open_manifest, seal_manifest
-from gossipd.core.manifest_errors import shown
+from gossipd.core.manifest_errors import ManifestError, shown
 from gossipd.core.manifest_paths import check_paths
 from gossipd.core.manifest_payload import EVERY_HOST
 from gossipd.core.names import check_model_name
@@ -121,13 +122,31 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
         targets=order.targets,
         priority=order.priority,
     )
-    envelope = seal_manifest(draft, order.secret)
+    envelope = _said_before(order, draft)
+    is_new = envelope is None
+    envelope = envelope or seal_manifest(draft, order.secret)
     manifest = open_manifest(envelope, [order.secret.public.ed25519])
-    write_whole(order.out, envelope)
+    if is_new:
+        write_whole(order.out, envelope)
     return Published(
         manifest.id, manifest.name, manifest.version, len(files), bytes_total, layout.chunk_bytes,
         layout.chunk_count, manifest.root, sources, len(envelope), order.out,
     )  # fmt: skip
+
+
+def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:
+    """The manifest at ``order.out`` if it says the same but for its date: then it stays.
+
+    A script that is run again would make another deployment of the same version, which hosts refuse as two contents of
+    one version, and ring an alarm for.
+    """
+    try:
+        with order.out.open("rb") as file:
+            envelope = file.read(ENVELOPE_BYTES_MAX + 1)
+        before = open_manifest(envelope, [order.secret.public.ed25519])
+    except (OSError, ManifestError):
+        return None
+    return envelope if seal_manifest(replace(draft, created_s=before.created_s), order.secret) == envelope else None
 
 
 def _open(order: PublishOrder) -> _Origin:

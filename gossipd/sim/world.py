@@ -31,8 +31,23 @@ _CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches everybody within some
 class World:
     """One run. ``run`` plays it to the end."""
 
-    def __init__(self, scenario: Scenario, *, settled: bool = True, keep_arrivals: bool = False) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        *,
+        settled: bool = True,
+        keep_arrivals: bool = False,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """
+        Args:
+            settled: seeds are elected before the deployment opens.
+            keep_arrivals: remember every delivery, for a picture.
+            on_progress: told each percent of all deliveries.
+        """
         self.scenario = scenario
+        self._on_progress = on_progress
+        self._percent_done = 0
         self.arrivals: list[tuple[float, int, int]] | None = [] if keep_arrivals else None
         self.slowed: list[int] = []
         self.now = 0.0
@@ -238,6 +253,10 @@ class World:
     def delivered(self, host: SimHost, chunk: int) -> None:
         """A host holds a new chunk."""
         self.delivered_count += 1
+        if self.delivered_count * 100 >= (self._percent_done + 1) * self.scenario.chunks * self.scenario.hosts:
+            self._percent_done += 1
+            if self._on_progress is not None:
+                self._on_progress(self._percent_done)
         self.timeline[host.index].append(self.now)
         if self.arrivals is not None:
             self.arrivals.append((self.now, host.index, chunk))
