@@ -178,8 +178,8 @@ class Conversation:
             and time.monotonic() - self._connected_s < _AT_ONCE_S
         ):
             raise KeyRefusedError(
-                f"{self._shown} broke off the handshake: its key is not the one you expect of it (--server-key), or "
-                "it is not a gossipd control port"
+                f"{self._shown} broke off the handshake: it does not know your key ({_LIST_IT}), its own key is not the "
+                "one you expect of it (--server-key), or it is not a gossipd control port"
             )
         elif event == zmq.Event.CLOSED and not self._connected:
             raise NodeUnreachableError(f"nothing listens on {self._shown}")
