@@ -178,7 +178,7 @@ class Conversation:
             and time.monotonic() - self._connected_s < _AT_ONCE_S
         ):
             raise KeyRefusedError(
-                f"{self._shown} broke off the handshake: it does not know your key ({_LIST_IT}), its own key is not the "
+                f"{self._shown} broke off the handshake: it does not know your key ({_LIST_IT}), its key is not the "
                 "one you expect of it (--server-key), or it is not a gossipd control port"
             )
         elif event == zmq.Event.CLOSED and not self._connected:
