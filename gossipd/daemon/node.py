@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import partial
 from random import Random
 
@@ -22,6 +22,7 @@ import trio
 
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
+from gossipd.control.entrance import BindError
 from gossipd.control.plane import ControlPlane
 from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
@@ -189,8 +190,10 @@ class Node:
             try:
                 outer.start_soon(self.audit.run)
                 await outer.start(self.plane.serve, config.net.bind, config.net.port)
-                await trio.to_thread.run_sync(self.hands.server.start, *config.bulk_address)
-                await self.gossip.start(outer, self.cluster.hear)
+                with _listening("TCP", *config.bulk_address, "net.bulk_port"):
+                    await trio.to_thread.run_sync(self.hands.server.start, *config.bulk_address)
+                with _listening("UDP", config.net.bind, config.net.port, "net.port"):
+                    await self.gossip.start(outer, self.cluster.hear)
                 await self._check_doors()
                 async with trio.open_nursery() as inner:
                     await self._begin(inner)
@@ -376,3 +379,13 @@ class Node:
         self.planner.set_own(can_read_sources=config.sources.enabled)
         self.gossip.change(config)
         set_level(config.log.level)
+
+
+@contextlib.contextmanager
+def _listening(kind: str, host: str, port: int, setting: str) -> Iterator[None]:
+    """Raises BindError, which names the address, for an OSError."""
+    try:
+        yield
+    except OSError as error:
+        sentence = f"cannot listen on {host} port {port} ({kind}, {setting}): {error.strerror or error}"
+        raise BindError(sentence) from error

@@ -88,7 +88,11 @@ class DropFolder:
 
     def check(self) -> None:
         """Raises DropError ``E_WATCH_DIRECTORY`` when strangers could put files here (CVE-2025-59349's lesson)."""
-        status = os.lstat(self.directory)
+        try:
+            status = os.lstat(self.directory)
+        except OSError as error:
+            words = f"the inbox {self.directory}: {error.strerror}; make it (mode 0750), or change store.inbox"
+            raise DropError(words, code="E_WATCH_DIRECTORY") from None
         if not stat.S_ISDIR(status.st_mode):
             raise DropError(f"the inbox {self.directory} is not a directory", code="E_WATCH_DIRECTORY")
         if status.st_uid not in (os.geteuid(), 0):

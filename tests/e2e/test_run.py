@@ -158,8 +158,13 @@ def test_a_second_daemon_on_one_store_and_a_taken_port_are_refused(alone: Cluste
     assert "E_STORE_LOCKED" in second.stderr
     other = alone.add("two", "rack-1", GOSSIPD_NET__PORT=str(daemon.port))
     taken = run_to_the_end(other, GOSSIPD_NET__PORT=str(daemon.port))
-    assert taken.returncode not in (0, 3)
-    assert "Traceback" not in taken.stderr
+    assert (taken.returncode, "E_BIND" in taken.stderr) == (1, True), "after 2 a service file leaves it down for good"
+    bulk = run_to_the_end(other, GOSSIPD_NET__BULK_PORT=str(daemon.port + 1))
+    assert (bulk.returncode, "net.bulk_port" in bulk.stderr) == (1, True)
+    (other.home / "inbox").rename(other.home / "elsewhere")
+    lost = run_to_the_end(other)
+    assert (lost.returncode, "change store.inbox" in lost.stderr) == (1, True)
+    assert "Traceback" not in taken.stderr + bulk.stderr + lost.stderr
     assert daemon.stop() == 0
 
 
