@@ -12,14 +12,13 @@ import pytest
 
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
-from gossipd.store import windows
 from gossipd.store.background import Background
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.durable import PosixDisk
 from gossipd.store.notices import StoreEvent
-from gossipd.store.replica import Replica
 from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.models import CHUNK, Model, build
+from tests.gossipd.store.waiting import hear_of_waits
 
 WAIT_S = 30.0  # only reached when the test fails
 MODEL = build({"f": bytes(range(256)) * (40 * CHUNK // 256)})
@@ -82,16 +81,7 @@ def test_a_window_ends_by_itself(tmp_path: Path) -> None:
 
 def test_writers_wait_when_the_disk_is_a_whole_window_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = StoreSettings(window_s=0.01, window_bytes=MIB)
-    waits = Event()
-    decide = windows._must_wait
-
-    def watched(context: windows.Context, replica: Replica) -> bool:
-        must = decide(context, replica)
-        if must:
-            waits.set()
-        return must
-
-    monkeypatch.setattr(windows, "_must_wait", watched)
+    waits = hear_of_waits(monkeypatch)
     with _running(tmp_path, settings, []) as (store, disk):
         store.open(MODEL.manifest)
         disk.gate.clear()

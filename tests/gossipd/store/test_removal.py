@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from types import TracebackType
 
 import pytest
@@ -17,7 +17,7 @@ from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
 from gossipd.ports import NotHeldError
-from gossipd.store import layout, windows
+from gossipd.store import layout
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.condition import Health
 from gossipd.store.errors import StoreClosingError
@@ -26,6 +26,7 @@ from gossipd.store.replica import Replica
 from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.models import CHUNK, Model, build, small
+from tests.gossipd.store.waiting import hear_of_waits
 
 WAIT_S = 30.0  # only reached when the test fails
 ONE = small(version=1, seed=1)
@@ -281,15 +282,6 @@ def test_a_start_leaves_the_tree_of_a_model_alone_whose_first_chunk_has_not_come
 def test_closing_does_not_wait_for_a_copy_that_waits_for_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    waits = Event()
-    decide = windows._must_wait
-
-    def watched(context: windows.Context, replica: Replica) -> bool:
-        must = decide(context, replica)
-        if must:
-            waits.set()
-        return must
-
     body = bytes(range(256)) * (40 * CHUNK // 256)
     one, two = build({"f": body}), build({"f": body, "g": b"new"}, version=2)
     ticks = iter(range(1 << 30))
@@ -301,7 +293,7 @@ def test_closing_does_not_wait_for_a_copy_that_waits_for_the_disk(
         store.put(one.manifest.id, chunk, one.chunks[chunk], SOURCE, 0.0)
     store.commit()
     store._background.stop()  # the first thing that closing does: nobody ends windows any more
-    monkeypatch.setattr(windows, "_must_wait", watched)
+    waits = hear_of_waits(monkeypatch)
     copier = Thread(target=store.open, args=(two.manifest,), daemon=True)
     copier.start()
     assert waits.wait(WAIT_S)

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from threading import Event, Thread
+from threading import Thread
 
 import pytest
 
@@ -15,10 +15,10 @@ from gossipd.ports import StoreWriteError
 from gossipd.store import windows
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.handles import Handles
-from gossipd.store.replica import Replica
 from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.models import CHUNK, build, small
+from tests.gossipd.store.waiting import hear_of_waits
 
 WAIT_S = 30.0  # only reached when the test fails
 ONE = small()
@@ -297,16 +297,7 @@ def test_a_chunk_that_comes_while_the_journal_is_started_anew_is_named_in_the_ne
     store = _store(disk)
     store.open(ONE.manifest)
     _put(store, 0)
-    waits = Event()
-    decide = windows._must_wait
-
-    def watched(context: windows.Context, replica: Replica) -> bool:
-        must = decide(context, replica)
-        if must:
-            waits.set()
-        return must
-
-    monkeypatch.setattr(windows, "_must_wait", watched)
+    waits = hear_of_waits(monkeypatch)
     writer = Thread(target=_put, args=(store, 3), daemon=True)
 
     def before(name: str, number: int) -> None:
