@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
 # A manifest without an end is what most models want; a bound keeps a mistyped unit from meaning "for ever".
 EXPIRES_S_MAX = 100 * 365 * 86400
-VERSION_MAX = 2**53 - 1  # as any number in a manifest: what JSON holds exactly (``core.packed``, imported late)
 
 
 @click.command()
 @click.argument("source")
 @click.option("--name", required=True, help="NAME or ORG/NAME: letters, digits, '.', '_', '-'.")
-@click.option("--version", required=True, type=click.IntRange(0, VERSION_MAX), help="Higher ones replace lower ones.")
+@click.option("--version", required=True, type=click.IntRange(0), help="Higher versions replace lower ones.")
 @click.option("--key", required=True, type=click.Path(dir_okay=False), help="Publisher's secret key (gossipd keygen).")
 @click.option("--out", required=True, type=click.Path(dir_okay=False), help="Where the signed manifest goes.")
 @click.option("--source", "sources", multiple=True, metavar="URL", help="Where seeds read it, if not at SOURCE.")
@@ -54,11 +53,15 @@ def publish(source: str, as_json: bool, **options: Any) -> None:
     import time
     from pathlib import Path
 
+    from gossipd.core.errors import UsageError
+    from gossipd.core.packed import INTEGER_MAX
     from gossipd.ops.keyfiles import read_secret_key
     from gossipd.publish.publisher import PublishOrder
     from gossipd.publish.publisher import publish as perform
     from gossipd.publish.selection import Selection
 
+    if options["version"] > INTEGER_MAX:
+        raise UsageError(f"--version: at most {INTEGER_MAX}")
     now_s = int(time.time())
     order = PublishOrder(
         source=source,
@@ -182,6 +185,7 @@ def _as_json(published: Published, seconds: float) -> dict[str, object]:
         "sources": list(published.sources),
         "manifest_bytes": published.manifest_bytes,
         "out": str(published.out),
+        "is_new": published.is_new,
         "seconds": round(seconds, 3),
     }
 
@@ -199,4 +203,5 @@ def _print(published: Published, seconds: float) -> None:
     click.echo(f"seeds read {', '.join(published.sources)}")
     if any(source.startswith("file://") for source in published.sources):
         click.echo("every seed must see that path; give --source URL if they read it elsewhere", err=True)
-    click.echo(f"wrote {published.out} ({show_bytes(published.manifest_bytes)}); drop it into any node's inbox")
+    did = "wrote" if published.is_new else "kept, as it says the same,"
+    click.echo(f"{did} {published.out} ({show_bytes(published.manifest_bytes)}); drop it into any node's inbox")

@@ -33,7 +33,7 @@ _REFUSALS = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_
 
 
 class BindError(LocalError):
-    """The control port cannot be had. Fault: the configuration, another daemon, or an address that is not up yet.
+    """A port cannot be listened on. Fault: the configuration, another daemon, or an address that is not up yet.
 
     Retry: with a free port, or in a while: it must not have the code of a wrong configuration, after which service
     files leave a daemon down.

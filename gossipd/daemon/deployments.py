@@ -22,7 +22,6 @@ and forty models that wait for a disk must not stop the audit log.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -42,7 +41,7 @@ from gossipd.core.register_file import register_to_bytes
 from gossipd.core.statement import Statement, Verb
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.state import State, StateWriteError
-from gossipd.ports import StoreWriteError
+from gossipd.ports import NotHeldError, StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.errors import NoSpaceError, NotWholeError, StoreError
 from membership.member import NodeId
@@ -210,6 +209,8 @@ class Deployments:
                 return
             held = await self._reserve(deployment, manifest)
             await self._fetch_and_publish(deployment, manifest, held)
+        except NotHeldError:
+            return  # given up while it was published, which has a reason of its own; or the store is being closed
         except GossipdError as error:
             if scope.cancel_called:
                 return  # whoever closed it has said why
@@ -317,17 +318,21 @@ class Deployments:
                 return
             await trio.sleep(SPACE_RETRY_S)
 
-    async def remember_eviction(self, evicted: DeploymentId) -> None:
-        """``keep_versions`` is about to delete an old version: killed in between, the next start deletes it.
+    async def remember_removed(self, deployment: DeploymentId) -> bool:
+        """It is about to be deleted here, by an operator or by ``keep_versions``, and must not come back.
 
-        Where the disk is too full for that it is remembered a second after it is deleted.
+        Returns: whether that is durable, so that the next start goes on with it when we are killed in between. A disk
+        that is too full for it is what deleting cures; it is kept within a second after that.
         """
-        self._register.mark_removed(evicted)
-        with contextlib.suppress(StateWriteError):
+        self._register.mark_removed(deployment)
+        try:
             await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))
+        except StateWriteError:
+            return False
+        return True
 
     def evicted(self, evicted: DeploymentId) -> None:
-        """It is deleted."""
+        """``keep_versions`` has deleted it."""
         deployment = self.by_id.get(evicted)
         if deployment is not None:
             self.close(deployment, HostState.CANCELLED, HostReason.REMOVED)

@@ -315,7 +315,7 @@ class Node:
 
     def _before_evict(self, event: ModelEvicted) -> None:
         """From the thread in which a deployment publishes."""
-        trio.from_thread.run(self.deployments.remember_eviction, event.deployment)
+        trio.from_thread.run(self.deployments.remember_removed, event.deployment)
 
     def _store_changed(self, event: StoreConditionChanged | ModelEvicted) -> None:
         if isinstance(event, ModelEvicted):

@@ -19,7 +19,7 @@ from gossipd.core.statement import Verb
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.spread import Spread
-from gossipd.daemon.state import State, StateWriteError
+from gossipd.daemon.state import State
 from gossipd.daemon.teller import Teller
 from gossipd.ops.doors import Done, VerifyStep
 from gossipd.store.chunk_store import ChunkStore
@@ -85,18 +85,17 @@ class Orders:
         manifest = deployment.manifest
         assert manifest is not None
         was_removed = self._register.is_removed(deployment.id)
-        before = Done(changed=False, sentence=f"{name}@{version} was removed from this host before")
+        nothing_to_do = Done(changed=False, sentence=f"{name}@{version} was removed from this host before")
         if dry_run:
             words = f"would remove {name}@{version}, {manifest.bytes_total} bytes, from this host"
-            return before if was_removed else Done(changed=False, sentence=words)
-        self._register.mark_removed(deployment.id)
-        is_kept = await self._keeps_register()
+            return nothing_to_do if was_removed else Done(changed=False, sentence=words)
+        is_kept = await self._deployments.remember_removed(deployment.id)
         self._deployments.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
         try:
             await trio.to_thread.run_sync(self._store.remove, name, version)
         except NotFoundError:  # it was never begun here, or is deleted; the mark is what counts
             if was_removed:
-                return before
+                return nothing_to_do
         if not is_kept:
             await self._keep_register()
         self._audit("removed", name=name, version=version)
@@ -144,14 +143,6 @@ class Orders:
             )  # fmt: skip
             if not batch:
                 return
-
-    async def _keeps_register(self) -> bool:
-        """Before anything is deleted; a disk that is too full for it is what deleting cures, and it is kept after."""
-        try:
-            await self._keep_register()
-        except StateWriteError:
-            return False
-        return True
 
     async def _keep_register(self) -> None:
         await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))

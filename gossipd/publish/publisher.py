@@ -68,7 +68,7 @@ class PublishOrder:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was written."""
+    """What stands at ``out``."""
 
     deployment: DeploymentId
     name: str
@@ -81,6 +81,8 @@ class Published:
     sources: tuple[str, ...]
     manifest_bytes: int
     out: Path
+    is_new: bool
+    """False when ``out`` said the same already and stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
         write_whole(order.out, envelope)
     return Published(
         manifest.id, manifest.name, manifest.version, len(files), bytes_total, layout.chunk_bytes,
-        layout.chunk_count, manifest.root, sources, len(envelope), order.out,
+        layout.chunk_count, manifest.root, sources, len(envelope), order.out, is_new,
     )  # fmt: skip
 
 

@@ -141,7 +141,10 @@ class ChunkStore:
         self._models.finish(deployment)
 
     def abandon(self, deployment: DeploymentId) -> None:
-        """Cancelled: delete what is not published; a published model stays as it is. Raises StoreWriteError."""
+        """Cancelled: delete what is not published; a published model stays as it is.
+
+        Raises StoreWriteError: the disk refused; StoreClosingError: ``close`` was called.
+        """
         self._models.abandon(deployment)
 
     def remove(self, name: str, version: int) -> DeploymentId:
@@ -149,7 +152,7 @@ class ChunkStore:
 
         Raises:
             NotFoundError: it is not here.
-            StoreWriteError: the disk refused; call again.
+            StoreWriteError: the disk refused; call again. StoreClosingError: ``close`` was called.
         """
         return self._models.remove(name, version)
 

@@ -54,7 +54,7 @@ class VersionTakenError(StoreError):
 
 
 class StoreClosingError(StoreWriteError):
-    """``open`` while the store closes. Fault: nobody. State: what is on the disk stays. Retry: at the next start."""
+    """Opening or deleting while the store closes. Fault: nobody. State: unchanged. Retry: at the next start."""
 
 
 class NoSpaceError(StoreWriteError):

@@ -182,6 +182,8 @@ class Models:
 
     def _remove(self, model: StoredModel, *, even_published: bool = True) -> None:
         with self._changing:
+            if self._context.stopping.is_set():  # replicas are let go by closing: what is not open is not forsaken
+                raise StoreClosingError("the store is being closed")
             replica = self._replicas.get(model.deployment)
             name, version, is_published = model.name, model.version, model.is_published
             if replica is not None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock
 
 from gossipd.core.chunkset import ChunkSet
@@ -252,7 +253,7 @@ async def test_an_eviction_is_remembered_on_disk_before_the_old_version_is_delet
         remembered: list[bool] = []
 
         def before_evict(event: ModelEvicted) -> None:
-            trio.from_thread.run(node.deployments.remember_eviction, event.deployment)
+            trio.from_thread.run(node.deployments.remember_removed, event.deployment)
             remembered.append(node.state.register().is_removed(ONE.manifest.id) and node.store.versions("m") == [1, 2])
 
         node.store.hears_evictions = before_evict
@@ -279,6 +280,32 @@ async def test_a_chunk_of_a_complete_model_that_is_lost_and_repaired_leaves_a_tr
         node.deployments.note(ChunkStored(ONE.manifest.id, 3, SOURCE, 100, 0.1))
         assert node.audited == ["chunk lost", "chunk repaired"]
         assert node.deployments.by_id[ONE.manifest.id].chunks_verified == ONE.manifest.chunk_count
+
+
+async def test_a_publication_that_meets_the_end_of_the_daemon_gives_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        for chunk, body in enumerate(ONE.chunks):
+            node.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+        finish, ended = node.store.finish, threading.Event()
+
+        def finish_too_late(deployment: DeploymentId) -> None:
+            node.store.close()
+            try:
+                finish(deployment)
+            finally:
+                ended.set()
+
+        monkeypatch.setattr(node.store, "finish", finish_too_late)
+        node.deployments.finish(ONE.manifest.id)
+        await node.until(ended.is_set)
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.state_now is HostState.VERIFYING
+        assert node.store.abandoned == []
+        assert node.store.has(ONE.manifest.id), "verified, and published at the next start"
 
 
 async def test_rm_on_a_disk_too_full_to_remember_it_deletes_first_and_remembers_then(

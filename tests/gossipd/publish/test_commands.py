@@ -63,13 +63,14 @@ def test_a_manifest_is_not_written_into_the_model_it_describes(
 def test_a_publication_that_is_repeated_is_the_same_deployment(
     tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = []
+    said = []
     for now_s, more in ((1_790_000_000, ()), (1_790_000_100, ()), (1_790_000_200, ("--priority", "9"))):
         monkeypatch.setattr("time.time", lambda now_s=now_s: now_s)
         assert main([*arguments(tmp_path, key, *more), "--json"]) == 0
-        ids.append(json.loads(capsys.readouterr().out)["id"])
-    assert ids[0] == ids[1]
-    assert ids[2] != ids[0], "what says something else is another"
+        said.append(json.loads(capsys.readouterr().out))
+    assert [one["is_new"] for one in said] == [True, False, True]
+    assert said[0]["id"] == said[1]["id"]
+    assert said[2]["id"] != said[0]["id"], "what says something else is another"
 
 
 def test_keygen_makes_another_key_every_time_and_overwrites_none(

@@ -337,3 +337,15 @@ def test_a_store_that_is_closed_opens_nothing() -> None:
     with pytest.raises(StoreClosingError):
         opened.store.open(ONE.manifest)
     assert opened.disk.open_count == 0
+
+
+@pytest.mark.parametrize("delete", ["abandon", "remove"])
+def test_a_store_that_is_being_closed_deletes_nothing(delete: str) -> None:
+    opened = Opened()
+    opened.store.open(ONE.manifest)
+    opened.store.put(ID, 0, ONE.chunks[0], SOURCE, 0.0)
+    opened.store.close()
+    arguments = (ID,) if delete == "abandon" else ("m", 1)
+    with pytest.raises(StoreClosingError):
+        getattr(opened.store, delete)(*arguments)
+    assert len(Opened(opened.disk).store.open(ONE.manifest)) == 1
