@@ -16,6 +16,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import obstore
@@ -34,6 +35,8 @@ from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
 
 Clock = Callable[[], float]
+
+_NO_DATE = datetime.fromtimestamp(0, UTC)  # what obstore says where the server sends no Last-Modified
 
 
 class Clients:
@@ -105,7 +108,8 @@ class Stream:
             self._result = obstore.get(store, location.path, options=options)
             meta = self._result.meta
         self.waited_s += clock() - began
-        self.version = ObjectVersion(meta["e_tag"], meta["size"], meta["last_modified"])
+        modified = meta["last_modified"]
+        self.version = ObjectVersion(meta["e_tag"], meta["size"], None if modified == _NO_DATE else modified)
         self._check_head(start)
 
     def __iter__(self) -> Iterator[memoryview]:

@@ -2,7 +2,8 @@
 
 A strong entity tag is sent back as If-Match, so that the server itself refuses another version; whatever it does
 with that, the tag, size and date of every reply are compared with the pinned ones. A weak tag never matches
-If-Match (RFC 9110, 13.1.1), so it is compared only. The digests would find a mixture anyway; this names the cause.
+If-Match (RFC 9110, 13.1.1), so it is compared only. What a reply does not say is no change: a server need send neither
+tag nor date. The digests would find a mixture anyway; this names the cause.
 
 Bound: one entry for each object read, forgotten with its deployment; a manifest has at most 100,000 files.
 """
@@ -67,8 +68,7 @@ class PinnedVersions:
         """Pins ``seen`` if nothing is; else raises SourceChangedError, naming both, when it is another version."""
         with self._lock:
             pinned = self._pinned.setdefault(deployment, {}).setdefault(location.key, seen)
-        same_tag = pinned.tag == seen.tag if pinned.tag and seen.tag else pinned.modified == seen.modified
-        if pinned.size != seen.size or not same_tag:
+        if pinned.size != seen.size or not _may_be_same(pinned, seen):
             raise SourceChangedError(
                 location.shown, f"the object has changed: first seen as {pinned.shown}, now {seen.shown}"
             )
@@ -77,3 +77,9 @@ class PinnedVersions:
         """The deployment is over here."""
         with self._lock:
             self._pinned.pop(deployment, None)
+
+
+def _may_be_same(one: ObjectVersion, other: ObjectVersion) -> bool:
+    if one.tag and other.tag:
+        return one.tag == other.tag
+    return one.modified is None or other.modified is None or one.modified == other.modified

@@ -76,6 +76,13 @@ def test_a_small_file_is_read_whatever_its_date_and_tag_look_like(header: str) -
         assert Seat(sign({"small": body}, url)).read().failed == ()
 
 
+@pytest.mark.parametrize("headers", [(), (DATED,), (TAGGED,)], ids=["nothing", "date only", "tag only"])
+def test_a_large_file_is_read_from_a_server_that_says_little_about_its_version(headers: tuple[str, ...]) -> None:
+    with raw_server(lambda start, stop: partial(BODY, start, stop, *headers)) as url:
+        outcome = seat_at(url).read()
+    assert (outcome.stored, outcome.errors) == ((0, 1), ())
+
+
 @pytest.mark.parametrize("text", ["Mon, 01 Jan 2024 00:00:00 +9999999999999", "9" * 5000, "-1", "\xb2", "soon"])
 def test_an_absurd_retry_after_is_none(text: str) -> None:
     def answer(start: int, stop: int) -> bytes:
