@@ -4,9 +4,12 @@ Theory of operation. A candidate is a member of the rack that can read sources. 
 happens: nobody moves a seed because a better one joined. When it lacks one, each candidate waits ``claim_rank_s``
 times its place in the rendezvous line and claims the term after the highest it has seen. Of claims the
 higher term wins, then the line; who is one too many gives up when it hears of the others. A host that membership calls
-isolated, that cannot read, or that has fallen far behind gives its own claim up and does not claim again for a
-while: cut-off seeds are the ones that read a second copy. No clocks are compared, and seedship guards cost,
+isolated (cut-off seeds are the ones that read a second copy) or that can read no source gives its own claim up, and one
+that has fallen far behind does not claim again for a while either. No clocks are compared, and seedship guards cost,
 never correctness. Source: design notes on exactly-once egress; Redis Sentinel's terms.
+
+Sources are judged together: a manifest whose source nobody can read must cost no other deployment its seeds, and a
+pause after each failure, as it was once, held every host of a cluster down for as long as that manifest was there.
 
 How many. A seed's uplink gives the first copies of what it reads. The only seed of a cluster must give each chunk away
 exactly once, with nothing to spare, and every request that it answers twice delays a first copy: 16 hosts in one rack
@@ -42,6 +45,8 @@ class Election:
         self._rival_count = 0
         self._held_down_until = -math.inf
         self.isolated = False
+        self.sources_fail = False
+        """Whether no deployment that lacks chunks has a source that this host can read."""
         self._peers_version = -1
         self._mates: list[PeerView] = []
         self._claimants: frozenset[NodeId] = frozenset()
@@ -63,7 +68,7 @@ class Election:
         rivals = [view for view in mates if view.seed_term > 0]
         seats = self._seats(mates)
         before = self.term
-        able = self.own.can_read_sources and not self.isolated and now >= self._held_down_until
+        able = self._is_able(now)
         if self.term and (not able or sum(self._beats(view) for view in rivals) >= seats):
             self.term = 0
         if self.term or len(rivals) >= seats or not able:
@@ -77,6 +82,10 @@ class Election:
             self._vacant_s = None
         self._settle(now)
         return self.term if self.term != before else None
+
+    def _is_able(self, now: float) -> bool:
+        reads = self.own.can_read_sources and not self.sources_fail
+        return reads and not self.isolated and now >= self._held_down_until
 
     def _beats(self, rival: PeerView) -> bool:
         mine = (self.term, scores(self.own.node, _SALT, 1))

@@ -17,7 +17,8 @@ How a daemon drives it, in one task::
 * ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
   each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. After ``CancelFetch``
   the same: the ``FetchFailed`` may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
-* ``ProbeSource`` ends in ``SourceProbed``. Reading begins after True; after False another host's reader covers.
+* ``ProbeSource`` ends in ``SourceProbed``. Reading begins after True; after False another host's reader covers, and
+  the daemon probes again now and then, unasked.
 * ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. A gap in a
   peer's numbering, or its new boot, is the control hand's to notice: it subscribes again, and the answer comes as a
   ``HoldingsHeard``.
@@ -155,8 +156,6 @@ class Planner:
                 swarm.read_failed(event, now)
             case SourceProbed():
                 swarm.reader.readable = event.readable
-                if not event.readable:
-                    self._election.give_up(now)
             case ChunkLost():
                 swarm.chunk_lost(event.chunk, now)
             case DeploymentClosed():
@@ -247,6 +246,8 @@ class Planner:
         self._peers.expire(now)
         if self._election.term and any(is_lagging(swarm) for swarm in self._swarms.values()):
             self._election.give_up(now)
+        wanting = [swarm for swarm in self._swarms.values() if swarm.replica.missing_count]
+        self._election.sources_fail = bool(wanting) and all(swarm.reader.readable is False for swarm in wanting)
         term = self._election.decide(self._peers, now)
         if term is not None:
             self._own = replace(self._own, seed_term=term)

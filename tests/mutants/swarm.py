@@ -76,8 +76,8 @@ MUTANTS = (
         "an-isolated-seed-reads-on",
         "A seed that is cut off from the others goes on reading its share.",
         "gossipd/core/election.py",
-        "        able = self.own.can_read_sources and not self.isolated and now >= self._held_down_until\n",
-        "        able = self.own.can_read_sources and now >= self._held_down_until\n",
+        "        return reads and not self.isolated and now >= self._held_down_until\n",
+        "        return reads and now >= self._held_down_until\n",
         (f"{_CORE}/test_election.py",),
     ),
     Mutant(

@@ -43,6 +43,7 @@ from tests.gossipd.core.planning import CHUNK_BYTES, DEPLOYMENT, OWN, Driven, no
 
 C = TypeVar("C")
 A, B = node(1), node(2)
+OTHER = DeploymentId(b"o" * 32)
 
 
 def of(kind: type[C], commands: list[Command]) -> list[C]:
@@ -147,6 +148,40 @@ def test_a_host_that_cannot_read_the_source_gives_its_claim_up() -> None:
     assert [claim.term for claim in of(ClaimSeed, driven.wait(1.0))] == [0]
 
 
+def test_a_source_that_can_be_read_again_brings_the_claim_back_at_once() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    driven.tell(opened(8))
+    driven.tell(SourceProbed(DEPLOYMENT, False))
+    driven.wait(30.0)
+    commands = driven.tell(SourceProbed(DEPLOYMENT, True)) + driven.wait(4.0)
+    assert [claim.term for claim in of(ClaimSeed, commands)] == [2]
+    assert of(StartSourceRead, commands)
+
+
+def test_a_source_that_nobody_can_read_costs_no_other_deployment_its_seed() -> None:
+    driven = seed_alone(800)
+    reads = of(StartSourceRead, driven.tell(replace(opened(8), deployment=OTHER)))
+    landed = [stored(chunk, SOURCE) for read in reads for chunk in read.chunks]
+    commands = driven.tell(SourceProbed(OTHER, False)) + driven.wait(2.0) + driven.tell(*landed)
+    assert not of(ClaimSeed, commands)
+    assert {read.deployment for read in of(StartSourceRead, commands)} == {DEPLOYMENT}
+
+
+def test_a_deployment_that_comes_after_one_with_a_dead_source_finds_a_seed() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    driven.tell(replace(opened(8), deployment=OTHER))
+    for _ in range(4):  # the daemon asks again every ten seconds
+        driven.tell(SourceProbed(OTHER, False))
+        driven.wait(10.0)
+    commands = driven.tell(opened(8)) + driven.wait(3.0)
+    assert [claim.term for claim in of(ClaimSeed, commands)] == [2]
+    assert [probe.deployment for probe in of(ProbeSource, commands)] == [DEPLOYMENT]
+    commands = driven.tell(SourceProbed(OTHER, False), SourceProbed(DEPLOYMENT, True)) + driven.wait(2.0)
+    assert of(StartSourceRead, commands)
+
+
 def test_an_isolated_seed_reads_no_more() -> None:
     driven = seed_alone(800)
     reads = of(StartSourceRead, driven.tell())
@@ -223,8 +258,7 @@ def test_the_last_chunks_are_asked_for_twice_and_the_slower_is_cancelled() -> No
 def test_two_deployments_together_hedge_no_more_than_the_fetches_of_one() -> None:
     driven = Driven(settings=PlannerSettings(fetches_max=4, fetches_min=4))
     driven.meet(view(1), view(2), view(3))
-    other = DeploymentId(b"e" * 32)
-    for deployment in (DEPLOYMENT, other):
+    for deployment in (DEPLOYMENT, OTHER):
         driven.tell(DeploymentOpened(deployment, shape(8), ChunkSet.of(8, (0, 1, 2, 3))))
         driven.tell(HoldingsHeard(A, deployment, ChunkSet.of(8, (4, 5, 6, 7)), 9))
         driven.tell(ChunkStored(deployment, 4, A, CHUNK_BYTES, 0.1), after=0.1)
@@ -324,9 +358,8 @@ def test_a_link_that_is_limited_low_has_no_more_fetches_than_it_can_feed() -> No
     driven = among_mates(8, (0, 1, 2, 3, 4, 5, 6))
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 7)))
     driven.tell(stored(fetch.chunk, A), after=4.0)  # 256 KiB/s feed two fetches of 128 KiB/s
-    other = DeploymentId(b"o" * 32)
-    driven.tell(replace(opened(40), deployment=other))
-    heard = [replace(holdings(number, *range(40), size=40), deployment=other) for number in (1, 2)]
+    driven.tell(replace(opened(40), deployment=OTHER))
+    heard = [replace(holdings(number, *range(40), size=40), deployment=OTHER) for number in (1, 2)]
     assert len(of(StartFetch, driven.tell(*heard))) == 2
 
 
