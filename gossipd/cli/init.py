@@ -87,6 +87,8 @@ def init(
             f"this is a new cluster: other hosts need {written.config.parent / 'cluster.key'} (--cluster-key) and "
             f"--join {_contact(advertise or bind, port)}"
         )
+    if join and not cluster_key:
+        click.echo("the hosts of --join must be of that cluster: give --cluster-key if they belong to one already")
     if not trust:
         click.echo("no publisher is trusted yet: add FILE.pub to security.trust before anything can be deployed")
     click.echo(f"next: {following}")

@@ -77,7 +77,9 @@ def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> Ope
     for key, signature in known:
         if not verify(key, signature, message):
             raise ManifestError(
-                f"the signature by key={key_id(key).hex()[:12]} does not match the content", code="E_SIG_INVALID"
+                f"the signature by key={key_id(key).hex()[:12]} does not match the content: it was changed or is not "
+                "all there",
+                code="E_SIG_INVALID",
             )
     return Opened(payload, known[0][0])
 
@@ -91,7 +93,11 @@ def _split(kind: str, envelope: bytes) -> tuple[memoryview, list[tuple[bytes, by
     if not envelope:
         raise ManifestError("the envelope is empty")
     if envelope[0] != ENVELOPE_VERSION:
-        raise ManifestError(f"envelope version {envelope[0]}, supported 1", code="E_SCHEMA_VERSION")
+        raise ManifestError(
+            f"no {kind}, or one of a newer gossipd: it begins with byte {envelope[0]}, format {ENVELOPE_VERSION} with "
+            f"byte {ENVELOPE_VERSION}",
+            code="E_SCHEMA_VERSION",
+        )
     type_end = 2 + (envelope[1] if len(envelope) > 1 else 0)
     if len(envelope) < type_end + 1:
         raise ManifestError("the envelope ends within its head")

@@ -36,6 +36,7 @@ from gossipd.core.manifest_payload import (
     root_hash,
 )
 from gossipd.core.packed import pack
+from gossipd.core.units import show_time
 
 __all__ = [
     "FileEntry",
@@ -150,11 +151,11 @@ class Manifest:
             ManifestError: ``E_EXPIRED``, expired or made in the future.
         """
         if self.expires_s is not None and now_s >= self.expires_s:
-            raise ManifestError(f"expired at {self.expires_s}, now {int(now_s)}", code="E_EXPIRED")
+            raise ManifestError(f"expired at {show_time(self.expires_s)}, now {show_time(now_s)}", code="E_EXPIRED")
         if self.created_s > now_s + CLOCK_SKEW_S:
             raise ManifestError(
-                f"created at {self.created_s}, which is more than {CLOCK_SKEW_S} s after now {int(now_s)}; "
-                "check both clocks",
+                f"created at {show_time(self.created_s)}, which is more than {CLOCK_SKEW_S} s after now "
+                f"{show_time(now_s)}; check both clocks",
                 code="E_EXPIRED",
             )
 

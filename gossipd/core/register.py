@@ -179,7 +179,9 @@ class Register:
                 code="E_EQUIVOCATION",
             )
         if versions and manifest.version < max(versions):
-            raise ManifestError(f"offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK")
+            raise ManifestError(
+                f"{manifest.name}: offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK"
+            )
         if not versions and len(self._state.versions) >= NAMES_MAX:
             raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
         manifest.check_time(max(now_s, self._state.last_signed_s))

@@ -32,7 +32,7 @@ from typing import ClassVar, TypeAlias
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.manifest_errors import ManifestError, shown
-from gossipd.core.source_url import WEB_SCHEMES, SourceUrl, parse_source_url
+from gossipd.core.source_url import WEB_SCHEMES, SourceUrl, check_scheme, parse_source_url
 
 RULES_MAX = 256
 ANY_PORT = -1
@@ -145,11 +145,13 @@ def _parse_rule(entry: str) -> _Rule:
     if entry == "file":
         raise ManifestError("name a directory, as in file:///srv/models", code="E_SOURCE_FORBIDDEN")
     if re.fullmatch(r"[a-z][a-z0-9+.-]{0,15}", entry):
+        check_scheme(entry, "the entry")
         return _Rule(entry)
     # A star is no part of a host name, so the entry is read as if the star were one.
     wild = entry.replace("://*.", "://", 1)
     any_port = re.sub(r":\*(?=/|$)", "", wild)
     url = parse_source_url(any_port, "the entry")
+    check_scheme(url.scheme, "the entry")
     if any_port != wild and url.scheme not in WEB_SCHEMES:
         raise ManifestError("only http and https have ports", code="E_SOURCE_FORBIDDEN")
     host = f"*.{url.host}" if wild != entry else url.host

@@ -25,6 +25,8 @@ from gossipd.core.manifest_errors import ManifestError, shown
 
 URL_CHARS_MAX = 2048  # what browsers and proxies are known to carry
 WEB_SCHEMES = ("http", "https")
+SCHEMES = (*WEB_SCHEMES, "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file")
+"""What obstore reads. A manifest may name others, as mirrors for newer hosts."""
 _PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,15}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
@@ -73,6 +75,12 @@ def parse_source_url(text: str, field: str = "source") -> SourceUrl:
         _refuse(f"{field} must not have '.', '..' or control characters in its path")
     host = _host(scheme, parts.netloc, parts.hostname or "", field)
     return SourceUrl(text, scheme, host, port or _PORTS.get(scheme, 0), path)
+
+
+def check_scheme(scheme: str, field: str) -> None:
+    """For what an operator writes. Raises ManifestError ``E_SOURCE_FORBIDDEN`` for a scheme that no host can read."""
+    if scheme not in SCHEMES:
+        _refuse(f"{field} has scheme {shown(scheme)}; hosts read {', '.join(SCHEMES)}")
 
 
 def _host(scheme: str, netloc: str, hostname: str, field: str) -> str:

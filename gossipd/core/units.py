@@ -3,12 +3,13 @@
 Sizes: ``512``, ``64KiB``, ``16 MiB``, ``1.5G``; ``K``, ``M``, ``G``, ``T`` alone and with ``iB`` are powers of 1024,
 with ``B`` (``kB``, ``GB``) powers of 1000, as storage vendors count.
 
-Durations: ``90``, ``90s``, ``30m``, ``12h``, ``7d``.
+Durations: ``90``, ``90s``, ``30m``, ``12h``, ``7d``. Points in time: ``2026-11-22T11:04:36Z``, always UTC.
 """
 
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 
 _SIZE = re.compile(r"(\d{1,15})(\.\d{1,6})?\s?(?:([kmgt])(ib|b)?|b)?", re.ASCII | re.IGNORECASE)
 _DURATION = re.compile(r"(\d{1,9})(\.\d{1,6})?\s?(ms|s|m|h|d)?", re.ASCII)
@@ -47,3 +48,11 @@ def parse_seconds(text: str) -> float:
         raise ValueError(f"{text!r} is not a duration such as 90s, 30m, 12h or 7d")
     whole, fraction, unit = match.groups()
     return float(whole + (fraction or "")) * _SECONDS[unit or "s"]
+
+
+def show_time(seconds: float) -> str:
+    """A point in time, from seconds since 1970; the bare number where no calendar reaches."""
+    try:
+        return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(int(seconds))

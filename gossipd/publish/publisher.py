@@ -24,7 +24,7 @@ from gossipd.core.manifest_errors import ManifestError, shown
 from gossipd.core.manifest_paths import check_paths
 from gossipd.core.manifest_payload import EVERY_HOST
 from gossipd.core.names import check_model_name
-from gossipd.core.source_url import WEB_SCHEMES, parse_source_url
+from gossipd.core.source_url import WEB_SCHEMES, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.errors import PublishError, SourceChangedError, StorageNotFoundError
 from gossipd.publish.files import LocalFiles
@@ -155,6 +155,7 @@ def _open(order: PublishOrder) -> _Origin:
     if "://" not in order.source:
         return _open_path(Path(order.source), order.out, order.selection)
     url = parse_source_url(order.source, "SOURCE")
+    check_scheme(url.scheme, "SOURCE")
     if url.scheme == "file":
         return _open_path(Path(url.path), order.out, order.selection)
     if url.scheme in WEB_SCHEMES:
@@ -223,6 +224,7 @@ def _open_object(source: str) -> _Origin | None:
 def _source_base(text: str, files: Sequence[FileEntry]) -> str:
     """``--source`` as the manifest has it: the directory, also when the address of the only file is given."""
     url = parse_source_url(text, "--source")
+    check_scheme(url.scheme, "--source")
     last = url.path.rpartition("/")[2]
     if last and len(files) == 1 and last == files[0].path:
         return text[: text.rindex("/") + 1]

@@ -19,6 +19,7 @@ from typing import Any
 from gossipd.demo.model import write_toy_model
 from tests.bench.lab import report
 from tests.bench.lab.fabric import Fabric, LabError, fabric, missing
+from tests.bench.lab.prediction import predict
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
 from tests.bench.lab.systems.gossip import run_gossipd
 from tests.bench.lab.systems.plain import run_chain, run_direct, run_single
@@ -98,7 +99,25 @@ def one_run(given: argparse.Namespace, wanted: list[str], number: int) -> Iterat
             finally:
                 if not given.keep:
                     shutil.rmtree(bench.base / name, ignore_errors=True)
-            yield report.row(bench, outcome, single_s, single)
+            row = report.row(bench, outcome, single_s, single)
+            yield row | (_predicted(given, bench, row) if name == "gossipd" else {})
+
+
+def _predicted(given: argparse.Namespace, bench: Bench, row: dict[str, Any]) -> dict[str, float | None]:
+    """What the simulator says of the same cluster. ``row`` has slow hosts among the last, the simulator has not."""
+    outcome = predict(
+        bench, row["single_s"], mbit=given.mbit, external_mbit=given.external_mbit, uplink_mbit=given.uplink_mbit,
+        slow_mbit=slow_hosts(given),
+    )  # fmt: skip
+    if outcome is None:
+        return {"predicted_last_s": None, "last_over_predicted": None}
+    last_s = max(outcome.seconds_last, outcome.seconds_last_slow or 0.0)
+    return {"predicted_last_s": round(last_s, 3), "last_over_predicted": round(row["last_s"] / last_s, 4)}
+
+
+def slow_hosts(given: argparse.Namespace) -> dict[str, float]:
+    """``--slow`` by name: Mbit/s."""
+    return {name: float(mbit) for name, _, mbit in (one.partition(":") for one in given.slow)}
 
 
 @contextmanager
@@ -110,9 +129,8 @@ def stage(given: argparse.Namespace, number: int) -> Iterator[Bench]:
         with fabric(racks, mbit=given.mbit, uplink_mbit=given.uplink_mbit) as network:
             if given.external_mbit:
                 network.shape(network.storage, given.external_mbit)
-            for one in given.slow:
-                name, _, mbit = one.partition(":")
-                network.shape(next(host for host in network.hosts if host.name == name), float(mbit))
+            for name, mbit in slow_hosts(given).items():
+                network.shape(next(host for host in network.hosts if host.name == name), mbit)
             with _storage(base, network, given.mb * 1024 * 1024) as (model, url):
                 yield Bench(
                     network, base, model, url, model.stat().st_size, [KillOrder.parse(one) for one in given.kill],

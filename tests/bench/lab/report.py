@@ -57,6 +57,12 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
     widths = [max(len(line[column]) for line in cells) for column in range(len(_COLUMNS))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in cells]
     limited = [one["system"] for one in rows if one["cpu_limited"]]
+    lines += [
+        f"the simulator says {one['predicted_last_s']:.2f} s of this cluster: {one['system']} took "
+        f"{one['last_over_predicted']:.3f} of that"
+        for one in rows
+        if one.get("predicted_last_s")
+    ]
     if limited:
         lines.append(f"the machine's CPU was the limit for: {', '.join(limited)}; these figures do not count")
     return "\n".join(lines)

@@ -7,7 +7,8 @@ from random import Random
 
 import pytest
 
-from tests.bench.lab.fabric import fabric
+from tests.bench.lab.fabric import Fabric, fabric
+from tests.bench.lab.prediction import predict
 from tests.bench.lab.report import BUSY_MAX, row
 from tests.bench.lab.systems.base import Bench, KillOrder
 from tests.bench.lab.systems.plain import run_chain, run_single
@@ -27,6 +28,35 @@ def test_kill_orders_are_read(text: str, who: str, at: float) -> None:
 def test_kill_orders_that_say_nothing_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"between|convert"):
         KillOrder.parse(text)
+
+
+def planned(tmp_path: Path, racks: list[int], kills: list[KillOrder]) -> Bench:
+    """A bench of which nothing exists but its plan."""
+    network = Fabric(racks, mbit=100, uplink_mbit=None)
+    return Bench(network, tmp_path, tmp_path / "m", "http://storage/m", SIZE, kills, "none", 60.0, Random(1))
+
+
+def test_the_simulator_predicts_the_cluster_that_the_lab_ran(tmp_path: Path) -> None:
+    bench = planned(tmp_path, [2, 2], [])
+    quiet = predict(bench, 0.4, mbit=100, external_mbit=None, uplink_mbit=None, slow_mbit={})
+    assert quiet is not None
+    assert (quiet.hosts, quiet.chunks) == (4, 16)
+    assert quiet.bound_s == pytest.approx(0.4)
+    slowed = predict(bench, 0.4, mbit=100, external_mbit=None, uplink_mbit=None, slow_mbit={"node-4": 25.0})
+    assert slowed is not None
+    assert slowed.seconds_last_slow is not None
+    assert slowed.seconds_last_slow >= 1.6, "a quarter of the rate"
+    killed = predict(
+        planned(tmp_path, [2, 2], [KillOrder("node-3", 0.3)]), 0.4, mbit=100, external_mbit=None, uplink_mbit=None,
+        slow_mbit={},
+    )  # fmt: skip
+    assert killed is not None
+    assert (killed.hosts_alive, killed.hosts_complete) == (3, 3)
+
+
+def test_nothing_is_predicted_of_racks_that_the_simulator_does_not_have(tmp_path: Path) -> None:
+    bench = planned(tmp_path, [3, 1], [])
+    assert predict(bench, 0.4, mbit=100, external_mbit=None, uplink_mbit=None, slow_mbit={}) is None
 
 
 @pytest.mark.needs("netns", "tc", "nginx")

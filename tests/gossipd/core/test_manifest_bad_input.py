@@ -182,7 +182,7 @@ def test_b16_expiry_is_judged_only_when_asked_for() -> None:
     envelope = sealed_fields(expires=2_000)
     assert open_manifest(envelope, TRUSTED).expires_s == 2_000
     error = refusal(sealed_fields(created=1_000, expires=2_000), now_s=2_000.0)
-    assert error.sentence == "E_EXPIRED: expired at 2000, now 2000"
+    assert error.sentence == "E_EXPIRED: expired at 1970-01-01T00:33:20Z, now 1970-01-01T00:33:20Z"
     open_manifest(sealed_fields(created=1_000, expires=2_000), TRUSTED, now_s=1_999.0)
 
 

@@ -135,7 +135,7 @@ def test_versions_of_a_name_only_go_up() -> None:
     assert made.accept(manifest(version=7), NOW_S) is Acceptance.NEW
     assert made.accept(manifest(version=9), NOW_S) is Acceptance.NEW
     error = refusal(made, manifest(version=8))
-    assert error.sentence == "E_ROLLBACK: offered 8, trusted 9"
+    assert error.sentence == f"E_ROLLBACK: {manifest().name}: offered 8, trusted 9"
     assert made.accept(manifest(version=1, name="other"), NOW_S) is Acceptance.NEW
 
 

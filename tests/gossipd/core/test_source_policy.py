@@ -164,6 +164,7 @@ def test_a_refusal_shows_the_host_and_not_the_path() -> None:
 
 def test_every_wrong_entry_is_named_at_once() -> None:
     wrong = ["https", "file", "HTTPS", "https://", "s3://b:*", "https://*.127.0.0.1", "http://u:p@h", "s3://*.b"]
+    wrong += ["htpps", "ftp://h"]
     with pytest.raises(SourceRuleError) as caught:
         SourcePolicy.parse(wrong)
     assert caught.value.code == "E_CONFIG"
