@@ -44,6 +44,7 @@ from gossipd.daemon.state import State, StateWriteError
 from gossipd.ports import NotHeldError, StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.errors import NoSpaceError, NotWholeError, StoreError
+from gossipd.threads import in_thread
 from membership.member import NodeId
 
 SPACE_RETRY_S = 5.0  # a freed disk is noticed within the 10 s that the fault table allows
@@ -173,7 +174,7 @@ class Deployments:
         async with deployment.turn:
             while True:
                 try:
-                    await trio.to_thread.run_sync(self._store.abandon, deployment.id, limiter=self._deleting)
+                    await in_thread(self._store.abandon, deployment.id, limiter=self._deleting)
                 except StoreWriteError as error:
                     log.warning("not deleted yet", deployment=deployment.label, reason=error.sentence)
                 else:
@@ -221,7 +222,7 @@ class Deployments:
             self.close(deployment, state, reason, error.sentence)
 
     async def _accept(self, deployment: Deployment) -> Manifest:
-        envelope = await trio.to_thread.run_sync(self._state.envelope, deployment.id)
+        envelope = await in_thread(self._state.envelope, deployment.id)
         manifest = await self._pulled(deployment) if envelope is None else await self._opened(envelope)
         self._register.accept(manifest, time.time())
         while True:
@@ -254,17 +255,17 @@ class Deployments:
             delay_s = min(delay_s * 2, PULL_RETRY_MAX_S)
 
     async def _opened(self, envelope: bytes) -> Manifest:
-        return await trio.to_thread.run_sync(open_manifest, envelope, self._trusted())
+        return await in_thread(open_manifest, envelope, self._trusted())
 
     async def keep(self, manifest: Manifest) -> None:
         """Make what was accepted durable, before anything is done with it."""
-        await trio.to_thread.run_sync(self._state.keep_envelope, manifest.id, manifest.envelope)
-        await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))
+        await in_thread(self._state.keep_envelope, manifest.id, manifest.envelope)
+        await in_thread(self._state.keep_register, register_to_bytes(self._register))
 
     async def _reserve(self, deployment: Deployment, manifest: Manifest) -> ChunkSet:
         while True:
             try:
-                return await trio.to_thread.run_sync(self._store.open, manifest, limiter=self._opening)
+                return await in_thread(self._store.open, manifest, limiter=self._opening)
             except NoSpaceError as error:
                 if deployment.reason is not HostReason.NO_SPACE:
                     log.warning("no space", deployment=deployment.label, reason=error.sentence)
@@ -296,9 +297,7 @@ class Deployments:
     async def _is_published(self, manifest: Manifest) -> bool:
         """A disk that does not say counts as no: publishing is tried then, and finds that it is done."""
         try:
-            return manifest.version in await trio.to_thread.run_sync(
-                self._store.versions, manifest.name, limiter=self._opening
-            )
+            return manifest.version in await in_thread(self._store.versions, manifest.name, limiter=self._opening)
         except OSError:
             return False
 
@@ -308,7 +307,7 @@ class Deployments:
         while True:
             try:
                 with trio.CancelScope(shield=True):
-                    await trio.to_thread.run_sync(self._store.finish, manifest.id, limiter=self._publishing)
+                    await in_thread(self._store.finish, manifest.id, limiter=self._publishing)
             except NotWholeError as error:
                 log.warning("not whole", deployment=deployment.label, reason=error.sentence)
                 deployment.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
@@ -326,7 +325,7 @@ class Deployments:
         """
         self._register.mark_removed(deployment)
         try:
-            await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))
+            await in_thread(self._state.keep_register, register_to_bytes(self._register))
         except StateWriteError:
             return False
         return True

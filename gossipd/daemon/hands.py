@@ -19,6 +19,7 @@ from gossipd.daemon import settings as translate
 from gossipd.daemon.cluster import Cluster
 from gossipd.daemon.shelf import Shelf, SourceDoor
 from gossipd.daemon.state import State
+from gossipd.sources.clients import start_runtime
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.notices import ModelEvicted, StoreEvent
@@ -82,6 +83,7 @@ class Hands:
             credentials=credentials,
             get_token=None if is_tls else lambda node: _token(token_of, node),
         )
+        start_runtime()
         self.reader = SourceReader(
             writer=SourceDoor(self.store, post),
             pool=self.pool,

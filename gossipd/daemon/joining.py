@@ -6,12 +6,15 @@ for an answer (``membership``, which asks the addresses it was given for ever).
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import structlog
 import trio
 
 from gossipd.config.kinds import split_contact
+from gossipd.threads import in_thread
 from membership.member import Address
 from membership.swim import Swim
 
@@ -39,7 +42,7 @@ async def _resolve(contacts: Sequence[str]) -> list[Address]:
     for contact in contacts:
         host, port = split_contact(contact)
         try:
-            answers = await trio.socket.getaddrinfo(host, port, type=trio.socket.SOCK_DGRAM)
+            answers = await in_thread(partial(socket.getaddrinfo, host, port, type=socket.SOCK_DGRAM))
         except OSError as error:
             log.warning("contact cannot be looked up", contact=contact, reason=str(error))
             continue

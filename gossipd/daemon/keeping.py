@@ -17,6 +17,7 @@ from gossipd.core.register import Register
 from gossipd.core.register_file import register_to_bytes
 from gossipd.daemon.state import State, StateWriteError
 from gossipd.daemon.teller import Teller
+from gossipd.threads import in_thread
 from membership.swim import Swim
 
 LOOK_S = 1.0
@@ -63,7 +64,7 @@ class Keeping:
                 writes.append((self._state.keep_progress, table))
             try:
                 for write, what in writes:
-                    await trio.to_thread.run_sync(write, what)
+                    await in_thread(write, what)
                 if writes:
                     self._cured(StateWriteError.code)
             except StateWriteError as error:

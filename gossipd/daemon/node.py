@@ -60,12 +60,15 @@ from gossipd.ops.logs import set_level
 from gossipd.ops.status import health_app, status_app
 from gossipd.ports import StoreWriteError
 from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
+from gossipd.threads import calls_without_a_thread, in_thread
 from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.wire import control
 from membership.events import PayloadHeard
 from membership.member import NodeId
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
+THREADS_LOOK_S = 1.0
+NO_THREADS = "the system gives this daemon no more threads: raise its limit (ulimit -u, TasksMax, pids.max)"
 PROBE_AGAIN_S = 10.0  # one request of one byte; storage that is back is found within the least pause of a seed
 log = structlog.get_logger("node")
 
@@ -191,7 +194,7 @@ class Node:
                 outer.start_soon(self.audit.run)
                 await outer.start(self.plane.serve, config.net.bind, config.net.port)
                 with _listening("TCP", *config.bulk_address, "net.bulk_port"):
-                    await trio.to_thread.run_sync(self.hands.server.start, *config.bulk_address)
+                    await in_thread(self.hands.server.start, *config.bulk_address)
                 with _listening("UDP", config.net.bind, config.net.port, "net.port"):
                     await self.gossip.start(outer, self.cluster.hear)
                 await self._check_doors()
@@ -214,11 +217,12 @@ class Node:
             self.spread.adopt_orphans,
             self._stop_for_bugs,
             self._probe_sources_again,
+            self._watch_threads,
         ):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self.gossip.swim, lambda: self.config.net.join, self.gossip.wake)
         await self._open_local_doors(nursery)
-        await trio.to_thread.run_sync(self._finish_removals)
+        await in_thread(self._finish_removals)
         self.spread.begin()
 
     def _finish_removals(self) -> None:
@@ -250,7 +254,7 @@ class Node:
             )
             encryption = translate.bulk_settings(config).encryption
             keys = self.keys.cluster.keys
-            nursery.start_soon(trio.to_thread.run_sync, check_bulk, (reachable, port), encryption, keys)
+            nursery.start_soon(in_thread, check_bulk, (reachable, port), encryption, keys)
 
     async def _open_local_doors(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.inbox.run)
@@ -268,10 +272,10 @@ class Node:
 
     async def _close_hands(self) -> None:
         with trio.CancelScope(shield=True):
-            await trio.to_thread.run_sync(self.hands.stop_moving)
-            await trio.to_thread.run_sync(self.performer.close)
-            await trio.to_thread.run_sync(self.hands.close)
-            await trio.to_thread.run_sync(self.keeping.keep_all)
+            await in_thread(self.hands.stop_moving)
+            await in_thread(self.performer.close)
+            await in_thread(self.hands.close)
+            await in_thread(self.keeping.keep_all)
 
     def bug(self, error: BaseException) -> None:
         """From any thread: something that cannot happen did. The node stops, with everything verified kept."""
@@ -281,6 +285,15 @@ class Node:
     async def _stop_for_bugs(self) -> None:
         await self._bug_found.wait()
         raise AssertionError("a worker thread met what it should not have") from self._bugs[0]
+
+    async def _watch_threads(self) -> None:
+        """Never returns: work that waits for a thread is an operator's business, and goes on by itself."""
+        while True:
+            await trio.sleep(THREADS_LOOK_S)
+            if calls_without_a_thread():
+                self.alarms.ring("E_THREADS", NO_THREADS)
+            else:
+                self.alarms.cured("E_THREADS")
 
     async def _probe_sources_again(self) -> None:
         """Never returns: a source that could not be read is tried again, so that no outage of storage is for good."""

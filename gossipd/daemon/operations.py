@@ -24,6 +24,7 @@ from gossipd.daemon.teller import Teller
 from gossipd.ops.doors import Done, VerifyStep
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.scrub import Checked
+from gossipd.threads import in_thread
 from membership.member import MemberState, NodeId
 from membership.swim import Swim
 
@@ -92,7 +93,7 @@ class Orders:
         is_kept = await self._deployments.remember_removed(deployment.id)
         self._deployments.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
         try:
-            await trio.to_thread.run_sync(self._store.remove, name, version)
+            await in_thread(self._store.remove, name, version)
         except NotFoundError:  # it was never begun here, or is deleted; the mark is what counts
             if was_removed:
                 return nothing_to_do
@@ -105,7 +106,7 @@ class Orders:
         """See Operations."""
         if not self._store.versions(name):
             raise NotFoundError(f"no complete version of {name} is on this host")
-        version = await trio.to_thread.run_sync(self._store.rollback, name)
+        version = await in_thread(self._store.rollback, name)
         self._audit("rolled back", name=name, version=version)
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
 
@@ -133,7 +134,7 @@ class Orders:
         checks = self._store.verify(name, version)
         checked = bad = 0
         while True:
-            batch = await trio.to_thread.run_sync(_some, checks)
+            batch = await in_thread(_some, checks)
             checked += len(batch)
             wrong = [_words(manifest, one.chunk) for one in batch if not one.is_good]
             bad += len(wrong)
@@ -145,7 +146,7 @@ class Orders:
                 return
 
     async def _keep_register(self) -> None:
-        await trio.to_thread.run_sync(self._state.keep_register, register_to_bytes(self._register))
+        await in_thread(self._state.keep_register, register_to_bytes(self._register))
 
 
 def _some(checks: Iterator[Checked]) -> list[Checked]:

@@ -31,6 +31,7 @@ from gossipd.daemon.deployment import Deployment, check_room
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.state import State, StateWriteError
 from gossipd.ops.inbox import QueueFullError
+from gossipd.threads import in_thread
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
 from membership.member import NodeId
@@ -166,7 +167,7 @@ class Spread:
         Raises ManifestError, and QueueFullError to be asked again later.
         """
         try:
-            manifest = await trio.to_thread.run_sync(open_manifest, envelope, self._trusted())
+            manifest = await in_thread(open_manifest, envelope, self._trusted())
             is_new = await self.deploy(manifest)
         except ManifestError as error:
             self._audit("manifest refused", file=file_name, code=error.code, reason=str(error.args[0]))
@@ -211,7 +212,7 @@ class Spread:
             return self._client.fetch_manifest(node, endpoint, deployment.id, size, timeout_s=PULL_TIMEOUT_S)
 
         try:
-            return await trio.to_thread.run_sync(fetch, abandon_on_cancel=True, limiter=self._pulling)
+            return await in_thread(fetch, abandon_on_cancel=True, limiter=self._pulling)
         except TransferError as error:
             log.debug("manifest not to be had", deployment=short(deployment.id), code=error.code)
             return None

@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import trio
-
 from gossipd.control.zap import Visitor
 from gossipd.core.ids import DeploymentId
 from gossipd.core.manifest import open_manifest
@@ -21,6 +19,7 @@ from gossipd.core.trust import key_id
 from gossipd.daemon.deployment import check_room
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.spread import Spread
+from gossipd.threads import in_thread
 from gossipd.wire import control
 
 
@@ -63,7 +62,7 @@ class Triggers:
         """See TriggerHost."""
         manifest = self._deployments.manifest_of(statement.deployment)
         if envelope is not None:
-            manifest = await trio.to_thread.run_sync(open_manifest, envelope, self._trusted())
+            manifest = await in_thread(open_manifest, envelope, self._trusted())
         elif manifest is None:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
         if statement.verb is Verb.DEPLOY:

@@ -25,6 +25,7 @@ from gossipd.core.errors import GossipdError
 from gossipd.ops.audit_file import AuditFile, Scalar
 from gossipd.ops.logs import redacted
 from gossipd.ops.snapshot import timestamp
+from gossipd.threads import in_thread
 
 QUEUE_MAX = 4096
 VALUE_CHARS_MAX = 512
@@ -107,7 +108,7 @@ class AuditLog:
         at = timestamp(self._wall()) or ""
         try:
             # Abandoned when even the stop cannot wait for a disk that hangs; a half-written line is cut off later.
-            await trio.to_thread.run_sync(self._file.append, batch, at, abandon_on_cancel=not cancellable)
+            await in_thread(self._file.append, batch, at, abandon_on_cancel=not cancellable)
         except (OSError, GossipdError) as error:
             words = error.sentence if isinstance(error, GossipdError) else f"E_AUDIT: {error.strerror}"
             if words != self.trouble:

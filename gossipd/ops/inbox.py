@@ -26,6 +26,7 @@ import watchfiles
 
 from gossipd.core.errors import GossipdError, LocalError
 from gossipd.ops.drop_folder import ACCEPTED, REJECTED, Drop, DropError, DropFolder, Print, UnfinishedError
+from gossipd.threads import in_thread
 
 Offer = Callable[[bytes, str], Awaitable[str]]
 """Judge the bytes of a file of that name. Returns a sentence on what was done with it ("qwen@3 accepted").
@@ -114,8 +115,8 @@ class Inbox:
     async def look(self) -> float:
         """One pass over the folder. Returns after how many seconds the next one is due."""
         try:
-            await trio.to_thread.run_sync(self._folder.check)
-            drops, more = await trio.to_thread.run_sync(self._folder.scan, self._settings.drops_max)
+            await in_thread(self._folder.check)
+            drops, more = await in_thread(self._folder.scan, self._settings.drops_max)
         except (OSError, DropError) as error:
             self._report_trouble(error)
             return self._settings.rescan_s
@@ -160,7 +161,7 @@ class Inbox:
 
     async def _judge(self, drop: Drop, seen: _Seen) -> None:
         try:
-            content = await trio.to_thread.run_sync(self._folder.read, drop)
+            content = await in_thread(self._folder.read, drop)
             if not content:
                 raise DropError(f"{drop.shown} is empty", code="E_WATCH_EMPTY")
             sentence = await self._offer(content, drop.shown)
@@ -173,7 +174,7 @@ class Inbox:
 
     async def _settle(self, drop: Drop, seen: _Seen) -> None:
         folder = ACCEPTED if seen.reason is None else REJECTED
-        name = await trio.to_thread.run_sync(lambda: self._folder.settle(drop, folder=folder))
+        name = await in_thread(lambda: self._folder.settle(drop, folder=folder))
         del self._seen[drop.name]
         if name is None:
             return
@@ -190,7 +191,7 @@ class Inbox:
         trouble: OSError | None = None
         for name, reason in list(self._reasons_due.items()):
             try:
-                await trio.to_thread.run_sync(self._folder.write_reason, name, reason)
+                await in_thread(self._folder.write_reason, name, reason)
             except OSError as error:
                 trouble = error
             else:
@@ -210,7 +211,7 @@ class Inbox:
 
     async def _inode(self) -> int | None:
         try:
-            return (await trio.Path(self._folder.directory).stat()).st_ino
+            return (await in_thread(self._folder.directory.stat)).st_ino
         except OSError:
             return None
 

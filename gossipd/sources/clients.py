@@ -16,12 +16,14 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any
 
 import obstore
-from obstore.store import from_url
+from obstore.store import MemoryStore, from_url
 
+from gossipd.niceness import give_way
 from gossipd.sources.errors import (
     SourceEncodingError,
     SourceLongError,
@@ -37,6 +39,25 @@ from gossipd.sources.versions import ObjectVersion
 Clock = Callable[[], float]
 
 _NO_DATE = datetime.fromtimestamp(0, UTC)  # what obstore says where the server sends no Last-Modified
+
+
+def start_runtime() -> None:
+    """Have obstore start its threads now, giving way to the event loop as all that move bytes do.
+
+    Its first use starts them. When the system has no thread to give at that moment, obstore panics, and so does
+    every later use in the process's life: what it has half made stays broken (seen under ``ulimit -u``). What remains:
+    a read of a ``file://`` source that begins while there is no thread ends only when a later one finds one.
+
+    Raises:
+        SourceError: no threads. Retry: by a new process.
+    """
+    with ThreadPoolExecutor(1, initializer=give_way) as pool:
+        pool.submit(_use_once).result()
+
+
+def _use_once() -> None:
+    with in_our_words("obstore's first use"):
+        obstore.put(MemoryStore(), "nothing", b"")
 
 
 class Clients:

@@ -70,11 +70,11 @@ class Daemon:
     def config(self) -> Path:
         return self.home / "gossipd.toml"
 
-    def start(self) -> None:
+    def start(self, program: tuple[str, ...] = ("-m", "gossipd")) -> None:
         assert self.process is None
         log = (self.home / "log").open("ab")
         environment = {**os.environ, **self.environment}
-        command = [sys.executable, "-m", "gossipd", "run", "--config", str(self.config)]
+        command = [sys.executable, *program, "run", "--config", str(self.config)]
         self.process = subprocess.Popen(command, stdout=log, stderr=log, env=environment)
         log.close()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,6 +121,42 @@ def test_chunks_that_rot_on_a_hosts_disk_are_found_by_receivers_blamed_right_and
     assert checked.returncode == 6, "what no receiver met is found by looking: " + checked.stdout
     until("the rotten host has repaired itself", lambda: same_tree(model, slow_eight[1].tree("rot", 1)))
     until("counted", lambda: (slow_eight[1].deployment("rot", 1) or {"corrupt_chunks": 0})["corrupt_chunks"] > 0)
+
+
+# After SIGUSR1 no thread can be started (none has room for a stack of 64 TiB), after SIGUSR2 again; trio keeps no idle
+# ones, so that each of its calls asks for a new one.
+WITHOUT_THREADS = """
+import signal, sys, threading
+import trio._core._thread_cache
+trio._core._thread_cache.IDLE_TIMEOUT = 0.001
+signal.signal(signal.SIGUSR1, lambda *_: threading.stack_size(1 << 46))
+signal.signal(signal.SIGUSR2, lambda *_: threading.stack_size(0))
+from gossipd.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_host_that_gets_no_threads_says_so_answers_and_goes_on_when_it_gets_them(tmp_path: Path) -> None:
+    with cluster(tmp_path / "one", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([f"file://{tmp_path}"])}) as made:
+        daemon = made.add("node-1", "rack-1")
+        daemon.start(("-c", WITHOUT_THREADS))
+        daemon.wait_ready()
+        model = make_model(tmp_path / "model", shards=1)
+        manifest = made.publish(model, "m", 1)
+
+        def is_alarmed() -> bool:
+            status = daemon.try_status()
+            return status is not None and "E_THREADS" in [alarm["code"] for alarm in status["alarms"]]
+
+        assert daemon.process is not None
+        daemon.process.send_signal(signal.SIGUSR1)
+        until("it says that it lacks threads", is_alarmed)
+        made.drop(manifest, daemon)
+        daemon.process.send_signal(signal.SIGUSR2)
+        made.wait_complete("m", 1, at=daemon, hosts=1)
+        until("it says so no longer", lambda: not is_alarmed())
+        assert same_tree(model, daemon.tree("m", 1))
+        assert daemon.stop() == 0
 
 
 @pytest.mark.needs("nginx", "root")

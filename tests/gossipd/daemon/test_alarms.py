@@ -120,7 +120,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[State]:
         """In place of a thread, for which a clock that jumps does not wait."""
         return work(*what)
 
-    monkeypatch.setattr(trio.to_thread, "run_sync", here)
+    monkeypatch.setattr("gossipd.daemon.keeping.in_thread", here)
     made = State(tmp_path / "state")
     yield made
     made.close()
