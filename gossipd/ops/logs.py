@@ -20,6 +20,8 @@ from typing import Any, TextIO
 import structlog
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+REPEAT_S = 60.0
+LINES_REMEMBERED_MAX = 256
 VALUE_CHARS_MAX = 2000  # a hostile name or answer must not make a megabyte of log
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#@]*@)?(?P<rest>[^\s?#]*)(?P<tail>[?#][^\s\"']*)?")
@@ -85,9 +87,22 @@ class _Lines:
 
 
 class _Bridge(logging.Handler):
-    """Lines of the standard library's logging, in our form."""
+    """Lines of the standard library's logging, in our form; each at most once a minute.
+
+    Without descriptors trio logs ten times a second, with a traceback, that it cannot accept a connection.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told_s: dict[tuple[str, str], float] = {}
 
     def emit(self, record: logging.LogRecord) -> None:
+        line = (record.name, record.getMessage()[:VALUE_CHARS_MAX])
+        if record.created < self._told_s.get(line, -REPEAT_S) + REPEAT_S:
+            return
+        self._told_s[line] = record.created
+        if len(self._told_s) > LINES_REMEMBERED_MAX:
+            del self._told_s[next(iter(self._told_s))]
         logger = structlog.get_logger(record.name)
         # A filtering logger's levels are those of the standard library.
         logger.log(min(record.levelno, logging.ERROR), record.getMessage(), exc_info=record.exc_info)

@@ -102,6 +102,22 @@ def test_warnings_of_libraries_come_in_our_form_with_their_traceback() -> None:
     assert "a bug" in json.dumps(line["exception"])
 
 
+def test_a_library_that_says_the_same_again_and_again_is_heard_once_a_minute() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    bridge = logging.getLogger().handlers[0]
+
+    def say(words: str, at_s: float) -> None:
+        record = logging.LogRecord("library", logging.ERROR, __file__, 1, "%s", (words,), None)
+        record.created = at_s
+        bridge.emit(record)
+
+    for tenths in range(1200):
+        say("no descriptors", tenths / 10)
+    say("something else", 120.0)
+    assert [line["event"] for line in lines(stream)] == ["no descriptors", "no descriptors", "something else"]
+
+
 def test_a_stderr_that_is_gone_loses_lines_and_nothing_else() -> None:
     stream = io.StringIO()
     logs.configure(stream=stream)
