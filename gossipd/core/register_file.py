@@ -69,6 +69,11 @@ def register_to_bytes(register: Register) -> bytes:
     return bytes([REGISTER_VERSION]) + blake3(body).digest(_CHECKSUM_BYTES) + body
 
 
+def snapshot(register: Register) -> tuple[bytes, int]:
+    """What to keep, and its place among all that are made of this register."""
+    return register_to_bytes(register), register.revision
+
+
 def register_from_bytes(kept: bytes) -> Register:
     """The register that was kept. Raises RegisterFormatError (``E_STORE_VERSION``, ``E_STORE_FORMAT``)."""
     if kept and kept[0] != REGISTER_VERSION:

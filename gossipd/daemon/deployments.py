@@ -37,7 +37,7 @@ from gossipd.core.manifest import Manifest, deployment_id, open_manifest
 from gossipd.core.manifest_errors import ManifestError
 from gossipd.core.progress import HostReason, HostState
 from gossipd.core.register import STATEMENTS_MAX, Register
-from gossipd.core.register_file import register_to_bytes
+from gossipd.core.register_file import snapshot
 from gossipd.core.statement import Statement, Verb
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.state import State, StateWriteError
@@ -260,7 +260,7 @@ class Deployments:
     async def keep(self, manifest: Manifest) -> None:
         """Make what was accepted durable, before anything is done with it."""
         await in_thread(self._state.keep_envelope, manifest.id, manifest.envelope)
-        await in_thread(self._state.keep_register, register_to_bytes(self._register))
+        await in_thread(self._state.keep_register, *snapshot(self._register))
 
     async def _reserve(self, deployment: Deployment, manifest: Manifest) -> ChunkSet:
         while True:
@@ -325,7 +325,7 @@ class Deployments:
         """
         self._register.mark_removed(deployment)
         try:
-            await in_thread(self._state.keep_register, register_to_bytes(self._register))
+            await in_thread(self._state.keep_register, *snapshot(self._register))
         except StateWriteError:
             return False
         return True

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import trio
 
 from gossipd.core.ids import short
 from gossipd.core.register import Register
-from gossipd.core.register_file import register_to_bytes
+from gossipd.core.register_file import snapshot
 from gossipd.daemon.state import State, StateWriteError
 from gossipd.daemon.teller import Teller
 from gossipd.threads import in_thread
@@ -50,21 +50,21 @@ class Keeping:
         self._show_equivocations()
         while True:
             await trio.sleep(LOOK_S)
-            writes: list[tuple[Callable[[Any], None], Any]] = []
+            writes: list[Callable[[], None]] = []
             if self._register.revision != kept_revision:
                 kept_revision = self._register.revision
                 self._show_equivocations()
-                writes.append((self._state.keep_register, register_to_bytes(self._register)))
+                writes.append(partial(self._state.keep_register, *snapshot(self._register)))
             if trio.current_time() - kept_s > ROSTER_KEEP_S:
                 kept_s = trio.current_time()
-                writes.append((self._state.keep_roster, self._swim.roster_records()))
+                writes.append(partial(self._state.keep_roster, self._swim.roster_records()))
             table = self._teller.table.to_bytes()
             if table != kept_table:  # our own counters are in it, and nobody else can tell us those after a crash
                 kept_table = table
-                writes.append((self._state.keep_progress, table))
+                writes.append(partial(self._state.keep_progress, table))
             try:
-                for write, what in writes:
-                    await in_thread(write, what)
+                for write in writes:
+                    await in_thread(write)
                 if writes:
                     self._cured(StateWriteError.code)
             except StateWriteError as error:
@@ -83,6 +83,6 @@ class Keeping:
         """At the end; a disk that refuses costs what gossip brings again."""
         with contextlib.suppress(StateWriteError):
             self._state.keep_roster(self._swim.roster_records())
-            self._state.keep_register(register_to_bytes(self._register))
+            self._state.keep_register(*snapshot(self._register))
             self._state.keep_progress(self._teller.table.to_bytes())
         self._state.close()

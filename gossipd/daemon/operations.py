@@ -14,7 +14,7 @@ from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.core.manifest import Manifest
 from gossipd.core.progress import HostReason, HostState
 from gossipd.core.register import Register
-from gossipd.core.register_file import register_to_bytes
+from gossipd.core.register_file import snapshot
 from gossipd.core.statement import Verb
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
@@ -146,7 +146,7 @@ class Orders:
                 return
 
     async def _keep_register(self) -> None:
-        await in_thread(self._state.keep_register, register_to_bytes(self._register))
+        await in_thread(self._state.keep_register, *snapshot(self._register))
 
 
 def _some(checks: Iterator[Checked]) -> list[Checked]:

@@ -54,6 +54,8 @@ class State:
         self._disk = PosixDisk(directory)
         self._disk.make_directory(MANIFESTS)
         self._writing = Lock()
+        self._keeping_register = Lock()
+        self._register_revision = 0
 
     def close(self) -> None:
         """Gives the directory back."""
@@ -73,9 +75,15 @@ class State:
         kept = self._read(REGISTER)
         return Register() if kept is None else register_from_bytes(kept)
 
-    def keep_register(self, kept: bytes) -> None:
-        """``register_to_bytes``, made on the loop that owns the register; durable on return."""
-        self._write(REGISTER, kept)
+    def keep_register(self, kept: bytes, revision: int) -> None:
+        """A ``snapshot``, made on the loop that owns the register; it or a later one is durable on return.
+
+        Threads may come in another order than their snapshots were made: an older one never replaces a newer.
+        """
+        with self._keeping_register:
+            if revision >= self._register_revision:
+                self._write(REGISTER, kept)
+                self._register_revision = revision
 
     def roster(self) -> list[Record]:
         """Records as they were signed; one that cannot be read is dropped, gossip brings it again."""

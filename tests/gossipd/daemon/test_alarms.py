@@ -174,7 +174,7 @@ async def test_a_state_that_cannot_be_written_is_an_alarm_until_it_can(
 ) -> None:
     register = Register()
 
-    def refuse(_: object) -> None:
+    def refuse(*_: object) -> None:
         raise StateWriteError("state/register cannot be written: No space left on device")
 
     async with trio.open_nursery() as nursery:

@@ -316,10 +316,10 @@ async def test_rm_on_a_disk_too_full_to_remember_it_deletes_first_and_remembers_
         await node.until(lambda: node.state_now is HostState.DOWNLOADING)
         keep = node.state.keep_register
 
-        def refuses_while_the_model_is_there(kept: bytes) -> None:
+        def refuses_while_the_model_is_there(kept: bytes, revision: int) -> None:
             if node.store.has(ONE.manifest.id):
                 raise StateWriteError("No space left on device")
-            keep(kept)
+            keep(kept, revision)
 
         monkeypatch.setattr(node.state, "keep_register", refuses_while_the_model_is_there)
         done = await node.orders().remove("m", 1, dry_run=False)

@@ -10,7 +10,7 @@ from gossipd.core.cluster_progress import ClusterProgress
 from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import SecretKey, verify
 from gossipd.core.register import Register
-from gossipd.core.register_file import RegisterFormatError, register_to_bytes
+from gossipd.core.register_file import RegisterFormatError, snapshot
 from gossipd.core.statement import Verb, sign_statement
 from gossipd.daemon.state import State, StateWriteError
 from membership.member import Record
@@ -52,13 +52,24 @@ def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(t
     register.set_signers([secret.public.ed25519])
     register.hear(sign_statement(secret, NAMED, epoch=3, verb=Verb.CANCEL, manifest_bytes=9, now_s=7))
     state = State(tmp_path / "state")
-    state.keep_register(register_to_bytes(register))
+    state.keep_register(*snapshot(register))
     assert state.register().digest() == register.digest()
     path = tmp_path / "state" / "register"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(RegisterFormatError):
         state.register()
     assert path.exists(), "it is never deleted by itself"
+    state.close()
+
+
+def test_a_snapshot_that_comes_late_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+    register = Register()
+    state = State(tmp_path / "state")
+    late = snapshot(register)
+    register.mark_removed(NAMED)
+    state.keep_register(*snapshot(register))
+    state.keep_register(*late)
+    assert state.register().is_removed(NAMED)
     state.close()
 
 
