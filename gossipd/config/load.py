@@ -28,6 +28,7 @@ from gossipd.core.errors import ExitCode, LocalError
 # by the fuzzer: a value of 100 KB took 0.2 s), and a reload parses between acknowledgements of probes.
 FILE_BYTES_MAX = 64 * 1024
 VALUE_CHARACTERS_MAX = 16 * 1024
+FILE_NAME = "gossipd.toml"
 PREFIX = "GOSSIPD_"
 _SOCKET_BYTES_MAX = 107  # sun_path of Linux is 108 bytes with its end
 
@@ -59,9 +60,12 @@ class ConfigError(LocalError):
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
     """The configuration in ``path``, overridden by ``environment`` (the process's own by default).
 
+    A directory stands for the ``gossipd.toml`` in it, as ``gossipd init`` makes one.
+
     Raises:
         ConfigError: with every problem found.
     """
+    path = path / FILE_NAME if path.is_dir() else path
     text = _read(path)
     return parse_config(text, path, os.environ if environment is None else environment)
 

@@ -131,6 +131,10 @@ class StatusClient:
                 raise DaemonUnreachableError(
                     f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
                 ) from None
+            except PermissionError:
+                raise DaemonUnreachableError(
+                    f"this user may not ask the daemon at {self._path}: only the user that it runs as, and root"
+                ) from None
             except OSError as error:
                 raise DaemonUnreachableError(
                     f"no daemon answers at {self._path}: {error.strerror or error}; name its --config or --socket, "

@@ -101,6 +101,11 @@ def test_paths_are_relative_to_the_file() -> None:
     assert config.security.cluster_key == Path("/srv/gossipd/cluster.key")
 
 
+def test_a_directory_stands_for_the_file_that_init_makes_in_it(tmp_path: Path) -> None:
+    (tmp_path / "gossipd.toml").write_text((ROOT / "config" / "gossipd.toml").read_text())
+    assert load_config(tmp_path, {}).file == tmp_path / "gossipd.toml"
+
+
 def test_sizes_and_times_take_units() -> None:
     config = parse(
         '[limits]\nupload_bytes_per_s = "1.5MiB"\npool_bytes = 134217728\n[membership]\nroster_keep_s = "2d"\n'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -17,6 +18,7 @@ import pytest
 import trio
 
 from gossipd.core.errors import ExitCode
+from gossipd.ops import status_client
 from gossipd.ops.guard import Guard
 from gossipd.ops.local_socket import SocketPathError, bind_loopback, bind_unix
 from gossipd.ops.snapshot import AlarmRow
@@ -421,6 +423,15 @@ async def test_a_path_longer_than_the_kernel_takes_works(tmp_path: Path) -> None
         page = await trio.to_thread.run_sync(StatusClient(deep / "s").status)
         nursery.cancel_scope.cancel()
     assert page["node"]["name"] == "node-1"
+
+
+def test_a_user_that_may_not_ask_is_told_who_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:  # what connect(2) says to all but root
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(status_client._UnixConnection, "connect", refuse)
+    with pytest.raises(DaemonUnreachableError, match="only the user that it runs as, and root"):
+        StatusClient(tmp_path / "s").status()
 
 
 async def test_the_client_says_who_does_not_answer(tmp_path: Path) -> None:
