@@ -16,6 +16,7 @@ Through a proxy (``HTTP_PROXY``, ``HTTPS_PROXY``) there is no touch: addresses a
 from __future__ import annotations
 
 import http.client
+import io
 import re
 import socket
 import ssl
@@ -23,6 +24,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, cast
 from urllib.request import getproxies, proxy_bypass
 
 from gossipd.core.source_url import SourceUrl
@@ -37,6 +39,9 @@ from gossipd.sources.errors import (
 from gossipd.sources.location import Location
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
 _PROXIES = ("http", "https")
@@ -77,7 +82,7 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
         connection.sock = _connect(location, addresses, settings)
         headers = {"Range": f"bytes={start}-{start + length - 1}", "Accept-Encoding": "identity"}
         connection.request("GET", location.target, headers=headers | {"User-Agent": "gossipd"})
-        response = connection.getresponse()
+        response = _answer(connection.sock, settings)
         version = _check_head(response, what, start, length)
         body = _read_body(response, length, settings, what)
     except TimeoutError:
@@ -89,6 +94,42 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
     if len(body) != length:
         raise SourceShortError(what, f"{len(body)} bytes came, {length} were promised")
     return Touched(version, body)
+
+
+class _Incoming(io.RawIOBase):
+    """A connection's bytes; while there is a ``deadline`` they end with a TimeoutError when it has come.
+
+    A socket's own time-out begins anew with each byte: a server that sends one now and then could hold a thread.
+    """
+
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+        self._sock = sock
+        self.deadline: float | None = time.monotonic() + timeout_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if self.deadline is not None:
+            left_s = self.deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._sock.settimeout(left_s)
+        return self._sock.recv_into(buffer)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """What ``http.client`` asks of a socket."""
+        return io.BufferedReader(self)
+
+
+def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPResponse:
+    """The response, its head read in time; its body is judged by its rate."""
+    incoming = _Incoming(sock, settings.read_timeout_s)
+    response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
+    response.begin()
+    incoming.deadline = None
+    sock.settimeout(settings.read_timeout_s)
+    return response
 
 
 def _read_body(response: http.client.HTTPResponse, length: int, settings: SourceSettings, what: str) -> bytes:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 
-Answer = Callable[[int, int], bytes]
-"""From the first byte asked for and the one after the last to everything that is sent."""
+Answer = Callable[[int, int], bytes | Iterable[bytes]]
+"""From the first byte asked for and the one after the last to everything that is sent, or to pieces of it."""
 
 _RANGE = re.compile(rb"\r\nrange: bytes=(\d+)-(\d+)\r\n", re.IGNORECASE)
 
@@ -30,7 +30,9 @@ def raw_server(answer: Answer) -> Iterator[str]:
                 head += piece
             found = _RANGE.search(head)
             assert found is not None, "the reader asks for ranges only"
-            sock.sendall(answer(int(found[1]), int(found[2]) + 1))
+            sent = answer(int(found[1]), int(found[2]) + 1)
+            for piece in [sent] if isinstance(sent, bytes) else sent:
+                sock.sendall(piece)
 
     def accept() -> None:
         with suppress(OSError):

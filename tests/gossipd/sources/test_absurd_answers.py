@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
@@ -15,7 +16,7 @@ from gossipd.sources.reader import ProbeOutcome
 from gossipd.sources.versions import ObjectVersion
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 from tests.gossipd.sources.raw import partial, raw_server
-from tests.gossipd.sources.test_reader import Seat
+from tests.gossipd.sources.test_reader import QUICK, Seat
 
 BODY = Random(11).randbytes(2 * CHUNK_BYTES)
 DATED = "Last-Modified: Mon, 01 Jan 2024 00:00:00 GMT"
@@ -74,6 +75,19 @@ def test_a_small_file_is_read_whatever_its_date_and_tag_look_like(header: str) -
     body = BODY[:5000]
     with raw_server(lambda start, stop: partial(body, start, stop, header)) as url:
         assert Seat(sign({"small": body}, url)).read().failed == ()
+
+
+def test_a_head_that_drips_and_never_ends_holds_no_thread() -> None:
+    def answer(_start: int, _stop: int) -> Iterator[bytes]:
+        yield b"HTTP/1.1 206 Partial\r\nX: "
+        while True:  # until the reader hangs up
+            threading.Event().wait(QUICK.read_timeout_s / 10)
+            yield b"."
+
+    with raw_server(answer) as url:
+        outcome = seat_at(url).read()
+    assert outcome.stored == ()
+    assert {error.code for error in outcome.errors} == {"E_SOURCE_SLOW"}
 
 
 @pytest.mark.parametrize("headers", [(), (DATED,), (TAGGED,)], ids=["nothing", "date only", "tag only"])
