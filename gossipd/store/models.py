@@ -189,7 +189,7 @@ class Models:
             if replica is not None:
                 name, version = replica.manifest.name, replica.manifest.version
                 with replica.committing:  # publishing holds it: the tree has moved by now, or never will
-                    is_published = replica.is_published
+                    is_published = replica.is_moved
                     if is_published and not even_published:
                         return
                     self._let_go(replica)

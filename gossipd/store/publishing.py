@@ -26,12 +26,12 @@ from gossipd.ports import NotHeldError
 from gossipd.store import layout
 from gossipd.store.disk import Disk, Kind, parent, read_file, write_new_file
 from gossipd.store.errors import NotWholeError, VersionTakenError
+from gossipd.store.names import SINGLE_SYNCS_MAX
 from gossipd.store.recovery import file_mode
 from gossipd.store.replica import Replica
 from gossipd.store.windows import Context, renew_journal
 
 _PIN_BYTES_MAX = 256
-_SINGLE_SYNCS_MAX = 256  # each costs a flush of the device, about a millisecond, even when there is nothing to write
 _PIN_HEADER = "gossipd-pin 1"
 
 
@@ -52,17 +52,19 @@ def publish(context: Context, replica: Replica) -> None:
             missing = replica.manifest.chunk_count - replica.durable.count
             raise NotWholeError(f"{missing} chunks of {replica.manifest.name} are not durable yet")
         place = layout.version(replica.manifest.name, replica.manifest.version)
-        _sync_tree(context.disk, replica)
-        _make_directories(context.disk, parent(place))
-        try:
-            context.disk.rename(replica.tree, place)
-        except FileExistsError:
-            raise VersionTakenError(f"{place} exists and is not this model's; move it away") from None
-        with replica.lock:
-            replica.tree = place
-            replica.published_s = int(context.wall())
+        if not replica.is_moved:
+            _sync_tree(context.disk, replica)
+            _make_directories(context.disk, parent(place))
+            try:
+                context.disk.rename(replica.tree, place)
+            except FileExistsError:
+                raise VersionTakenError(f"{place} exists and is not this model's; move it away") from None
+            with replica.lock:
+                replica.tree = place
         context.disk.sync_directory(parent(place))
         context.disk.sync_directory(layout.INCOMING)
+        with replica.lock:
+            replica.published_s = int(context.wall())
         renew_journal(context, replica)
 
 
@@ -75,7 +77,7 @@ def _sync_tree(disk: Disk, replica: Replica) -> None:
             if disk.size(descriptor) != entry.size:
                 raise FileNotFoundError(errno.ENOENT, "cut short", path)
             disk.set_mode(descriptor, file_mode(entry.mode))
-            if len(replica.manifest.files) <= _SINGLE_SYNCS_MAX:
+            if len(replica.manifest.files) <= SINGLE_SYNCS_MAX:
                 disk.sync_file(descriptor)
         finally:
             disk.close(descriptor)
@@ -83,18 +85,19 @@ def _sync_tree(disk: Disk, replica: Replica) -> None:
         while directory not in directories:
             directories.add(directory)
             directory = parent(directory)
-    if len(replica.manifest.files) > _SINGLE_SYNCS_MAX:
+    if len(replica.manifest.files) > SINGLE_SYNCS_MAX:
         disk.sync_everything()
     for directory in sorted(directories, reverse=True):
         disk.sync_directory(directory)
 
 
 def _make_directories(disk: Disk, path: str) -> None:
-    """``path`` and what leads to it, durably."""
-    if not path or disk.kind(path) is Kind.DIRECTORY:
+    """``path`` and what leads to it, durably: a directory that is there may be one whose sync had failed."""
+    if not path:
         return
     _make_directories(disk, parent(path))
-    disk.make_directory(path)
+    if disk.kind(path) is not Kind.DIRECTORY:
+        disk.make_directory(path)
     disk.sync_directory(parent(path))
 
 

@@ -22,7 +22,6 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 
 from blake3 import blake3
 
@@ -34,22 +33,9 @@ from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenEr
 from gossipd.store.journal import Header, Replay, replay
 from gossipd.store.ledger import JOURNAL_BYTES_MAX, Ledger
 from gossipd.store.replica import Replica, Window
-from gossipd.store.windows import Context
+from gossipd.store.windows import Context, start_journal
 
 _RESERVE_SHARE = 20  # the reserve is at most a twentieth of the file system, or small disks could take nothing
-
-
-@dataclass(slots=True)
-class Tree:
-    """What was found and made of a model's files."""
-
-    is_sparse: bool = False
-    damaged: dict[int, int] = field(default_factory=dict)
-    """File index to the size it had, where it was too short."""
-    made: set[str] = field(default_factory=set)
-    """Directories in which names are new."""
-    present: set[str] = field(default_factory=set)
-    """Directories that are known to be there: not looked for again with each of a hundred thousand files."""
 
 
 def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_bytes: int = 0) -> Replica:
@@ -75,26 +61,40 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
     if not is_known:
         context.disk.make_directory(layout.state(manifest.id))
         write_new_file(context.disk, layout.envelope(manifest.id), manifest.envelope)
-        context.disk.sync_directory(layout.MANIFESTS)
-    tree = make_tree(context, replica)
-    replica.is_sparse = tree.is_sparse
-    if not is_new:
-        replica.held = Bits.of_raw(manifest.chunk_count, said.held.raw)
-    if replica.held:
-        replica.held.difference_update(beyond_the_end(manifest, tree.damaged))
+    make_directories(context, replica)
+    wrong = wrong_sizes(context, replica)
+    _believe(context, replica, said, wrong)
+    replica.is_sparse = make_files(context, replica, wrong)
+    replica.has_durable_names = False
     if not is_new:
         found = _hash_suspects(context, replica, said, boot)
         replica.held.update(found)
     replica.durable = Bits.of_raw(manifest.chunk_count, replica.held.raw)
     replica.window = Window(1)
     try:
-        replica.ledger.start_anew(held=bytes(replica.durable.raw), window=1, published_s=replica.published_s)
+        start_journal(context, replica)
     except OSError as error:
         if is_new:
             raise
         # Full or read-only: what is here is served all the same. The probe starts the journal anew before any write.
         context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
     return replica
+
+
+def _believe(context: Context, replica: Replica, said: Replay, wrong: dict[int, int]) -> None:
+    """Hold what the journal claims, but for what lay in files that are gone or short.
+
+    Such a file is made again at its full size, and then a journal with the old claims would be believed by the next
+    start, zeros and all: so one without them comes first.
+    """
+    replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)
+    gone = [chunk for chunk in beyond_the_end(replica.manifest, wrong) if chunk in replica.held]
+    if gone:
+        replica.held.difference_update(gone)
+        replica.durable = Bits.of_raw(replica.manifest.chunk_count, replica.held.raw)
+        replica.busy = set(said.suspects)  # stay so in that journal
+        start_journal(context, replica)
+        replica.busy.clear()
 
 
 def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
@@ -146,24 +146,48 @@ def _allocated_bytes(context: Context, replica: Replica) -> int:
     return total
 
 
-def make_tree(context: Context, replica: Replica) -> Tree:
-    """Every directory and file of the model, each at its size; what is there already is kept."""
-    tree = Tree()
-    _make_directory(context, tree, replica.tree)
+def make_directories(context: Context, replica: Replica) -> None:
+    """The tree and every directory in it; what is there already is kept. Nothing is synced (``names``)."""
+    present = {""}
+    for file_index in range(len(replica.manifest.files)):
+        missing = []
+        directory = parent(replica.path(file_index))
+        while directory not in present:
+            present.add(directory)
+            missing.append(directory)
+            directory = parent(directory)
+        for directory in reversed(missing):
+            if context.disk.kind(directory) is None:
+                context.disk.make_directory(directory)
+
+
+def wrong_sizes(context: Context, replica: Replica) -> dict[int, int]:
+    """Files that have not the size they should: index to the size found, 0 for none."""
+    found = {}
     for file_index, entry in enumerate(replica.manifest.files):
+        size = _size_of(context, replica.path(file_index))
+        if size != entry.size:
+            found[file_index] = size or 0
+    return found
+
+
+def make_files(context: Context, replica: Replica, wrong: Iterable[int]) -> bool:
+    """Make these files, or give them their size. Nothing is synced.
+
+    No journal may claim anything that lies beyond their ends: from now on they are as long as they should be.
+
+    Returns: whether the file system could not reserve blocks for one of them.
+    """
+    is_sparse = False
+    for file_index in wrong:
+        entry = replica.manifest.files[file_index]
         path = replica.path(file_index)
-        _make_parents(context, tree, replica.tree, path)
-        if _size_of(context, path) == entry.size:
-            continue
         descriptor = context.disk.open(path, write=True, create=True, mode=file_mode(entry.mode))
-        tree.made.add(parent(path))
         try:
-            _set_size(context, tree, descriptor, file_index, entry.size)
+            is_sparse |= not _set_size(context, descriptor, entry.size)
         finally:
             context.disk.close(descriptor)
-    for path in sorted(tree.made, reverse=True):
-        context.disk.sync_directory(path)
-    return tree
+    return is_sparse
 
 
 def _size_of(context: Context, path: str) -> int | None:
@@ -178,32 +202,15 @@ def _size_of(context: Context, path: str) -> int | None:
         context.disk.close(descriptor)
 
 
-def _make_parents(context: Context, tree: Tree, root: str, path: str) -> None:
-    missing = []
-    directory = parent(path)
-    while directory != root and directory not in tree.present:
-        tree.present.add(directory)
-        missing.append(directory)
-        directory = parent(directory)
-    for directory in reversed(missing):
-        _make_directory(context, tree, directory)
-
-
-def _make_directory(context: Context, tree: Tree, path: str) -> None:
-    if context.disk.kind(path) is None:
-        context.disk.make_directory(path)
-        tree.made.update((path, parent(path)))
-
-
-def _set_size(context: Context, tree: Tree, descriptor: int, file_index: int, size: int) -> None:
-    found = context.disk.size(descriptor)
-    if found > size:
+def _set_size(context: Context, descriptor: int, size: int) -> bool:
+    """False when its blocks could not be reserved."""
+    if context.disk.size(descriptor) > size:
         context.disk.truncate(descriptor, size)
-        return
-    tree.damaged[file_index] = found
-    if not context.disk.allocate(descriptor, size):
-        tree.is_sparse = True
-        context.disk.truncate(descriptor, size)
+        return True
+    if context.disk.allocate(descriptor, size):
+        return True
+    context.disk.truncate(descriptor, size)
+    return False
 
 
 def file_mode(mode: int) -> int:

@@ -3,13 +3,18 @@
 What lives here: the repair of a tree. What does not: finding out (``scrub``, ``publishing`` and ``chunk_store`` run
 into it), and the bytes, which are fetched like any others.
 
-The files are made again in place, at their size, before anything is said to be lost, so that a chunk that arrives has
-somewhere to go. In a published model a reader finds zeros there until then; it had found nothing.
+The claims on what they held are taken back first, durably: the new files are as long as the old ones and full of
+zeros, and a journal that still claimed them would be believed by the next start. Then the files are made again in
+place, and only then is anything said to be lost, so that a chunk that arrives has somewhere to go. In a published model
+a reader finds zeros there until then; it had found nothing.
 """
 
 from __future__ import annotations
 
-from gossipd.store.recovery import beyond_the_end, make_tree
+from collections.abc import Iterable
+
+from gossipd.store.names import sync_names
+from gossipd.store.recovery import beyond_the_end, make_directories, make_files, wrong_sizes
 from gossipd.store.replica import Replica
 from gossipd.store.windows import Context, drop
 
@@ -22,10 +27,18 @@ def mend_tree(context: Context, replica: Replica) -> None:
     with replica.committing:
         if replica.is_closed:
             return
-        tree = make_tree(context, replica)
-        for file_index in tree.damaged:
+        wrong = wrong_sizes(context, replica)
+        for file_index in wrong:
             context.handles.detach(replica.deployment, file_index)
-        if tree.damaged:
-            with replica.lock:
+        if wrong:
+            with replica.lock:  # what is being written into the old files is not held when it ends
                 replica.mended += 1
-    drop(context, replica, sorted(beyond_the_end(replica.manifest, tree.damaged)))
+    gone = sorted(beyond_the_end(replica.manifest, wrong))
+    drop(context, replica, gone, then=lambda: _make_again(context, replica, wrong))
+
+
+def _make_again(context: Context, replica: Replica, wrong: Iterable[int]) -> None:
+    replica.has_durable_names = False
+    make_directories(context, replica)
+    make_files(context, replica, wrong)
+    sync_names(context.disk, replica)

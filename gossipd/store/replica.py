@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from threading import Condition, Lock
 
 from gossipd.core.manifest import Manifest
+from gossipd.store import layout
 from gossipd.store.bits import Bits
 from gossipd.store.handles import Handle
 from gossipd.store.ledger import Ledger
@@ -68,6 +69,8 @@ class Replica:
         """The file system could not reserve: what is missing may still hit a full disk."""
         self.is_closed = False
         """Let go: removed, or the store is closed. Set under both locks; nothing on the disk is ours from then on."""
+        self.has_durable_names = False
+        """Since the last time files were made, a power cut would leave them their names (``names``)."""
         self.is_renewing = False
         """The journal is being started anew: nothing may be appended to the old one."""
         self.lock = Lock()
@@ -85,8 +88,13 @@ class Replica:
 
     @property
     def is_published(self) -> bool:
-        """The tree is in its place."""
+        """The tree is in its place, durably."""
         return self.published_s is not None
+
+    @property
+    def is_moved(self) -> bool:
+        """The tree is where it is published, though that may not be durable yet."""
+        return self.tree != layout.incoming(self.deployment)
 
     @property
     def is_whole(self) -> bool:

@@ -5,6 +5,7 @@ the bytes are right (``chunk_store`` asks before it calls), and what a start mak
 
 The life of a window::
 
+    names of the model's files are durable            before the journal is started (``names``)
     WINDOW n is durable in the journal                before anything of it is written
     for each chunk:  record WRITING c                 not synced: after a kill the page cache has it
                      write c at its offsets           every byte; a short write is finished
@@ -53,6 +54,7 @@ from gossipd.ports import NotHeldError
 from gossipd.store.condition import Health, Keeper
 from gossipd.store.disk import Disk
 from gossipd.store.handles import Handle, Handles
+from gossipd.store.names import sync_names
 from gossipd.store.notices import Emit
 from gossipd.store.replica import Replica, Window
 from gossipd.store.settings import PageCache, StoreSettings
@@ -237,6 +239,8 @@ def _seal(context: Context, replica: Replica) -> Window | None:
 
 def _sync_files(context: Context, replica: Replica, window: Window) -> None:
     try:
+        if not replica.has_durable_names:
+            sync_names(context.disk, replica)
         if window.is_wide:
             context.disk.sync_everything()
         for handle in window.handles:
@@ -299,10 +303,14 @@ def _postpone(replica: Replica, window: Window, chunks: Sequence[int]) -> None:
         following.opened_s = window.opened_s
 
 
-def drop(context: Context, replica: Replica, chunks: Sequence[int]) -> None:
+def drop(context: Context, replica: Replica, chunks: Sequence[int], *, then: Callable[[], None] = lambda: None) -> None:
     """These chunks are not right any more: take the claim back, durably, before anybody may write them again.
 
     Nothing happens when the model was let go meanwhile: its files and its journal are not ours to judge or to write.
+
+    Args:
+        then: done once no journal claims them any more and before anybody is told; not done while one still may.
+            What it raises is raised here, at the end.
     """
     with replica.lock:
         mine = [chunk for chunk in chunks if chunk in replica.held and chunk not in replica.busy]
@@ -313,25 +321,36 @@ def drop(context: Context, replica: Replica, chunks: Sequence[int]) -> None:
         for window in (replica.window, replica.sealed):
             if window is not None:  # or it would be claimed with this window, written again in the next
                 window.chunks = [chunk for chunk in window.chunks if chunk not in replica.busy]
-    if not mine:
-        return
-    with replica.committing:
-        if replica.is_closed:
-            return
-        try:
-            with replica.lock:
-                if replica.ledger.broken:
-                    raise OSError(errno.EIO, "the journal cannot be written")
-                replica.ledger.append_drop(mine)
+    told: Sequence[int] = ()
+    try:
+        with replica.committing:
+            if replica.is_closed:
+                return
+            told = mine
+            if _take_back(context, replica, mine):
+                then()
+    finally:
+        with replica.lock:
+            replica.busy.difference_update(told)
+        for chunk in told:
+            context.emit(ChunkLost(replica.deployment, chunk))
+
+
+def _take_back(context: Context, replica: Replica, chunks: Sequence[int]) -> bool:
+    """Whether no journal claims the chunks any more; they have left the books."""
+    try:
+        with replica.lock:
+            if replica.ledger.broken:  # what was taken back earlier may not be durable either
+                raise OSError(errno.EIO, "the journal cannot be written")
+            if chunks:
+                replica.ledger.append_drop(chunks)
+        if chunks:
             replica.ledger.sync()
-        except OSError as error:
-            context.keeper.sync_failed(error, context.clock(), chunk_count=len(mine))
-            replica.ledger.broken = True  # nothing may be written until a journal without the claim is durable
-            renew_journal(context, replica)
-    with replica.lock:
-        replica.busy.difference_update(mine)
-    for chunk in mine:
-        context.emit(ChunkLost(replica.deployment, chunk))
+    except OSError as error:
+        context.keeper.sync_failed(error, context.clock(), chunk_count=len(chunks))
+        replica.ledger.broken = True  # nothing may be written until a journal without the claim is durable
+        return renew_journal(context, replica)
+    return True
 
 
 def renew_journal(context: Context, replica: Replica) -> bool:
@@ -339,18 +358,26 @@ def renew_journal(context: Context, replica: Replica) -> bool:
 
     Writers wait until it is there: what they appended to the old file after the look at the books would go with it.
     """
+    try:
+        start_journal(context, replica)
+    except OSError as error:
+        context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+        return False
+    return True
+
+
+def start_journal(context: Context, replica: Replica) -> None:
+    """See ``renew_journal``; raises OSError."""
     with replica.lock:
         windows = [window for window in (replica.sealed, replica.window) if window is not None]
         writing = {chunk for window in windows for chunk in window.chunks if chunk in replica.held} | replica.busy
         held, window_number, published_s = bytes(replica.durable.raw), replica.window.number, replica.published_s
         replica.is_renewing = True
     try:
+        if not replica.has_durable_names:
+            sync_names(context.disk, replica)
         replica.ledger.start_anew(held=held, window=window_number, writing=sorted(writing), published_s=published_s)
-    except OSError as error:
-        context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
-        return False
     finally:
         with replica.lock:
             replica.is_renewing = False
             replica.quiet.notify_all()
-    return True

@@ -47,8 +47,8 @@ MUTANTS = (
         "mixes-versions-of-an-object",
         "An object that has changed since it was first seen is read on.",
         "gossipd/sources/versions.py",
-        "        if pinned.size != seen.size or not same_tag:\n",
-        "        if pinned.size != seen.size and not same_tag:\n",
+        "        if pinned.size != seen.size or not _may_be_same(pinned, seen):\n",
+        "        if pinned.size != seen.size and not _may_be_same(pinned, seen):\n",
         (_SOURCES,),
     ),
     Mutant(

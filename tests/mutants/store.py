@@ -82,9 +82,9 @@ MUTANTS = (
         "publishes-without-syncing-the-tree",
         "The tree of a whole model is renamed to its place while names in it are not on the disk.",
         "gossipd/store/publishing.py",
-        "        _sync_tree(context.disk, replica)\n",
+        "            _sync_tree(context.disk, replica)\n",
         "",
-        (_CRASHES, f"{_STORE}/test_recovery.py"),
+        (_CRASHES, f"{_STORE}/test_recovery.py", f"{_STORE}/test_removal.py"),
     ),
     Mutant(
         "forgets-to-sync-the-directory",
@@ -92,9 +92,27 @@ MUTANTS = (
         "gossipd/store/publishing.py",
         """        context.disk.sync_directory(parent(place))
         context.disk.sync_directory(layout.INCOMING)
-        renew_journal""",
-        "        renew_journal",
+        with replica.lock:""",
+        "        with replica.lock:",
         (_CRASHES, f"{_STORE}/test_recovery.py"),
+    ),
+    Mutant(
+        "claims-what-has-no-durable-name",
+        "The journal is started while the names of the model's files may be in memory only.",
+        "gossipd/store/windows.py",
+        """        if not replica.has_durable_names:
+            sync_names(context.disk, replica)
+        replica.ledger""",
+        "        replica.ledger",
+        (f"{_STORE}/test_names.py",),
+    ),
+    Mutant(
+        "makes-a-file-again-that-is-still-claimed",
+        "A start makes a missing file at its full size before the journal has lost its claims on it.",
+        "gossipd/store/recovery.py",
+        "        start_journal(context, replica)\n        replica.busy.clear()\n",
+        "        replica.busy.clear()\n",
+        (f"{_STORE}/test_names.py",),
     ),
     Mutant(
         "ignores-a-short-write",
@@ -162,16 +180,16 @@ MUTANTS = (
         "forgets-a-drop",
         "The journal is not told that a chunk is no longer right.",
         "gossipd/store/windows.py",
-        "                replica.ledger.append_drop(mine)\n",
-        "",
+        "                replica.ledger.append_drop(chunks)\n",
+        "                pass\n",
         (f"{_STORE}/test_scrub.py",),
     ),
     Mutant(
         "refetches-what-the-journal-claims",
         "A restart begins with nothing, whatever the journal says.",
         "gossipd/store/recovery.py",
-        "    if not is_new:\n        replica.held = Bits.of_raw(",
-        "    if False:\n        replica.held = Bits.of_raw(",
+        "    replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)\n",
+        "",
         (f"{_STORE}/test_recovery.py",),
     ),
     Mutant(

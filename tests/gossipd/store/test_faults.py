@@ -39,7 +39,7 @@ CODES = {
 class Daemon:
     """Does to a store what the daemon does, and keeps at it."""
 
-    def __init__(self, disk: MemoryDisk, *, heal: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, disk: MemoryDisk, *, heal: Callable[[], None] = lambda: None, boot: str = "a") -> None:
         self.disk = disk
         self.heal = heal
         self.now = 0.0
@@ -53,7 +53,7 @@ class Daemon:
             disk=disk,
             clock=lambda: self.now,
             wall=lambda: 1000.0,
-            boot="a",
+            boot=boot,
             background=False,
         )
 
@@ -128,7 +128,7 @@ def _count_calls() -> list[str]:
 CALLS = _count_calls()
 
 
-def _refuse_times(number: int, left: list[int], at: int) -> Callable[[str, int], None]:
+def refuse_times(number: int, left: list[int], at: int) -> Callable[[str, int], None]:
     """From call ``at`` on, as often as ``left`` says."""
 
     def refuse(name: str, count: int) -> None:
@@ -156,7 +156,7 @@ def test_one_refusal_at_any_call_is_named_and_survived(number: int) -> None:
         disk = MemoryDisk()
         daemon = Daemon(disk)
         disk.calls.clear()
-        disk.before = _refuse_times(number, [1], at)
+        disk.before = refuse_times(number, [1], at)
         _deliver_both(daemon)
         assert set(daemon.refusals) <= {CODES[number][0], "E_NOT_WHOLE"}, call
         assert disk.open_count == 0, call
@@ -175,7 +175,7 @@ def test_a_disk_that_refuses_everything_for_a_while_is_waited_for(number: int) -
 
         daemon = Daemon(disk, heal=heal)
         disk.calls.clear()
-        disk.before = _refuse_times(number, left, at)
+        disk.before = refuse_times(number, left, at)
         _deliver_both(daemon)
         assert CODES[number][1] in daemon.conditions or not daemon.refusals
         assert disk.open_count == 0
