@@ -53,6 +53,7 @@ class State:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._disk = PosixDisk(directory)
         self._disk.make_directory(MANIFESTS)
+        self._disk.sync_directory("")  # whatever was found: an earlier life may have been killed before it did
         self._writing = Lock()
         self._keeping_register = Lock()
         self._register_revision = 0

@@ -67,6 +67,7 @@ class AuditFile:
         self.records = 0
         self._size = 0
         self._opened = False
+        self._has_durable_name = False  # an earlier life may have been killed before it was
 
     def append(self, records: Iterable[Mapping[str, Scalar]], at: str) -> None:
         """Write ``records`` and sync once. Raises OSError with nothing acknowledged; calling again is safe."""
@@ -94,6 +95,9 @@ class AuditFile:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+        if not self._has_durable_name:
+            _sync_directory(self._path.parent)
+            self._has_durable_name = True
         self._size = offset
 
     def _recover(self, at: str) -> None:
@@ -114,6 +118,15 @@ class AuditFile:
             if older.exists():
                 older.replace(_numbered(self._path, number))
         self._size = 0
+        self._has_durable_name = False
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -179,6 +180,23 @@ def test_nothing_of_a_failed_attempt_is_left_behind_a_shorter_one(path: Path, mo
     monkeypatch.setattr(os, "fsync", real)
     file.append([{"event": "short"}], AT)
     assert (file.records, verify_audit(path, head=file.head).problem) == (3, None)
+
+
+def test_the_names_of_the_log_are_made_durable_in_each_life_and_after_each_rotation(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, directories = os.fsync, []
+
+    def watched(descriptor: int) -> None:
+        directories.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    for _ in range(2):
+        file = AuditFile(path, file_bytes_max=1)  # each record after the first rotates
+        for number in range(3):
+            file.append([{"event": f"e{number}"}], AT)
+    assert directories == [False, True] * 6
 
 
 def test_a_missing_log_is_an_error_and_not_a_whole_chain(path: Path) -> None:
