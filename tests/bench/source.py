@@ -1,9 +1,10 @@
 """External reads beside obstore alone: what the reader, the pool and the store cost on top of it.
 
-``python -m tests.bench.source [--gb 2] [--repeat 5] [--threads 4] [--json]``. nginx on loopback, the model in page
-cache. gossipd is the real ``SourceReader`` into a real ``ChunkStore``, extent by extent from as many threads as the
-reference has. The reference reads the same ranges with ``obstore.get_range``, hashes each chunk with BLAKE3 and writes
-it with ``pwrite`` into one preallocated file, nothing else.
+``python -m tests.bench.source [--gb 2] [--chunk-mib 16] [--repeat 5] [--threads 4] [--json]``. nginx on loopback, the
+model in page cache. Chunks have the default size for the model's unless told; those of 500 GB have 16 MiB. gossipd is
+the real ``SourceReader`` into a real ``ChunkStore``, extent by extent from as many threads as the reference has. The
+reference reads the same ranges with ``obstore.get_range``, hashes each chunk with BLAKE3 and writes it with ``pwrite``
+into one preallocated file, nothing else.
 
 Two times are taken of each. Until the last chunk is written: ``gbytes_per_s`` against a reference that never syncs
 (``ratio_reference``), while the store keeps its journal and has the device begin to write behind it. And until all
@@ -51,6 +52,7 @@ SYNC_BYTES = 64 * 1024 * 1024  # the store's window
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.source", description=__doc__)
     parser.add_argument("--gb", type=float, default=2.0, help="size of the model in GB")
+    parser.add_argument("--chunk-mib", type=float, help="chunk size in MiB, when not the default for the size")
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--threads", type=int, default=4, help="ranges in flight, for all")
     parser.add_argument("--json", action="store_true")
@@ -59,12 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("the benchmark needs nginx (Debian: nginx-light)", file=sys.stderr)
         return 2
     with tempfile.TemporaryDirectory(prefix="gossipd-source-") as root:
-        result = measure(Path(root), int(options.gb * 1e9), options.repeat, options.threads)
+        size = int(options.gb * 1e9)
+        chunk_bytes = int(options.chunk_mib * 1024 * 1024) if options.chunk_mib else default_chunk_bytes(size)
+        result = measure(Path(root), size, chunk_bytes, options.repeat, options.threads)
     print(json.dumps(result) if options.json else "\n".join(f"{name:34} {value}" for name, value in result.items()))
     return 0
 
 
-def measure(root: Path, size: int, repeat: int, threads: int) -> dict[str, float]:
+def measure(root: Path, size: int, chunk_bytes: int, repeat: int, threads: int) -> dict[str, float]:
     """The row."""
     served = root / "www"
     served.mkdir()
@@ -76,7 +80,7 @@ def measure(root: Path, size: int, repeat: int, threads: int) -> dict[str, float
     shutil.rmtree(root / "toy")
     runs: dict[str, list[Times]] = {"gossipd": [], "reference": [], "synced": []}
     with nginx(served, root / "nginx") as server:
-        manifest = describe(model, server)
+        manifest = describe(model, server, chunk_bytes)
         systems: dict[str, Callable[[Path], Times]] = {
             "reference": lambda scratch: reference(server, manifest, scratch, threads, sync=False),
             "gossipd": lambda scratch: through_the_store(manifest, scratch, threads),
@@ -89,6 +93,7 @@ def measure(root: Path, size: int, repeat: int, threads: int) -> dict[str, float
     gigabytes = manifest.bytes_total / 1e9
     return {
         "bytes": manifest.bytes_total,
+        "chunk_bytes": manifest.chunk_bytes,
         "threads": threads,
         "repeat": repeat,
         "gbytes_per_s": median(gigabytes / one.written_s for one in own),
@@ -146,10 +151,10 @@ def alone(system: Callable[[Path], Times], scratch: Path) -> Times:
         os.sync()
 
 
-def describe(model: Path, server: Nginx) -> Manifest:
+def describe(model: Path, server: Nginx, chunk_bytes: int) -> Manifest:
     """A signed manifest of one file, hashed from the file."""
     size = model.stat().st_size
-    layout = Layout([size], default_chunk_bytes(size))
+    layout = Layout([size], chunk_bytes)
     with model.open("rb") as file:
         digests = b"".join(blake3(file.read(layout.chunk_bytes)).digest() for _ in range(layout.chunk_count))
     return seal((FileEntry(model.name, size, 0o644),), layout.chunk_bytes, digests, f"{server.url}/")
