@@ -54,6 +54,8 @@ PULL_RETRY_FIRST_S, PULL_RETRY_MAX_S = 0.05, 5.0  # doubled in between; holders 
 PULLS_REFUSED_MAX = 3
 STORE_THREADS = 4  # for each of opening, publishing, deleting: one disk does little more at once
 
+# What a flipped bit in a manifest that was right when it was kept can look like.
+_ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_SCHEMA_VERSION", "E_LIMIT")
 _ENDINGS = {
     "E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK),
     "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER),
@@ -222,8 +224,7 @@ class Deployments:
             self.close(deployment, state, reason, error.sentence)
 
     async def _accept(self, deployment: Deployment) -> Manifest:
-        envelope = await in_thread(self._state.envelope, deployment.id)
-        manifest = await self._pulled(deployment) if envelope is None else await self._opened(envelope)
+        manifest = await self._kept(deployment) or await self._pulled(deployment)
         self._register.accept(manifest, time.time())
         while True:
             try:
@@ -233,6 +234,20 @@ class Deployments:
                 await trio.sleep(SPACE_RETRY_S)
             else:
                 return manifest
+
+    async def _kept(self, deployment: Deployment) -> Manifest | None:
+        """The manifest in our own files; None when there is none, or one that has rotted."""
+        envelope = await in_thread(self._state.envelope, deployment.id)
+        if envelope is None:
+            return None
+        try:
+            manifest = await self._opened(envelope)
+        except ManifestError as error:
+            if error.code not in _ROTTEN:
+                raise
+            log.warning("kept manifest is damaged", deployment=short(deployment.id), code=error.code)
+            return None
+        return manifest if manifest.id == deployment.id else None
 
     async def _pulled(self, deployment: Deployment) -> Manifest:
         """From whoever has it. Raises ManifestError when the manifest is at fault, not a host that altered it."""
@@ -275,7 +290,7 @@ class Deployments:
             await trio.sleep(SPACE_RETRY_S)
 
     async def _fetch_and_publish(self, deployment: Deployment, manifest: Manifest, held: ChunkSet) -> None:
-        complete = held.is_full and await self._is_published(manifest)
+        complete = held.is_full and self._store.is_published(manifest.id)
         await trio.lowlevel.checkpoint_if_cancelled()  # closed while the store made room: then it stays closed
         deployment.chunks_verified = len(held)
         deployment.is_open = True
@@ -293,13 +308,6 @@ class Deployments:
         deployment.chunks_verified = manifest.chunk_count
         deployment.enter(HostState.COMPLETE)
         log.info("model complete", deployment=deployment.label)
-
-    async def _is_published(self, manifest: Manifest) -> bool:
-        """A disk that does not say counts as no: publishing is tried then, and finds that it is done."""
-        try:
-            return manifest.version in await in_thread(self._store.versions, manifest.name, limiter=self._opening)
-        except OSError:
-            return False
 
     async def _publish(self, deployment: Deployment, manifest: Manifest) -> None:
         """Until it is done: a disk that refuses is tried again, and what its sync lost is fetched again meanwhile."""

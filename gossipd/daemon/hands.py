@@ -22,6 +22,7 @@ from gossipd.daemon.state import State
 from gossipd.sources.clients import start_runtime
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.durable import make_root
 from gossipd.store.notices import ModelEvicted, StoreEvent
 from gossipd.throttle import Throttle
 from gossipd.transfer.client import BulkClient
@@ -59,7 +60,7 @@ class Hands:
         self.external = Throttle(translate.rate(limits.source_bytes_per_s))
         self.pool = BufferPool(limits.pool_bytes)
         self.tokens = None if is_tls else TokenBook()
-        config.store.models.mkdir(mode=0o750, parents=True, exist_ok=True)
+        make_root(config.store.models, mode=0o750)
         self.store = ChunkStore(
             config.store.models, settings=translate.store_settings(config), on_event=on_store, before_evict=before_evict
         )

@@ -68,7 +68,7 @@ class Keeping:
                 if writes:
                     self._cured(StateWriteError.code)
             except StateWriteError as error:
-                kept_revision = -1  # it is tried again at the next look
+                kept_revision, kept_table = -1, b""  # all of it is tried again at the next look
                 self._alarm(error.code, str(error.args[0]))
 
     def _show_equivocations(self) -> None:

@@ -27,7 +27,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.register import Register
 from gossipd.core.register_file import register_from_bytes
 from gossipd.store.disk import Kind, read_file, write_new_file
-from gossipd.store.durable import PosixDisk
+from gossipd.store.durable import PosixDisk, make_root
 from membership.errors import WireError
 from membership.member import Record
 from membership.record import BOOT_MAX, encode_signed, parse_record
@@ -50,7 +50,7 @@ class State:
 
     def __init__(self, directory: Path) -> None:
         """Raises StoreModeError when others may write to the directory, OSError when it cannot be made."""
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_root(directory, mode=0o700)
         self._disk = PosixDisk(directory)
         self._disk.make_directory(MANIFESTS)
         self._disk.sync_directory("")  # whatever was found: an earlier life may have been killed before it did

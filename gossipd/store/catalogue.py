@@ -12,7 +12,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.store import layout
 from gossipd.store.disk import Disk, Kind, read_all, read_file, write_new_file
 from gossipd.store.errors import StoreFormatError, StoreLockedError, StorePathError
-from gossipd.store.journal import replay
+from gossipd.store.journal import Header, replay
 
 _MARKER = "gossipd-store 1\n"
 _MARKER_PREFIX = "gossipd-store "
@@ -118,19 +118,21 @@ def _is_unwritten(disk: Disk, path: str) -> bool:
 
 def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
     try:
-        descriptor = disk.open(layout.journal(deployment))
-    except FileNotFoundError:
-        return StoredModel(deployment)
-    try:
-        body = bytearray(min(_HEADER_BYTES, disk.size(descriptor)))
-        read_all(disk, descriptor, memoryview(body), 0)
-        header = replay(bytes(body), deployment).header
-    except StoreFormatError:
-        return StoredModel(deployment)  # opening it says why
-    finally:
-        disk.close(descriptor)
+        header = _header(disk, deployment)
+    except (StoreFormatError, OSError):
+        header = None  # one model that cannot be read is no reason to say nothing of the others; opening it says why
     if header is None:
         return StoredModel(deployment)
     is_incoming = disk.kind(layout.incoming(deployment)) is not None
     is_published = not is_incoming and disk.kind(layout.version(header.name, header.version)) is Kind.DIRECTORY
     return StoredModel(deployment, header.name, header.version, is_published)
+
+
+def _header(disk: Disk, deployment: DeploymentId) -> Header | None:
+    descriptor = disk.open(layout.journal(deployment))
+    try:
+        body = bytearray(min(_HEADER_BYTES, disk.size(descriptor)))
+        read_all(disk, descriptor, memoryview(body), 0)
+        return replay(bytes(body), deployment).header
+    finally:
+        disk.close(descriptor)

@@ -27,6 +27,7 @@ from gossipd.store import layout, publishing
 from gossipd.store.background import Background
 from gossipd.store.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
 from gossipd.store.condition import Keeper, StoreCondition
+from gossipd.store.context import Context
 from gossipd.store.disk import Disk, read_file, write_all
 from gossipd.store.durable import PosixDisk
 from gossipd.store.errors import StoreError
@@ -40,7 +41,8 @@ from gossipd.store.scrub import Checked, recheck
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
 from gossipd.store.upkeep import Upkeep
-from gossipd.store.windows import Context, commit, write_chunk
+from gossipd.store.whole_sync import WholeSync
+from gossipd.store.windows import commit, write_chunk
 
 ENVELOPE_BYTES_MAX = 64 << 20  # the manifest's own limit
 
@@ -84,7 +86,9 @@ class ChunkStore:
         self._emit = on_event
         keeper = Keeper(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
         handles = Handles(used, idle_max=settings.open_files_max)
-        self._context = Context(used, handles, keeper, settings, on_event, clock, wall, self._wake, background)
+        self._context = Context(
+            used, WholeSync(used), handles, keeper, settings, on_event, clock, wall, self._wake, background
+        )
         try:
             self._lock_descriptor = prepare_root(used)
         except (OSError, StoreError) as error:
@@ -155,6 +159,11 @@ class ChunkStore:
             StoreWriteError: the disk refused; call again. StoreClosingError: ``close`` was called.
         """
         return self._models.remove(name, version)
+
+    def is_published(self, deployment: DeploymentId) -> bool:
+        """Whether it is open here and users can see it; False while publishing has not ended."""
+        replica = self._models.find(deployment)
+        return replica is not None and replica.is_published
 
     def versions(self, name: str) -> list[int]:
         """Complete versions here, ascending."""

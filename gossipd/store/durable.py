@@ -33,6 +33,25 @@ _FALLBACK_BYTES = 1 << 20
 _CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
 
 
+def make_root(path: Path, *, mode: int) -> None:
+    """Make a directory and what leads to it, their names durable. Raises OSError.
+
+    A directory above that we may not read cannot be synced by us; it was not made by us either.
+    """
+    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    for directory in path.absolute().parents:
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if os.path.ismount(directory):
+            return
+
+
 class PosixDisk:
     """A directory on a Linux file system."""
 

@@ -11,6 +11,7 @@ this order, and before a replica's own locks.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from threading import Lock, RLock
 
@@ -19,8 +20,9 @@ from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.core.manifest import Manifest
 from gossipd.ports import NotHeldError, StoreWriteError
-from gossipd.store import publishing
+from gossipd.store import layout, publishing
 from gossipd.store.catalogue import StoredModel, list_models
+from gossipd.store.context import Context
 from gossipd.store.errors import NoSpaceError, NotWholeError, StoreClosingError
 from gossipd.store.notices import ModelEvicted
 from gossipd.store.recovery import open_replica
@@ -28,8 +30,9 @@ from gossipd.store.repair import mend_tree
 from gossipd.store.replica import Replica
 from gossipd.store.reuse import copy_shared
 from gossipd.store.scrub import Scrubber
-from gossipd.store.windows import Context, commit
+from gossipd.store.windows import commit
 
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _CLOSE_BYTES_MAX = 1 << 30  # under two seconds at 0.6 GB/s; a daemon has five to end, and a sync cannot be cut short
 
 
@@ -58,6 +61,7 @@ class Models:
         self._changing = RLock()
         self._showing = Lock()
         self._replicas: dict[DeploymentId, Replica] = {}
+        self._unready: set[DeploymentId] = set()  # opened, and the disk may have refused the rest
         self.scrubber = Scrubber(context, self.published)
 
     def get(self, deployment: DeploymentId) -> Replica:
@@ -83,6 +87,8 @@ class Models:
         """See ``ChunkStore.open``."""
         with self._changing:
             replica = self._replicas.get(manifest.id) or self._open(manifest)
+            if manifest.id in self._unready:
+                self._make_ready(replica)
             with replica.lock:
                 return replica.held.snapshot()
 
@@ -90,15 +96,9 @@ class Models:
         if self._context.stopping.is_set():
             raise StoreClosingError("the store is being closed")
         now = self._context.clock()
-        others = self.all()
-        promised = sum(other.missing_bytes() for other in others if other.is_sparse)
+        promised = sum(other.missing_bytes() for other in self.all() if other.is_sparse)
         try:
             replica = open_replica(self._context, manifest, boot=self._boot, promised_bytes=promised)
-            self._replicas = {**self._replicas, manifest.id: replica}
-            if not replica.is_whole:
-                copy_shared(self._context, replica, others)
-            if replica.is_published:
-                self._show(replica)
         except NoSpaceError as error:
             self._context.keeper.no_space(error, manifest.id, now)
             self._context.wake()
@@ -106,7 +106,24 @@ class Models:
         except OSError as error:
             raise self._refused(error, manifest.bytes_total) from error
         self._context.keeper.forget(manifest.id)
+        self._replicas = {**self._replicas, manifest.id: replica}
+        self._unready.add(manifest.id)
         return replica
+
+    def _make_ready(self, replica: Replica) -> None:
+        """What comes after opening, and again if the disk refused it: copy what others hold, lead users to it."""
+        try:
+            if not replica.is_whole:
+                copy_shared(self._context, replica, [other for other in self.all() if other is not replica])
+            if replica.is_published:
+                self._show(replica)
+        except OSError as error:
+            refusal = self._refused(error, replica.manifest.bytes_total)
+            if error.errno not in _READ_ONLY:
+                raise refusal from error
+            if replica.is_published:
+                self.scrubber.add(replica)  # what cannot be led to can be served
+        self._unready.discard(replica.deployment)
 
     def finish(self, deployment: DeploymentId) -> None:
         """See ``ChunkStore.finish``."""
@@ -119,18 +136,18 @@ class Models:
             except FileNotFoundError:
                 mend_tree(self._context, replica)
                 raise NotWholeError(f"files of {name} were removed or cut under us; they are fetched again") from None
-            for version in self._show(replica):
+            for version in self._show(replica, durably=True):
                 self._evict(name, version)
         except OSError as error:
             raise self._refused(error, 0) from error
 
-    def _show(self, replica: Replica) -> list[int]:
+    def _show(self, replica: Replica, *, durably: bool = False) -> list[int]:
         """Users are led to a tree that is in its place; the versions that are now too many."""
         name = replica.manifest.name
         with self._showing:
             if replica.is_closed:
                 raise NotHeldError("the deployment is not open here")
-            publishing.settle_current(self._disk, name)
+            publishing.settle_current(self._disk, name, durably=durably)
             self.scrubber.add(replica)
             return publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions)
 
@@ -156,12 +173,17 @@ class Models:
             return
         try:
             if replica is None and any(
-                model.deployment == deployment and model.is_published for model in list_models(self._disk)
+                model.deployment == deployment and self._may_be_published(model) for model in list_models(self._disk)
             ):
                 return
             self._remove(StoredModel(deployment), even_published=False)
         except OSError as error:
             raise self._refused(error, 0) from error
+
+    def _may_be_published(self, model: StoredModel) -> bool:
+        """Books that do not say whose they are, and no unfinished tree: they may be those of a published model."""
+        is_nameless = not model.name and self._disk.kind(layout.incoming(model.deployment)) is None
+        return model.is_published or is_nameless
 
     def remove(self, name: str, version: int) -> DeploymentId:
         """See ``ChunkStore.remove``."""
@@ -194,6 +216,7 @@ class Models:
                         return
                     self._let_go(replica)
                 self._replicas = {key: value for key, value in self._replicas.items() if key != model.deployment}
+                self._unready.discard(model.deployment)
             with self._showing:
                 self.scrubber.discard(model.deployment)
                 publishing.remove_model(self._disk, model.deployment, name, version, published=is_published)

@@ -8,15 +8,21 @@ its journal is started; and again when files were made anew (``repair``). A clea
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from gossipd.store import layout
-from gossipd.store.disk import Disk, parent
+from gossipd.store.context import Context
+from gossipd.store.disk import parent
 from gossipd.store.replica import Replica
 
 SINGLE_SYNCS_MAX = 256  # each costs a flush of the device, about a millisecond, even when there is nothing to write
 
 
-def sync_names(disk: Disk, replica: Replica) -> None:
-    """Raises OSError; then it is tried again before the journal is, or before the next claim."""
+def sync_names(context: Context, replica: Replica) -> None:
+    """Raises OSError; then it is tried again before the journal is started, or before the next claim.
+
+    A directory that is gone has no names to keep: whoever misses the files makes them again.
+    """
     directories = {layout.MANIFESTS}
     for file_index in range(len(replica.manifest.files)):
         directory = parent(replica.path(file_index))
@@ -24,8 +30,9 @@ def sync_names(disk: Disk, replica: Replica) -> None:
             directories.add(directory)
             directory = parent(directory)  # ends at "", the store's own, which is its own parent
     if len(directories) > SINGLE_SYNCS_MAX:
-        disk.sync_everything()
+        context.whole.run()
     else:
         for directory in sorted(directories, reverse=True):
-            disk.sync_directory(directory)
+            with suppress(FileNotFoundError, NotADirectoryError):
+                context.disk.sync_directory(directory)
     replica.has_durable_names = True

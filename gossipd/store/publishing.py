@@ -19,17 +19,19 @@ nobody knows.
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.ports import NotHeldError
 from gossipd.store import layout
+from gossipd.store.claims import renew_journal
+from gossipd.store.context import Context
 from gossipd.store.disk import Disk, Kind, parent, read_file, write_new_file
 from gossipd.store.errors import NotWholeError, VersionTakenError
 from gossipd.store.names import SINGLE_SYNCS_MAX
 from gossipd.store.recovery import file_mode
 from gossipd.store.replica import Replica
-from gossipd.store.windows import Context, renew_journal
 
 _PIN_BYTES_MAX = 256
 _PIN_HEADER = "gossipd-pin 1"
@@ -53,7 +55,7 @@ def publish(context: Context, replica: Replica) -> None:
             raise NotWholeError(f"{missing} chunks of {replica.manifest.name} are not durable yet")
         place = layout.version(replica.manifest.name, replica.manifest.version)
         if not replica.is_moved:
-            _sync_tree(context.disk, replica)
+            _sync_tree(context, replica)
             _make_directories(context.disk, parent(place))
             try:
                 context.disk.rename(replica.tree, place)
@@ -68,7 +70,8 @@ def publish(context: Context, replica: Replica) -> None:
         renew_journal(context, replica)
 
 
-def _sync_tree(disk: Disk, replica: Replica) -> None:
+def _sync_tree(context: Context, replica: Replica) -> None:
+    disk = context.disk
     directories = {replica.tree}
     for file_index, entry in enumerate(replica.manifest.files):
         path = replica.path(file_index)
@@ -86,7 +89,7 @@ def _sync_tree(disk: Disk, replica: Replica) -> None:
             directories.add(directory)
             directory = parent(directory)
     if len(replica.manifest.files) > SINGLE_SYNCS_MAX:
-        disk.sync_everything()
+        context.whole.run()
     for directory in sorted(directories, reverse=True):
         disk.sync_directory(directory)
 
@@ -118,11 +121,12 @@ def current_version(disk: Disk, name: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def settle_current(disk: Disk, name: str, *, without: int | None = None) -> int | None:
+def settle_current(disk: Disk, name: str, *, without: int | None = None, durably: bool = False) -> int | None:
     """Make ``current`` what it should be; the version, or None when there is none.
 
     Args:
         without: a version that is about to be deleted.
+        durably: also when it is that already, because the sync after it became so may have failed.
     """
     complete = [version for version in complete_versions(disk, name) if version != without]
     if not complete:
@@ -136,8 +140,11 @@ def settle_current(disk: Disk, name: str, *, without: int | None = None) -> int 
         wanted = pinned[0]
     elif pinned is not None:
         disk.remove_file(layout.pin(name))
+        disk.sync_directory(parent(layout.pin(name)))
     if current_version(disk, name) != wanted:
         _point_current(disk, name, wanted)
+    elif durably:
+        disk.sync_directory(name)
     return wanted
 
 
@@ -163,15 +170,34 @@ def pinned_version(disk: Disk, name: str) -> tuple[int, int] | None:
 
 
 def roll_back(disk: Disk, name: str) -> int:
-    """Pin ``current`` to the complete version before it; that version. Raises NotFoundError when there is none."""
+    """Pin ``current`` to the complete version before it; that version. Raises NotFoundError when there is none.
+
+    A disk that refuses leaves the pin that was there, or none: what users saw stays, and a repeat begins from that.
+    """
     complete = complete_versions(disk, name)
-    now = settle_current(disk, name)
+    now = current_version(disk, name)
+    if now not in complete:
+        now = settle_current(disk, name)
     lower = [version for version in complete if now is not None and version < now]
     if not lower:
         raise NotFoundError(f"{name} has no complete version before {now} on this host")
-    write_new_file(disk, layout.pin(name), f"{_PIN_HEADER}\n{lower[-1]}\n{complete[-1]}\n".encode())
-    settle_current(disk, name)
+    before = pinned_version(disk, name)
+    try:
+        _pin(disk, name, lower[-1], complete[-1])
+        settle_current(disk, name, durably=True)
+    except OSError:
+        with suppress(OSError):
+            if before is None:
+                disk.remove_file(layout.pin(name))
+            else:
+                _pin(disk, name, *before)
+            settle_current(disk, name)
+        raise
     return lower[-1]
+
+
+def _pin(disk: Disk, name: str, version: int, above: int) -> None:
+    write_new_file(disk, layout.pin(name), f"{_PIN_HEADER}\n{version}\n{above}\n".encode())
 
 
 def surplus_versions(disk: Disk, name: str, *, keep: int) -> list[int]:

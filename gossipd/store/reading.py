@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from gossipd.core.ids import ChunkIndex
 from gossipd.core.layout import Segment
 from gossipd.ports import NotHeldError, Span
+from gossipd.store.context import Context
 from gossipd.store.disk import read_all, write_all
 from gossipd.store.handles import Handle
 from gossipd.store.replica import Replica
-from gossipd.store.windows import Context
 
 
 class HeldChunk:

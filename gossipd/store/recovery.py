@@ -28,12 +28,13 @@ from blake3 import blake3
 from gossipd.core.manifest import Manifest
 from gossipd.store import layout
 from gossipd.store.bits import Bits
-from gossipd.store.disk import Kind, parent, read_all, read_file, write_new_file
+from gossipd.store.claims import make_books, start_journal
+from gossipd.store.context import Context
+from gossipd.store.disk import Kind, parent, read_all, read_file
 from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
 from gossipd.store.journal import Header, Replay, replay
 from gossipd.store.ledger import JOURNAL_BYTES_MAX, Ledger
 from gossipd.store.replica import Replica, Window
-from gossipd.store.windows import Context, start_journal
 
 _RESERVE_SHARE = 20  # the reserve is at most a twentieth of the file system, or small disks could take nothing
 
@@ -48,7 +49,7 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
         NoSpaceError: it does not fit; nothing was made.
         StoreFormatError: the journal is not ours.
         VersionTakenError: something else is where the model would be published.
-        StoreClosingError: the store was closed while chunks were hashed; the journal says what it said before.
+        StoreClosingError: the store was closed while chunks were hashed; the journal still names them all.
         OSError: the disk refused.
     """
     header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, boot)
@@ -58,17 +59,27 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
     is_new = not replica.is_published and context.disk.kind(replica.tree) is None
     if not replica.is_published:
         _check_space(context, manifest, replica, promised_bytes)
-    if not is_known:
-        context.disk.make_directory(layout.state(manifest.id))
-        write_new_file(context.disk, layout.envelope(manifest.id), manifest.envelope)
+    try:
+        _restore(context, replica, said, boot, is_new=is_new)
+    except (OSError, StoreClosingError):
+        replica.ledger.close()
+        raise
+    return replica
+
+
+def _restore(context: Context, replica: Replica, said: Replay, boot: str, *, is_new: bool) -> None:
+    """Tree, books and journal, from what is on the disk."""
+    manifest = replica.manifest
+    make_books(context, replica)
     make_directories(context, replica)
     wrong = wrong_sizes(context, replica)
-    _believe(context, replica, said, wrong)
+    suspects = _suspects(manifest, said, boot)
+    _believe(context, replica, said, wrong, suspects)
     replica.is_sparse = make_files(context, replica, wrong)
     replica.has_durable_names = False
     if not is_new:
-        found = _hash_suspects(context, replica, said, boot)
-        replica.held.update(found)
+        replica.held.update(_hash_suspects(context, replica, suspects))
+        replica.is_sparse |= not replica.is_published and _allocated_bytes(context, replica) < manifest.bytes_total
     replica.durable = Bits.of_raw(manifest.chunk_count, replica.held.raw)
     replica.window = Window(1)
     try:
@@ -78,10 +89,9 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
             raise
         # Full or read-only: what is here is served all the same. The probe starts the journal anew before any write.
         context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
-    return replica
 
 
-def _believe(context: Context, replica: Replica, said: Replay, wrong: dict[int, int]) -> None:
+def _believe(context: Context, replica: Replica, said: Replay, wrong: dict[int, int], suspects: Iterable[int]) -> None:
     """Hold what the journal claims, but for what lay in files that are gone or short.
 
     Such a file is made again at its full size, and then a journal with the old claims would be believed by the next
@@ -92,7 +102,7 @@ def _believe(context: Context, replica: Replica, said: Replay, wrong: dict[int, 
     if gone:
         replica.held.difference_update(gone)
         replica.durable = Bits.of_raw(replica.manifest.chunk_count, replica.held.raw)
-        replica.busy = set(said.suspects)  # stay so in that journal
+        replica.busy = {chunk for chunk in suspects if chunk not in replica.held}  # suspects for the next start, too
         start_journal(context, replica)
         replica.busy.clear()
 
@@ -228,14 +238,18 @@ def beyond_the_end(manifest: Manifest, sizes: dict[int, int]) -> set[int]:
     }
 
 
-def _hash_suspects(context: Context, replica: Replica, said: Replay, boot: str) -> set[int]:
-    """The chunks that are there although no record claims them."""
-    suspects: Iterable[int] = said.suspects
+def _suspects(manifest: Manifest, said: Replay, boot: str) -> Iterable[int]:
+    """Chunks that may be there although no record claims them."""
     is_damaged = said.header is None or said.dropped_bytes > 0 or not said.has_window
     is_power_cut = said.window_open and said.header is not None and said.header.boot != boot
     if is_damaged or is_power_cut:
-        suspects = range(replica.manifest.chunk_count)
-    wanted = [chunk for chunk in suspects if chunk < replica.manifest.chunk_count and chunk not in replica.held]
+        return range(manifest.chunk_count)
+    return {chunk for chunk in said.suspects if chunk < manifest.chunk_count}
+
+
+def _hash_suspects(context: Context, replica: Replica, suspects: Iterable[int]) -> set[int]:
+    """Those of the suspects that are there."""
+    wanted = [chunk for chunk in suspects if chunk not in replica.held]
     if not wanted:
         return set()
     buffer = memoryview(bytearray(replica.manifest.chunk_bytes))

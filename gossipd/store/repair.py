@@ -13,20 +13,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gossipd.store.claims import drop
+from gossipd.store.context import Context
 from gossipd.store.names import sync_names
 from gossipd.store.recovery import beyond_the_end, make_directories, make_files, wrong_sizes
 from gossipd.store.replica import Replica
-from gossipd.store.windows import Context, drop
 
 
-def mend_tree(context: Context, replica: Replica) -> None:
-    """Make what is missing of the model's files; chunks that were in it are dropped. Raises OSError.
+def mend_tree(context: Context, replica: Replica) -> list[int]:
+    """Make what is missing of the model's files; chunks that were in it are dropped and returned. Raises OSError.
 
     Files that are missing because the model was removed stay so: it would come back as a version full of zeros.
     """
     with replica.committing:
         if replica.is_closed:
-            return
+            return []
         wrong = wrong_sizes(context, replica)
         for file_index in wrong:
             context.handles.detach(replica.deployment, file_index)
@@ -35,10 +36,11 @@ def mend_tree(context: Context, replica: Replica) -> None:
                 replica.mended += 1
     gone = sorted(beyond_the_end(replica.manifest, wrong))
     drop(context, replica, gone, then=lambda: _make_again(context, replica, wrong))
+    return gone
 
 
 def _make_again(context: Context, replica: Replica, wrong: Iterable[int]) -> None:
     replica.has_durable_names = False
     make_directories(context, replica)
     make_files(context, replica, wrong)
-    sync_names(context.disk, replica)
+    sync_names(context, replica)

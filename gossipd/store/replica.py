@@ -40,6 +40,8 @@ class Window:
     """What was written through; leased until the window is durable."""
     is_wide: bool = False
     """More files were written than it keeps open: the file system is synced as a whole."""
+    whole_failures: int = 0
+    """How often that had failed when the window became wide."""
 
 
 @dataclass(slots=True)

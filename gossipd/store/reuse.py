@@ -11,6 +11,7 @@ a wrong one costs the copy and is left to be overwritten. The source is checked 
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterable
 
@@ -20,10 +21,11 @@ from gossipd.core.events import ChunkStored
 from gossipd.core.ids import LOCAL
 from gossipd.core.layout import Segment
 from gossipd.core.manifest import Manifest
+from gossipd.store.context import Context
 from gossipd.store.disk import read_all
 from gossipd.store.reading import lease_for_reading
 from gossipd.store.replica import Replica
-from gossipd.store.windows import Context, write_chunk
+from gossipd.store.windows import write_chunk
 
 
 class _Differs(OSError):
@@ -116,7 +118,7 @@ class _Copier:
         offset = piece.offset + self._piece_done
         try:
             while length:
-                copied = self._disk.copy_some(source.descriptor, offset, target, target_offset, length)
+                copied = self._copied(source.descriptor, offset, target, target_offset, length)
                 if copied <= 0:
                     raise _Differs(0, "the source is shorter than it should be")
                 offset += copied
@@ -124,3 +126,11 @@ class _Copier:
                 length -= copied
         finally:
             self._context.handles.give_back(source)
+
+    def _copied(self, source: int, offset: int, target: int, target_offset: int, length: int) -> int:
+        try:
+            return self._disk.copy_some(source, offset, target, target_offset, length)
+        except OSError as error:
+            if error.errno == errno.EIO:  # most likely a bad sector of the old version: this chunk is fetched
+                raise _Differs(0, "the source cannot be read") from error
+            raise

@@ -30,10 +30,11 @@ from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.ports import NotHeldError
 from gossipd.store import layout
+from gossipd.store.claims import drop
+from gossipd.store.context import Context
 from gossipd.store.disk import read_all, read_file, write_new_file
 from gossipd.store.repair import mend_tree
 from gossipd.store.replica import Replica
-from gossipd.store.windows import Context, drop
 
 _MAGIC = b"gossipdC\x01"
 SAVE_INTERVAL_S = 600
@@ -131,12 +132,14 @@ def recheck(context: Context, replica: Replica, chunk: int, *, passing: bool = F
             filled = _read_back(context, replica, chunk, body, passing=passing)
     if filled is Filled.WHOLE and blake3(body).digest() == replica.manifest.digest(chunk):
         return True
-    drop(context, replica, [chunk])
-    if filled is Filled.SHORT:
+    mended: list[int] = []
+    if filled is Filled.SHORT:  # before the chunk is told as lost: a new copy of it would hide how short the file was
         try:
-            mend_tree(context, replica)
+            mended = mend_tree(context, replica)
         except OSError as error:
             context.keeper.refused(error, context.clock(), need_bytes=0)
+    if chunk not in mended:
+        drop(context, replica, [chunk])
     if replica.is_closed:
         raise NotHeldError("the deployment is not open here")
     return False

@@ -8,11 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gossipd.store import layout
+from gossipd.store.claims import renew_journal
 from gossipd.store.condition import PROBE_BYTES, Health
+from gossipd.store.context import Context
 from gossipd.store.disk import write_all
 from gossipd.store.notices import SpaceFreed
 from gossipd.store.replica import Replica
-from gossipd.store.windows import Context, commit, renew_journal, start_write_back
+from gossipd.store.windows import commit, start_write_back
 
 _DUE_SHARE = 0.8  # the rest is for the journal's sync, which comes before the next window may begin
 _COMMIT_RETRY_S = 1.0  # a window that could not be ended, because the disk refuses

@@ -44,44 +44,23 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from threading import Event
 from typing import TypeAlias
 
 from gossipd.core.events import ChunkLost
 from gossipd.core.layout import Segment
 from gossipd.ports import NotHeldError
-from gossipd.store.condition import Health, Keeper
-from gossipd.store.disk import Disk
-from gossipd.store.handles import Handle, Handles
+from gossipd.store.claims import renew_journal
+from gossipd.store.condition import Health
+from gossipd.store.context import Context
+from gossipd.store.handles import Handle
 from gossipd.store.names import sync_names
-from gossipd.store.notices import Emit
 from gossipd.store.replica import Replica, Window
-from gossipd.store.settings import PageCache, StoreSettings
+from gossipd.store.settings import PageCache
 
 _WAIT_S = 0.5  # a writer that waits for a window to end looks again whether the disk still takes writes
 
 Fill: TypeAlias = Callable[[Segment, int, int], None]
 """Write one segment: where it lies in its file, its position in the chunk, the descriptor. Raises OSError."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What every part of a store works with."""
-
-    disk: Disk
-    handles: Handles
-    keeper: Keeper
-    settings: StoreSettings
-    emit: Emit
-    clock: Callable[[], float]
-    wall: Callable[[], float]
-    wake: Callable[[], None]
-    """Tell the background thread that something is due earlier than it thought."""
-    has_thread: bool
-    """A background thread ends windows; without it writers never wait for one to end."""
-    stopping: Event = field(default_factory=Event)
-    """The store is being closed: nobody ends windows any more, and what takes long is left to the next start."""
 
 
 def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> bool:
@@ -152,9 +131,14 @@ def _writable(context: Context, replica: Replica, window: Window, file_index: in
     """The file, leased for writing; the window keeps it open until it is durable, while it has room for one more."""
     path = replica.path(file_index)
     handle = context.handles.lease(replica.deployment, file_index, path, write=True)
+    if context.disk.size(handle.descriptor) < replica.manifest.files[file_index].size:
+        # Writing would give it its length back, and then nobody would see that what was behind the cut is gone.
+        context.handles.give_back(handle)
+        raise FileNotFoundError(errno.ENOENT, "cut short", path)
     with replica.lock:
         if len(window.handles) >= context.settings.open_files_max // 2 and handle not in window.handles:
-            window.is_wide = True
+            if not window.is_wide:
+                window.is_wide, window.whole_failures = True, context.whole.failures
         elif handle not in window.handles:
             window.handles.add(context.handles.again(handle))
         return handle
@@ -239,10 +223,10 @@ def _seal(context: Context, replica: Replica) -> Window | None:
 
 def _sync_files(context: Context, replica: Replica, window: Window) -> None:
     try:
-        if not replica.has_durable_names:
-            sync_names(context.disk, replica)
         if window.is_wide:
-            context.disk.sync_everything()
+            context.whole.run()
+            if context.whole.failures != window.whole_failures:
+                raise OSError(errno.EIO, "the file system has lost writes since")
         for handle in window.handles:
             context.disk.sync_data(handle.descriptor)
     except OSError as error:
@@ -263,18 +247,21 @@ def _sync_files(context: Context, replica: Replica, window: Window) -> None:
 
 def _claim(context: Context, replica: Replica, window: Window) -> None:
     """The bytes are durable; say so, durably. What cannot be said now is said with the next window."""
-    with replica.lock:
-        chunks = [chunk for chunk in window.chunks if chunk in replica.held]
-        if not chunks:
-            return
-        try:
+    try:
+        if window.chunks and not replica.has_durable_names:
+            sync_names(context, replica)
+        with replica.lock:
+            chunks = [chunk for chunk in window.chunks if chunk in replica.held]
+            if not chunks:
+                return
             if replica.ledger.broken:
                 raise OSError(errno.EIO, "the journal cannot be written")
             replica.ledger.append_commit(window.number, chunks)
-        except OSError as error:
-            context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
-            _postpone(replica, window, chunks)
-            return
+    except OSError as error:
+        context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+        with replica.lock:
+            _postpone(replica, window)
+        return
     try:
         replica.ledger.sync()
     except OSError as error:
@@ -294,90 +281,14 @@ def _mark_durable(replica: Replica, chunks: Sequence[int]) -> None:
         replica.counters.commit_count += 1
 
 
-def _postpone(replica: Replica, window: Window, chunks: Sequence[int]) -> None:
+def _postpone(replica: Replica, window: Window) -> None:
     following = replica.window
-    following.is_wide |= window.is_wide
+    chunks = [chunk for chunk in window.chunks if chunk in replica.held]
+    if window.is_wide and not following.is_wide:
+        following.is_wide, following.whole_failures = True, window.whole_failures
+    elif window.is_wide:
+        following.whole_failures = min(following.whole_failures, window.whole_failures)
     following.chunks.extend(chunks)
     following.byte_count += window.byte_count
     if following.opened_s is None:
         following.opened_s = window.opened_s
-
-
-def drop(context: Context, replica: Replica, chunks: Sequence[int], *, then: Callable[[], None] = lambda: None) -> None:
-    """These chunks are not right any more: take the claim back, durably, before anybody may write them again.
-
-    Nothing happens when the model was let go meanwhile: its files and its journal are not ours to judge or to write.
-
-    Args:
-        then: done once no journal claims them any more and before anybody is told; not done while one still may.
-            What it raises is raised here, at the end.
-    """
-    with replica.lock:
-        mine = [chunk for chunk in chunks if chunk in replica.held and chunk not in replica.busy]
-        replica.busy.update(mine)
-        replica.held.difference_update(mine)
-        replica.durable.difference_update(mine)
-        replica.counters.rotten_count += len(mine)
-        for window in (replica.window, replica.sealed):
-            if window is not None:  # or it would be claimed with this window, written again in the next
-                window.chunks = [chunk for chunk in window.chunks if chunk not in replica.busy]
-    told: Sequence[int] = ()
-    try:
-        with replica.committing:
-            if replica.is_closed:
-                return
-            told = mine
-            if _take_back(context, replica, mine):
-                then()
-    finally:
-        with replica.lock:
-            replica.busy.difference_update(told)
-        for chunk in told:
-            context.emit(ChunkLost(replica.deployment, chunk))
-
-
-def _take_back(context: Context, replica: Replica, chunks: Sequence[int]) -> bool:
-    """Whether no journal claims the chunks any more; they have left the books."""
-    try:
-        with replica.lock:
-            if replica.ledger.broken:  # what was taken back earlier may not be durable either
-                raise OSError(errno.EIO, "the journal cannot be written")
-            if chunks:
-                replica.ledger.append_drop(chunks)
-        if chunks:
-            replica.ledger.sync()
-    except OSError as error:
-        context.keeper.sync_failed(error, context.clock(), chunk_count=len(chunks))
-        replica.ledger.broken = True  # nothing may be written until a journal without the claim is durable
-        return renew_journal(context, replica)
-    return True
-
-
-def renew_journal(context: Context, replica: Replica) -> bool:
-    """Start the journal anew with what is durable; False when that fails too. ``committing`` is held.
-
-    Writers wait until it is there: what they appended to the old file after the look at the books would go with it.
-    """
-    try:
-        start_journal(context, replica)
-    except OSError as error:
-        context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
-        return False
-    return True
-
-
-def start_journal(context: Context, replica: Replica) -> None:
-    """See ``renew_journal``; raises OSError."""
-    with replica.lock:
-        windows = [window for window in (replica.sealed, replica.window) if window is not None]
-        writing = {chunk for window in windows for chunk in window.chunks if chunk in replica.held} | replica.busy
-        held, window_number, published_s = bytes(replica.durable.raw), replica.window.number, replica.published_s
-        replica.is_renewing = True
-    try:
-        if not replica.has_durable_names:
-            sync_names(context.disk, replica)
-        replica.ledger.start_anew(held=held, window=window_number, writing=sorted(writing), published_s=published_s)
-    finally:
-        with replica.lock:
-            replica.is_renewing = False
-            replica.quiet.notify_all()

@@ -82,7 +82,7 @@ MUTANTS = (
         "publishes-without-syncing-the-tree",
         "The tree of a whole model is renamed to its place while names in it are not on the disk.",
         "gossipd/store/publishing.py",
-        "            _sync_tree(context.disk, replica)\n",
+        "            _sync_tree(context, replica)\n",
         "",
         (_CRASHES, f"{_STORE}/test_recovery.py", f"{_STORE}/test_removal.py"),
     ),
@@ -99,9 +99,9 @@ MUTANTS = (
     Mutant(
         "claims-what-has-no-durable-name",
         "The journal is started while the names of the model's files may be in memory only.",
-        "gossipd/store/windows.py",
+        "gossipd/store/claims.py",
         """        if not replica.has_durable_names:
-            sync_names(context.disk, replica)
+            sync_names(context, replica)
         replica.ledger""",
         "        replica.ledger",
         (f"{_STORE}/test_names.py",),
@@ -113,6 +113,22 @@ MUTANTS = (
         "        start_journal(context, replica)\n        replica.busy.clear()\n",
         "        replica.busy.clear()\n",
         (f"{_STORE}/test_names.py",),
+    ),
+    Mutant(
+        "writes-behind-a-cut",
+        "A file that was cut short gets its length back from a write behind the cut, and zeros count as verified.",
+        "gossipd/store/windows.py",
+        "    if context.disk.size(handle.descriptor) < replica.manifest.files[file_index].size:\n",
+        "    if context.disk.size(handle.descriptor) < 0:\n",
+        (f"{_STORE}/test_second_attempts.py",),
+    ),
+    Mutant(
+        "claims-a-write-whose-loss-another-heard-of",
+        "A failed sync of the whole file system is everybody's, and only who asked takes it to heart.",
+        "gossipd/store/whole_sync.py",
+        "                self.failures += 1\n",
+        "",
+        (f"{_STORE}/test_second_attempts.py",),
     ),
     Mutant(
         "ignores-a-short-write",
@@ -172,14 +188,14 @@ MUTANTS = (
         "keeps-a-rotten-chunk",
         "A chunk that reads back wrong is reported and goes on being held.",
         "gossipd/store/scrub.py",
-        "    drop(context, replica, [chunk])\n",
-        "",
+        "        drop(context, replica, [chunk])\n",
+        "        pass\n",
         (f"{_STORE}/test_scrub.py",),
     ),
     Mutant(
         "forgets-a-drop",
         "The journal is not told that a chunk is no longer right.",
-        "gossipd/store/windows.py",
+        "gossipd/store/claims.py",
         "                replica.ledger.append_drop(chunks)\n",
         "                pass\n",
         (f"{_STORE}/test_scrub.py",),

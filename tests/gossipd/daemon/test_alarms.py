@@ -189,3 +189,20 @@ async def test_a_state_that_cannot_be_written_is_an_alarm_until_it_can(
         assert told.codes == []
         nursery.cancel_scope.cancel()
     assert state.register().trusted("org/model")
+
+
+async def test_a_progress_table_that_could_not_be_written_is_written_at_the_next_look(
+    state: State, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[bytes] = []
+
+    def refuse_once(table: bytes) -> None:
+        kept.append(table)
+        if len(kept) == 1:
+            raise StateWriteError("state/progress cannot be written: Input/output error")
+
+    monkeypatch.setattr(Table, "to_bytes", lambda _: b"progress")
+    monkeypatch.setattr(state, "keep_progress", refuse_once)
+    with trio.move_on_after(5.5 * LOOK_S):
+        await keeping(state, Register(), told).run()
+    assert kept == [b"progress"] * 2, "refused, then written, then nothing new"

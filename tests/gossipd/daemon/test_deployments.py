@@ -345,3 +345,27 @@ async def test_rm_that_could_not_be_remembered_can_be_repeated(tmp_path: Path, m
         again = await node.orders().remove("m", 1, dry_run=False)
         assert not again.changed
         assert "before" in again.sentence
+
+
+async def test_a_kept_manifest_that_has_rotted_is_asked_of_others(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        rotten = bytearray(ONE.manifest.envelope)
+        rotten[-1] ^= 1
+        node.state.keep_envelope(ONE.manifest.id, bytes(rotten))
+        node.say(1, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        assert node.state.envelope(ONE.manifest.id) == ONE.manifest.envelope
+
+
+async def test_something_foreign_in_the_place_of_a_version_is_no_complete_model(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        node.store.open(ONE.manifest)
+        for chunk, body in enumerate(ONE.chunks):
+            node.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+        node.store.commit()
+        for directory in ("m", "m/1"):
+            node.store.disk.make_directory(directory)
+        node.say(1, Verb.DEPLOY)
+        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        node.deployments.finish(ONE.manifest.id)
+        await node.until(lambda: node.state_now is HostState.FAILED)

@@ -39,7 +39,9 @@ CODES = {
 class Daemon:
     """Does to a store what the daemon does, and keeps at it."""
 
-    def __init__(self, disk: MemoryDisk, *, heal: Callable[[], None] = lambda: None, boot: str = "a") -> None:
+    def __init__(
+        self, disk: MemoryDisk, *, heal: Callable[[], None] = lambda: None, boot: str = "a", **settings: int
+    ) -> None:
         self.disk = disk
         self.heal = heal
         self.now = 0.0
@@ -48,7 +50,7 @@ class Daemon:
         self.refusals: list[str] = []
         self.store = ChunkStore(
             Path("unused"),
-            settings=StoreSettings(reserve_bytes=0),
+            settings=StoreSettings(reserve_bytes=0, **settings),  # type: ignore[arg-type]
             on_event=self._hear,
             disk=disk,
             clock=lambda: self.now,
@@ -90,7 +92,7 @@ class Daemon:
             self.store.commit()
             self.attempt(lambda: self._finish_if_whole(model))
         for path, body in model.files.items():
-            file = self.disk.file(f"m/{model.manifest.version}/{path}")
+            file = self.disk.file(f"{model.manifest.name}/{model.manifest.version}/{path}")
             assert file.data == body
             assert file.device == body, "a failed sync was believed"
 

@@ -12,7 +12,7 @@ import pytest
 
 from gossipd.core.ids import SOURCE
 from gossipd.ports import StoreWriteError
-from gossipd.store import windows
+from gossipd.store import claims
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.handles import Handles
 from gossipd.store.settings import MIB, StoreSettings
@@ -308,7 +308,7 @@ def test_a_chunk_that_comes_while_the_journal_is_started_anew_is_named_in_the_ne
     disk.before = before
     replica = store._models.get(ID)
     with replica.committing:
-        windows.renew_journal(store._context, replica)
+        claims.renew_journal(store._context, replica)
     writer.join(WAIT_S)
     assert not writer.is_alive()
     again = _store(disk.killed())

@@ -7,6 +7,7 @@ from threading import Event
 import pytest
 
 from gossipd.store import windows
+from gossipd.store.context import Context
 from gossipd.store.replica import Replica
 
 
@@ -15,7 +16,7 @@ def hear_of_waits(monkeypatch: pytest.MonkeyPatch) -> Event:
     waits = Event()
     decide = windows._must_wait
 
-    def watched(context: windows.Context, replica: Replica) -> bool:
+    def watched(context: Context, replica: Replica) -> bool:
         must = decide(context, replica)
         if must:
             waits.set()

@@ -128,7 +128,7 @@ class Deploying:
             daemon.after(SPACE_RETRY_S, self._reserve, deployment)
             return
         self._world.oracle.opened(daemon, deployment, held)
-        complete = held.is_full and manifest.version in daemon.store.versions(manifest.name)
+        complete = held.is_full and daemon.store.is_published(manifest.id)
         life.step = Step.COMPLETE if complete else Step.DOWNLOADING
         if complete:
             self._world.oracle.published(daemon, deployment)
