@@ -81,7 +81,7 @@ def test_a_claim_before_the_bytes_are_synced_is_found(monkeypatch: pytest.Monkey
 
 def test_a_start_that_forgets_what_was_claimed_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "replay", lambda body, deployment: Replay())
-    monkeypatch.setattr(recovery, "_hash_suspects", lambda context, replica, said, boot: set())
+    monkeypatch.setattr(recovery, "_hash_suspects", lambda context, replica, suspects: set())
     assert broken_rule("kill_restart", "power_cut") == "remembered"
 
 
