@@ -105,6 +105,6 @@ def make_books(context: Context, replica: Replica) -> None:
     """The directory of a model's books and the manifest in it, unless they are there. Raises OSError."""
     if context.disk.kind(layout.envelope(replica.deployment)) is Kind.FILE:
         return
+    replica.has_durable_names = False
     context.disk.make_directory(layout.state(replica.deployment))
     write_new_file(context.disk, layout.envelope(replica.deployment), replica.manifest.envelope)
-    replica.has_durable_names = False

@@ -34,22 +34,26 @@ _CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def make_root(path: Path, *, mode: int) -> None:
-    """Make a directory and what leads to it, their names durable. Raises OSError.
+    """Make a directory and what leads to it, their names durable up to where they are mounted. Raises OSError.
 
-    A directory above that we may not read cannot be synced by us; it was not made by us either.
+    What cannot be synced is let be: a directory above that we may not read, or a file system that takes no writes or
+    knows no such sync.
     """
     path.mkdir(mode=mode, parents=True, exist_ok=True)
-    for directory in path.absolute().parents:
+    directory = path.absolute()
+    while not os.path.ismount(directory):
+        directory = directory.parent
         try:
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except PermissionError:
             return
         try:
             os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP):
+                raise
         finally:
             os.close(descriptor)
-        if os.path.ismount(directory):
-            return
 
 
 class PosixDisk:

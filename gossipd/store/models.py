@@ -11,7 +11,6 @@ this order, and before a replica's own locks.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable
 from threading import Lock, RLock
 
@@ -32,7 +31,6 @@ from gossipd.store.reuse import copy_shared
 from gossipd.store.scrub import Scrubber
 from gossipd.store.windows import commit
 
-_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 _CLOSE_BYTES_MAX = 1 << 30  # under two seconds at 0.6 GB/s; a daemon has five to end, and a sync cannot be cut short
 
 
@@ -61,7 +59,7 @@ class Models:
         self._changing = RLock()
         self._showing = Lock()
         self._replicas: dict[DeploymentId, Replica] = {}
-        self._unready: set[DeploymentId] = set()  # opened, and the disk may have refused the rest
+        self._unready: dict[DeploymentId, bool] = {}  # opened, and the rest is not done; whether it was refused
         self.scrubber = Scrubber(context, self.published)
 
     def get(self, deployment: DeploymentId) -> Replica:
@@ -107,23 +105,35 @@ class Models:
             raise self._refused(error, manifest.bytes_total) from error
         self._context.keeper.forget(manifest.id)
         self._replicas = {**self._replicas, manifest.id: replica}
-        self._unready.add(manifest.id)
+        self._unready[manifest.id] = False
         return replica
 
     def _make_ready(self, replica: Replica) -> None:
-        """What comes after opening, and again if the disk refused it: copy what others hold, lead users to it."""
+        """What comes after opening: copy what others hold, lead users to it. Raises StoreWriteError, the first time.
+
+        After that a refusal is no reason not to serve what is here; it is tried again with each opening.
+        """
         try:
-            if not replica.is_whole:
-                copy_shared(self._context, replica, [other for other in self.all() if other is not replica])
+            if not replica.is_whole and not replica.ledger.broken:
+                self._copy_shared(replica)
             if replica.is_published:
                 self._show(replica)
         except OSError as error:
             refusal = self._refused(error, replica.manifest.bytes_total)
-            if error.errno not in _READ_ONLY:
+            was_refused, self._unready[replica.deployment] = self._unready[replica.deployment], True
+            if not was_refused:
                 raise refusal from error
             if replica.is_published:
-                self.scrubber.add(replica)  # what cannot be led to can be served
-        self._unready.discard(replica.deployment)
+                self.scrubber.add(replica)
+        else:
+            if not replica.ledger.broken:
+                del self._unready[replica.deployment]
+
+    def _copy_shared(self, replica: Replica) -> None:
+        try:
+            copy_shared(self._context, replica, [other for other in self.all() if other is not replica])
+        except (FileNotFoundError, NotADirectoryError):  # removed under us since it was made; the rest is fetched
+            mend_tree(self._context, replica)
 
     def finish(self, deployment: DeploymentId) -> None:
         """See ``ChunkStore.finish``."""
@@ -216,7 +226,7 @@ class Models:
                         return
                     self._let_go(replica)
                 self._replicas = {key: value for key, value in self._replicas.items() if key != model.deployment}
-                self._unready.discard(model.deployment)
+                self._unready.pop(model.deployment, None)
             with self._showing:
                 self.scrubber.discard(model.deployment)
                 publishing.remove_model(self._disk, model.deployment, name, version, published=is_published)

@@ -64,7 +64,8 @@ def publish(context: Context, replica: Replica) -> None:
             with replica.lock:
                 replica.tree = place
         context.disk.sync_directory(parent(place))
-        context.disk.sync_directory(layout.INCOMING)
+        with suppress(FileNotFoundError):  # it was empty, and somebody has tidied up
+            context.disk.sync_directory(layout.INCOMING)
         with replica.lock:
             replica.published_s = int(context.wall())
         renew_journal(context, replica)
@@ -189,9 +190,12 @@ def roll_back(disk: Disk, name: str) -> int:
         with suppress(OSError):
             if before is None:
                 disk.remove_file(layout.pin(name))
+                disk.sync_directory(parent(layout.pin(name)))
             else:
                 _pin(disk, name, *before)
-            settle_current(disk, name)
+        with suppress(OSError):
+            if now is not None and current_version(disk, name) != now:
+                _point_current(disk, name, now)
         raise
     return lower[-1]
 

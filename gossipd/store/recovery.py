@@ -57,21 +57,20 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
     said, is_known = _read_journal(context, manifest)
     _find_tree(context, replica, said, is_known=is_known)
     is_new = not replica.is_published and context.disk.kind(replica.tree) is None
-    if not replica.is_published:
-        _check_space(context, manifest, replica, promised_bytes)
+    lacks_bytes = 0 if replica.is_published else _check_space(context, manifest, replica, promised_bytes)
     try:
-        _restore(context, replica, said, boot, is_new=is_new)
+        _restore(context, replica, said, boot, is_new=is_new, lacks_bytes=lacks_bytes)
     except (OSError, StoreClosingError):
         replica.ledger.close()
         raise
     return replica
 
 
-def _restore(context: Context, replica: Replica, said: Replay, boot: str, *, is_new: bool) -> None:
+def _restore(context: Context, replica: Replica, said: Replay, boot: str, *, is_new: bool, lacks_bytes: int) -> None:
     """Tree, books and journal, from what is on the disk."""
     manifest = replica.manifest
+    make_directories(context, replica)  # before the books: books without any tree are those of a published model
     make_books(context, replica)
-    make_directories(context, replica)
     wrong = wrong_sizes(context, replica)
     suspects = _suspects(manifest, said, boot)
     _believe(context, replica, said, wrong, suspects)
@@ -79,7 +78,7 @@ def _restore(context: Context, replica: Replica, said: Replay, boot: str, *, is_
     replica.has_durable_names = False
     if not is_new:
         replica.held.update(_hash_suspects(context, replica, suspects))
-        replica.is_sparse |= not replica.is_published and _allocated_bytes(context, replica) < manifest.bytes_total
+        replica.is_sparse |= not wrong and lacks_bytes > 0
     replica.durable = Bits.of_raw(manifest.chunk_count, replica.held.raw)
     replica.window = Window(1)
     try:
@@ -129,7 +128,8 @@ def _find_tree(context: Context, replica: Replica, said: Replay, *, is_known: bo
     replica.published_s = said.published_s if said.published_s is not None else int(context.wall())
 
 
-def _check_space(context: Context, manifest: Manifest, replica: Replica, promised_bytes: int) -> None:
+def _check_space(context: Context, manifest: Manifest, replica: Replica, promised_bytes: int) -> int:
+    """How many of its bytes have no room reserved yet. Raises NoSpaceError."""
     space = context.disk.space()
     reserve = min(context.settings.reserve_bytes, space.total_bytes // _RESERVE_SHARE)
     need = sum(entry.size for entry in manifest.files) - _allocated_bytes(context, replica)
@@ -140,6 +140,7 @@ def _check_space(context: Context, manifest: Manifest, replica: Replica, promise
             need_bytes=need + reserve + promised_bytes,
             free_bytes=space.free_bytes,
         )
+    return need
 
 
 def _allocated_bytes(context: Context, replica: Replica) -> int:

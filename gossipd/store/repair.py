@@ -29,11 +29,12 @@ def mend_tree(context: Context, replica: Replica) -> list[int]:
         if replica.is_closed:
             return []
         wrong = wrong_sizes(context, replica)
+        if not wrong:
+            return []
         for file_index in wrong:
             context.handles.detach(replica.deployment, file_index)
-        if wrong:
-            with replica.lock:  # what is being written into the old files is not held when it ends
-                replica.mended += 1
+        with replica.lock:  # what is being written into the old files is not held when it ends
+            replica.mended += 1
     gone = sorted(beyond_the_end(replica.manifest, wrong))
     drop(context, replica, gone, then=lambda: _make_again(context, replica, wrong))
     return gone

@@ -6,9 +6,10 @@ What lives here: one pass over all of it, called by the background thread or by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from gossipd.store import layout
-from gossipd.store.claims import renew_journal
+from gossipd.store.claims import start_journal
 from gossipd.store.condition import PROBE_BYTES, Health
 from gossipd.store.context import Context
 from gossipd.store.disk import write_all
@@ -17,6 +18,7 @@ from gossipd.store.replica import Replica
 from gossipd.store.windows import commit, start_write_back
 
 _DUE_SHARE = 0.8  # the rest is for the journal's sync, which comes before the next window may begin
+_MEND_RETRY_S = 5.0  # a journal that cannot be started anew
 _COMMIT_RETRY_S = 1.0  # a window that could not be ended, because the disk refuses
 
 
@@ -26,6 +28,7 @@ class Upkeep:
     def __init__(self, context: Context, replicas: Callable[[], Sequence[Replica]]) -> None:
         self._context = context
         self._replicas = replicas
+        self._mend_at = 0.0
 
     def step(self) -> float | None:
         """Do what is due; seconds until there is more, None when nothing is expected."""
@@ -41,6 +44,7 @@ class Upkeep:
                 following_s = replica.window.opened_s
                 left_s = _COMMIT_RETRY_S if following_s is not None else self._context.settings.window_s
             waits.append(left_s)
+        waits += self._mend_broken()
         probe_at = self._context.keeper.probe_at
         if probe_at is not None:
             if probe_at <= self._context.clock():
@@ -49,6 +53,17 @@ class Upkeep:
             if probe_at is not None:
                 waits.append(probe_at - self._context.clock())
         return max(0.01, min(waits)) if waits else None
+
+    def _mend_broken(self) -> list[float]:
+        """Journals that could not be started anew although the disk takes writes; seconds until the next attempt."""
+        if self._context.keeper.condition.health is not Health.OK:
+            return []
+        broken = [replica for replica in self._replicas() if replica.ledger.broken]
+        if broken and self._context.clock() >= self._mend_at:
+            self._mend_at = self._context.clock() + _MEND_RETRY_S
+            for replica in broken:
+                self._mend(replica)
+        return [_MEND_RETRY_S] if broken else []
 
     def _probe(self) -> None:
         disk, keeper, clock = self._context.disk, self._context.keeper, self._context.clock
@@ -60,8 +75,8 @@ class Upkeep:
         except OSError as error:
             keeper.probed(error, clock(), need_bytes=need_bytes, free_bytes=0)
             return
-        if not all(self._mend(replica) for replica in self._replicas()):
-            return
+        for replica in self._replicas():
+            self._mend(replica)
         for deployment in keeper.fitting(free_bytes):
             self._context.emit(SpaceFreed(deployment))
         keeper.probed(None, clock(), need_bytes=need_bytes, free_bytes=free_bytes)
@@ -76,9 +91,12 @@ class Upkeep:
             disk.close(descriptor)
         disk.remove_file(layout.PROBE)
 
-    def _mend(self, replica: Replica) -> bool:
-        """A journal whose sync had failed is started anew before anything is written again."""
+    def _mend(self, replica: Replica) -> None:
+        """A journal whose sync had failed is started anew before anything is written to this model again.
+
+        What stands in the way of one model's journal (a directory that we may not read) stops no other model.
+        """
         with replica.committing:
-            if not replica.ledger.broken or replica.is_closed:
-                return True
-            return renew_journal(self._context, replica)
+            if replica.ledger.broken and not replica.is_closed:
+                with suppress(OSError):
+                    start_journal(self._context, replica)

@@ -48,7 +48,7 @@ from typing import TypeAlias
 
 from gossipd.core.events import ChunkLost
 from gossipd.core.layout import Segment
-from gossipd.ports import NotHeldError
+from gossipd.ports import NotHeldError, StoreWriteError
 from gossipd.store.claims import renew_journal
 from gossipd.store.condition import Health
 from gossipd.store.context import Context
@@ -68,6 +68,7 @@ def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> b
 
     Raises:
         OSError: the disk refused; the chunk is not held.
+        StoreWriteError: this model's journal cannot be written.
         NotHeldError: the model was given up meanwhile.
     """
     window = _enter(context, replica, chunk)
@@ -100,8 +101,8 @@ def _enter(context: Context, replica: Replica, chunk: int) -> Window | None:
             raise NotHeldError("the deployment is not open here")
         if chunk in replica.held or chunk in replica.busy:
             return None
-        if replica.ledger.broken:
-            raise OSError(errno.EIO, "the journal cannot be written")
+        if replica.ledger.broken:  # this model's own trouble: if it is the disk's, the probe says so
+            raise StoreWriteError(f"the journal of {replica.manifest.name} cannot be written", code="E_STORE_IO")
         replica.ledger.append_writing(chunk)
         replica.busy.add(chunk)
         window = replica.window
@@ -134,6 +135,7 @@ def _writable(context: Context, replica: Replica, window: Window, file_index: in
     if context.disk.size(handle.descriptor) < replica.manifest.files[file_index].size:
         # Writing would give it its length back, and then nobody would see that what was behind the cut is gone.
         context.handles.give_back(handle)
+        context.handles.detach(replica.deployment, file_index)  # it may be of a file that was replaced since
         raise FileNotFoundError(errno.ENOENT, "cut short", path)
     with replica.lock:
         if len(window.handles) >= context.settings.open_files_max // 2 and handle not in window.handles:

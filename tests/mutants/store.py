@@ -91,9 +91,8 @@ MUTANTS = (
         "A published version's name is not made durable.",
         "gossipd/store/publishing.py",
         """        context.disk.sync_directory(parent(place))
-        context.disk.sync_directory(layout.INCOMING)
-        with replica.lock:""",
-        "        with replica.lock:",
+        with suppress(FileNotFoundError):  # it""",
+        "        with suppress(FileNotFoundError):  # it",
         (_CRASHES, f"{_STORE}/test_recovery.py"),
     ),
     Mutant(

@@ -12,7 +12,7 @@ import pytest
 
 from gossipd.store import syscalls
 from gossipd.store.disk import Kind, read_file, write_new_file
-from gossipd.store.durable import PosixDisk
+from gossipd.store.durable import PosixDisk, make_root
 
 
 @pytest.fixture
@@ -130,3 +130,33 @@ def test_copying_falls_back_to_reading_and_writing(disk: PosixDisk, monkeypatch:
     disk.close(source)
     disk.close(target)
     assert read_file(disk, "to", bytes_max=9) == b"234567"
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP], ids=errno.errorcode.get)
+def test_a_directory_above_the_store_that_cannot_be_synced_does_not_keep_it_from_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(number, "injected")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    make_root(tmp_path / "a" / "b", mode=0o700)
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_names_that_lead_to_the_store_are_synced_up_to_where_it_is_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, synced = os.fsync, []
+
+    def watched(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    make_root(tmp_path / "a" / "b", mode=0o700)
+    assert synced[:2] == [str(tmp_path / "a"), str(tmp_path)]
+    assert os.path.ismount(synced[-1])
+    synced.clear()
+    make_root(Path("/proc"), mode=0o700)
+    assert synced == [], "a mount point's own name is not on a disk"

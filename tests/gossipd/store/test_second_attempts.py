@@ -158,7 +158,9 @@ def test_a_read_only_disk_serves_a_version_that_users_cannot_be_led_to() -> None
         raise OSError(errno.EROFS, "Read-only file system")
 
     daemon.disk.before = refuse
-    assert daemon.store.open(MODEL.manifest).is_full
+    with pytest.raises(StoreWriteError):
+        daemon.store.open(MODEL.manifest)
+    assert daemon.store.open(MODEL.manifest).is_full, "it is said once; serving is worth more"
     daemon.check(MODEL)
     assert daemon.store.condition().health is Health.READ_ONLY
 
@@ -392,5 +394,158 @@ def test_what_is_not_published_yet_is_not_called_so() -> None:
     assert not daemon.store.is_published(IDENTITY)
     assert not daemon.store.is_published(OTHER.manifest.id)
     heal(daemon)
+    daemon.store.finish(IDENTITY)
+    assert daemon.store.is_published(IDENTITY)
+
+
+# ---- and what the first mends of these had broken ----------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC], ids=["EROFS", "ENOSPC"])
+def test_an_unfinished_model_is_served_from_a_disk_that_takes_no_writes_though_it_shares_chunks(number: int) -> None:
+    daemon = Daemon(MemoryDisk())
+    daemon.deliver(MODEL)
+    newer = small(version=2, seed=1, config=b"changed")
+    daemon.store.close()
+    daemon = next_life(daemon)
+    fill(daemon, newer, chunks=(5,))
+    daemon.store.commit()
+    daemon.store.close()
+    daemon = next_life(daemon)
+
+    def refuse(_name: str, _number: int) -> None:
+        raise OSError(number, "injected")
+
+    daemon.disk.before = refuse
+    assert daemon.store.open(MODEL.manifest).is_full
+    for _ in range(2):
+        with suppress(StoreWriteError):
+            held = daemon.store.open(newer.manifest)
+    assert 5 in held
+    daemon.check(newer)
+
+
+@pytest.mark.parametrize("call", ["make_directory", "create"])
+def test_giving_up_what_could_not_be_begun_leaves_no_books(call: str) -> None:
+    for after in range(4):
+        daemon = Daemon(MemoryDisk())
+        daemon.disk.before = once(call, errno.ENOSPC, after=after)
+        with suppress(StoreWriteError):
+            daemon.store.open(MODEL.manifest)
+        daemon.disk.before = lambda _name, _number: None
+        daemon.store.abandon(IDENTITY)
+        assert not daemon.disk.names(".manifests"), after
+
+
+def test_books_that_were_made_again_have_durable_names_though_their_first_sync_was_refused() -> None:
+    daemon = Daemon(MemoryDisk())
+    daemon.deliver(MODEL)
+    books = f".manifests/{IDENTITY.hex()}"
+    for name in list(daemon.disk.names(books)):
+        daemon.disk.remove_file(f"{books}/{name}")
+    daemon.disk.remove_directory(books)
+    daemon.disk.sync_directory(".manifests")
+    stages = ["sync_data", "sync_directory"]  # of the journal, then of the books that are made again
+
+    def refuse(name: str, _: int) -> None:
+        if stages and name == stages[0]:
+            stages.pop(0)
+            raise OSError(errno.EIO, "injected")
+
+    rotten = daemon.disk.file("m/1/two.bin")
+    rotten.data[0] ^= 1
+    rotten.device[0] ^= 1
+    daemon.disk.before = refuse
+    assert not daemon.store.recheck(IDENTITY, 3)
+    heal(daemon)
+    daemon.attempt(lambda: put(daemon, 3))
+    daemon.store.commit()
+    assert next_life(daemon, boot="b").store.open(MODEL.manifest).is_full
+
+
+def test_a_directory_of_one_model_that_may_not_be_read_stops_no_other_model() -> None:
+    daemon = Daemon(MemoryDisk())
+    daemon.deliver(MODEL)
+    daemon.store.close()
+    daemon = next_life(daemon)
+    sync = daemon.disk.sync_directory
+
+    def refuse(path: str) -> None:
+        if path == "m/1/shards":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        sync(path)
+
+    daemon.disk.sync_directory = refuse  # type: ignore[method-assign]
+    assert daemon.store.open(MODEL.manifest).is_full
+    daemon.wait_until_well()
+    daemon.deliver(OTHER)
+    daemon.disk.sync_directory = sync  # type: ignore[method-assign]
+    daemon.now += 10.0
+    daemon.store.upkeep.step()
+    assert not daemon.store._models.get(IDENTITY).ledger.broken, "it is tried again by itself"
+
+
+def test_a_cut_file_that_was_replaced_by_a_whole_one_is_written() -> None:
+    daemon = Daemon(MemoryDisk())
+    fill(daemon, chunks=(0, 1))
+    path = incoming("shards/one.bin")
+    whole = bytes(daemon.disk.file(path).data)
+    daemon.disk.file(path).put(0, None)
+    descriptor = daemon.disk.open(f"{path}.new", write=True, create=True)
+    daemon.disk.write_some(descriptor, memoryview(whole), 0)
+    daemon.disk.close(descriptor)
+    daemon.disk.rename(f"{path}.new", path, replace=True)
+    daemon.attempt(lambda: put(daemon, 2))
+
+
+def test_a_rollback_that_was_refused_is_not_done_after_a_power_cut_either() -> None:
+    daemon = Daemon(MemoryDisk(), keep_versions=5)
+    versions = [small(version=version, seed=version) for version in (1, 2, 3)]
+    for version in versions:
+        daemon.deliver(version)
+    daemon.disk.before = once("make_link", errno.EIO)
+    with pytest.raises(StoreWriteError):
+        daemon.store.rollback("m")
+    daemon = Daemon(daemon.disk.cut(lambda: False, Random(0)), boot="b", keep_versions=5)
+    for version in versions:
+        daemon.store.open(version.manifest)
+    assert daemon.store.current("m") == 3
+
+
+def test_a_rollback_that_was_refused_leads_users_to_no_version_that_is_not_published_yet() -> None:
+    daemon = Daemon(MemoryDisk(), keep_versions=5)
+    for version in (1, 2):
+        daemon.deliver(small(version=version, seed=version))
+    newer = small(version=3, seed=3)
+    fill(daemon, newer)
+    daemon.store.commit()
+
+    def refuse(name: str, _: int) -> None:
+        if name == "sync_directory" and daemon.disk.kind("m/3") is not None:
+            raise OSError(errno.EIO, "injected")
+
+    daemon.disk.before = refuse
+    with pytest.raises(StoreWriteError):
+        daemon.store.finish(newer.manifest.id)
+    daemon.disk.before = once("make_link", errno.EIO)
+    with pytest.raises(StoreWriteError):
+        daemon.store.rollback("m")
+    assert daemon.store.current("m") == 2
+
+
+def test_a_model_is_finished_though_the_empty_directory_it_came_from_was_tidied_away() -> None:
+    daemon = Daemon(MemoryDisk())
+    fill(daemon)
+    daemon.store.commit()
+
+    def refuse(name: str, _: int) -> None:
+        if name == "sync_directory" and daemon.disk.kind("m/1") is not None:
+            raise OSError(errno.EIO, "injected")
+
+    daemon.disk.before = refuse
+    with pytest.raises(StoreWriteError):
+        daemon.store.finish(IDENTITY)
+    heal(daemon)
+    daemon.disk.remove_directory(".incoming")
     daemon.store.finish(IDENTITY)
     assert daemon.store.is_published(IDENTITY)
