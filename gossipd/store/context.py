@@ -19,7 +19,7 @@ class Context:
     """One for each store."""
 
     disk: Disk
-    whole: WholeSync
+    whole_sync: WholeSync
     handles: Handles
     keeper: Keeper
     settings: StoreSettings

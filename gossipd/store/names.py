@@ -30,7 +30,7 @@ def sync_names(context: Context, replica: Replica) -> None:
             directories.add(directory)
             directory = parent(directory)  # ends at "", the store's own, which is its own parent
     if len(directories) > SINGLE_SYNCS_MAX:
-        context.whole.run()
+        context.whole_sync.run()
     else:
         for directory in sorted(directories, reverse=True):
             with suppress(FileNotFoundError, NotADirectoryError):

@@ -29,7 +29,7 @@ from gossipd.store.claims import renew_journal
 from gossipd.store.context import Context
 from gossipd.store.disk import Disk, Kind, parent, read_file, write_new_file
 from gossipd.store.errors import NotWholeError, VersionTakenError
-from gossipd.store.names import SINGLE_SYNCS_MAX
+from gossipd.store.names import SINGLE_SYNCS_MAX, sync_names
 from gossipd.store.recovery import file_mode
 from gossipd.store.replica import Replica
 
@@ -73,7 +73,6 @@ def publish(context: Context, replica: Replica) -> None:
 
 def _sync_tree(context: Context, replica: Replica) -> None:
     disk = context.disk
-    directories = {replica.tree}
     for file_index, entry in enumerate(replica.manifest.files):
         path = replica.path(file_index)
         descriptor = disk.open(path, write=True)
@@ -85,14 +84,9 @@ def _sync_tree(context: Context, replica: Replica) -> None:
                 disk.sync_file(descriptor)
         finally:
             disk.close(descriptor)
-        directory = parent(path)
-        while directory not in directories:
-            directories.add(directory)
-            directory = parent(directory)
     if len(replica.manifest.files) > SINGLE_SYNCS_MAX:
-        context.whole.run()
-    for directory in sorted(directories, reverse=True):
-        disk.sync_directory(directory)
+        context.whole_sync.run()
+    sync_names(context, replica)
 
 
 def _make_directories(disk: Disk, path: str) -> None:

@@ -1,7 +1,7 @@
 """The order of writes, batched: bytes, sync, record, sync, then the claim.
 
-What lives here: writing one chunk, making a window of chunks durable, taking a claim back. What does not: whether
-the bytes are right (``chunk_store`` asks before it calls), and what a start makes of all this (``recovery``).
+What lives here: writing one chunk, making a window of chunks durable. What does not: whether the bytes are right
+(``chunk_store`` asks before it calls), taking a claim back (``claims``), and what a start makes of it (``recovery``).
 
 The life of a window::
 
@@ -140,7 +140,7 @@ def _writable(context: Context, replica: Replica, window: Window, file_index: in
     with replica.lock:
         if len(window.handles) >= context.settings.open_files_max // 2 and handle not in window.handles:
             if not window.is_wide:
-                window.is_wide, window.whole_failures = True, context.whole.failures
+                window.is_wide, window.whole_failures = True, context.whole_sync.failures
         elif handle not in window.handles:
             window.handles.add(context.handles.again(handle))
         return handle
@@ -226,8 +226,8 @@ def _seal(context: Context, replica: Replica) -> Window | None:
 def _sync_files(context: Context, replica: Replica, window: Window) -> None:
     try:
         if window.is_wide:
-            context.whole.run()
-            if context.whole.failures != window.whole_failures:
+            context.whole_sync.run()
+            if context.whole_sync.failures != window.whole_failures:
                 raise OSError(errno.EIO, "the file system has lost writes since")
         for handle in window.handles:
             context.disk.sync_data(handle.descriptor)

@@ -55,6 +55,16 @@ def once(name: str, number: int, *, after: int = 0) -> Callable[[str, int], None
     return refuse
 
 
+def refuse_syncs_once_there(disk: MemoryDisk, path: str) -> Callable[[str, int], None]:
+    """Refuse to sync any directory from the moment on that something has been moved to ``path``."""
+
+    def refuse(name: str, _: int) -> None:
+        if name == "sync_directory" and disk.kind(path) is not None:
+            raise OSError(errno.EIO, "injected")
+
+    return refuse
+
+
 def heal(daemon: Daemon) -> None:
     daemon.disk.before = lambda _name, _number: None
     daemon.wait_until_well()
@@ -387,10 +397,9 @@ def test_what_is_not_published_yet_is_not_called_so() -> None:
     daemon = Daemon(MemoryDisk())
     fill(daemon)
     daemon.store.commit()
-    daemon.disk.before = once("sync_directory", errno.EIO, after=5)
-    while not daemon.disk.kind("m/1"):
-        with suppress(StoreWriteError):
-            daemon.store.finish(IDENTITY)
+    daemon.disk.before = refuse_syncs_once_there(daemon.disk, "m/1")
+    with pytest.raises(StoreWriteError):
+        daemon.store.finish(IDENTITY)
     assert not daemon.store.is_published(IDENTITY)
     assert not daemon.store.is_published(OTHER.manifest.id)
     heal(daemon)
@@ -519,12 +528,7 @@ def test_a_rollback_that_was_refused_leads_users_to_no_version_that_is_not_publi
     newer = small(version=3, seed=3)
     fill(daemon, newer)
     daemon.store.commit()
-
-    def refuse(name: str, _: int) -> None:
-        if name == "sync_directory" and daemon.disk.kind("m/3") is not None:
-            raise OSError(errno.EIO, "injected")
-
-    daemon.disk.before = refuse
+    daemon.disk.before = refuse_syncs_once_there(daemon.disk, "m/3")
     with pytest.raises(StoreWriteError):
         daemon.store.finish(newer.manifest.id)
     daemon.disk.before = once("make_link", errno.EIO)
@@ -537,12 +541,7 @@ def test_a_model_is_finished_though_the_empty_directory_it_came_from_was_tidied_
     daemon = Daemon(MemoryDisk())
     fill(daemon)
     daemon.store.commit()
-
-    def refuse(name: str, _: int) -> None:
-        if name == "sync_directory" and daemon.disk.kind("m/1") is not None:
-            raise OSError(errno.EIO, "injected")
-
-    daemon.disk.before = refuse
+    daemon.disk.before = refuse_syncs_once_there(daemon.disk, "m/1")
     with pytest.raises(StoreWriteError):
         daemon.store.finish(IDENTITY)
     heal(daemon)
