@@ -14,18 +14,18 @@ import errno
 from collections import deque
 from collections.abc import Callable
 
-import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from gossipd.control.beat import Beat, Phase
 from gossipd.control.settings import ControlSettings
 from gossipd.control.zap import ZAP_DOMAIN, Visitor
-from gossipd.control.zmq_trio import PAUSE_S, Bell, secure, tcp_address
+from gossipd.control.zmq_trio import Bell, secure, tcp_address
 from gossipd.core.errors import LocalError
 from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
-_RECEIVE_BATCH = 64  # frames per turn before other tasks get theirs: about 1 ms
+_RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
 _ANSWERS_MAX = 4096  # answers waiting to be sent, all visitors together; one that does not fit is dropped
 _ANSWERS_PER_VISITOR_MAX = 512  # so that one who asks and does not read takes nobody else's room
 _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
@@ -43,7 +43,7 @@ class BindError(LocalError):
 
 
 class Entrance:
-    """The bound socket. ``serve`` owns it; ``answer`` may be called on the trio loop."""
+    """The bound socket. The beat's turns own it; ``answer`` may be called on the trio loop."""
 
     def __init__(
         self,
@@ -51,11 +51,12 @@ class Entrance:
         *,
         secret: SecretKey,
         settings: ControlSettings,
+        beat: Beat,
         on_frame: Callable[[Visitor, bytes, bytes], None],
         on_refused: Callable[[str, str], None],
     ) -> None:
         self._on_frame, self._on_refused = on_frame, on_refused
-        self._bell = Bell()
+        self._beat = beat
         self._answers: dict[bytes, deque[bytes]] = {}
         self._answer_count = 0
         self._visitors: dict[str, Visitor] = {}
@@ -94,18 +95,17 @@ class Entrance:
             return False
         queue.append(frame)
         self._answer_count += 1
-        self._bell.ring()
+        self._beat.wake()
         return True
 
     async def serve(self) -> None:
-        """Own the socket until cancelled."""
-        while True:
-            received = self._receive()
-            self._send_answers()
-            if received:
-                await trio.sleep(PAUSE_S)
-            else:
-                await self._bell.wait(self._socket)
+        """Take part in the beat until cancelled."""
+        leave = [self._beat.join(Phase.HEAR, self._hear), self._beat.join(Phase.SAY, self._send_answers)]
+        try:
+            await self._beat.watch(self._socket)
+        finally:
+            for one in leave:
+                one()
 
     async def watch(self) -> None:
         """Report handshakes that ended before a key was shown: a plain socket, a browser, a scanner."""
@@ -124,12 +124,12 @@ class Entrance:
         self._monitor.close(0)
         self._socket.close(0)
 
-    def _receive(self) -> int:
+    def _hear(self, _now: float) -> bool:
         for count in range(_RECEIVE_BATCH):
             try:
                 route = self._socket.recv(zmq.NOBLOCK)
             except zmq.Again:
-                return count
+                return count > 0
             part = self._socket.recv(zmq.NOBLOCK, copy=False)
             more = part.more
             while more:
@@ -143,7 +143,8 @@ class Entrance:
             self.counters["received"] += 1
             self.counters["received_bytes"] += len(frame)
             self._on_frame(visitor, route, frame)
-        return _RECEIVE_BATCH
+        self._beat.hurry()
+        return True
 
     def _visitor(self, part: zmq.Frame) -> Visitor | None:
         try:
@@ -157,12 +158,15 @@ class Entrance:
             visitor = self._visitors[user_id] = Visitor.from_user_id(user_id)
         return visitor
 
-    def _send_answers(self) -> None:
+    def _send_answers(self, _now: float) -> bool:
+        sent = 0
         for route, queue in list(self._answers.items()):
             before = len(queue)
             if self._send_to(route, queue):
                 del self._answers[route]
-            self._answer_count -= before - len(queue)
+            sent += before - len(queue)
+        self._answer_count -= sent
+        return sent > 0
 
     def _send_to(self, route: bytes, queue: deque[bytes]) -> bool:
         """True when nothing is left for this visitor; False when it reads too slowly for all of it now."""

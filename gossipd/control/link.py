@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gossipd.control.settings import ControlSettings
-from gossipd.wire.control import DELTA_ITEMS_MAX, Delta
-from gossipd.wire.control_frame import encode_delta, join
+from gossipd.wire.control import DELTA_ITEMS_MAX, Delta, Holdings
+from gossipd.wire.control_frame import encode, encode_delta, join
 from membership.member import NodeId
 
 
@@ -106,6 +106,7 @@ class Link:
         """Stream -> number of its last Holdings or Delta; the peer follows these."""
         self._settings = settings
         self._pause_s = settings.redial_min_s
+        self._numbered = -1  # highest number given out; goes on when the link fails and streams begin anew
         self._messages: deque[bytes] = deque()
         self._message_bytes = 0
         self._news: dict[int, News | Backlog] = {}
@@ -126,12 +127,16 @@ class Link:
         self._message_bytes += len(frame)
         return True
 
-    def put_holdings(self, stream: int, frame: bytes) -> bool:
-        """Queue Holdings with number 0: the stream begins anew."""
-        if not self.put(frame):
+    def put_holdings(self, stream: int, holdings: Holdings) -> bool:
+        """Queue Holdings with a number above all before: the stream begins anew there.
+
+        Not with 0: to a peer that had Holdings before, and missed these, the next delta must not look like the next.
+        """
+        number = self._numbered + 1
+        if not self.put(encode(holdings, number=number)):
             return False
         self._news.pop(stream, None)
-        self.streams[stream] = 0
+        self.streams[stream] = self._numbered = number
         return True
 
     def put_news(self, stream: int, news: News) -> bool:
@@ -171,6 +176,7 @@ class Link:
             piece = news
             del self._news[stream]
         number = self.streams[stream] = self.streams[stream] + 1
+        self._numbered = max(self._numbered, number)
         return join(Delta, piece.fields, number=number)
 
     def put_back(self, frame: bytes) -> None:

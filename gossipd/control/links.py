@@ -18,6 +18,7 @@ When a link fails, what was queued is dropped and the plane is told: it knows wh
 from __future__ import annotations
 
 import errno
+import math
 from collections import deque
 from collections.abc import Callable
 from random import Random
@@ -26,9 +27,10 @@ import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from gossipd.control.beat import Beat, Phase
 from gossipd.control.link import Endpoint, Link, LinkState
 from gossipd.control.settings import ControlSettings
-from gossipd.control.zmq_trio import PAUSE_S, Bell, secure, tcp_address
+from gossipd.control.zmq_trio import Bell, secure, tcp_address
 from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 from membership.member import NodeId
@@ -42,11 +44,12 @@ _FAILURES = {
     zmq.Event.CLOSED: "unreachable",
 }
 _WATCHED = _UP | zmq.Event(sum(_FAILURES))
-_RECEIVE_BATCH = 64  # frames per turn before other tasks get theirs: about 1 ms
+_RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
+_SWEEP_S_MAX = 0.5  # who is wanted, and who has been idle for long enough, changes without a word to us
 
 
 class Links:
-    """All connections that this node dials. ``serve`` owns the sockets; the rest may be called on the trio loop."""
+    """All connections that this node dials. The beat's turns own them; the rest may be called on the trio loop."""
 
     def __init__(
         self,
@@ -55,6 +58,7 @@ class Links:
         secret: SecretKey,
         settings: ControlSettings,
         rng: Random,
+        beat: Beat,
         endpoint_of: Callable[[NodeId], Endpoint | None],
         is_wanted: Callable[[NodeId], bool],
         on_frame: Callable[[NodeId, bytes], None],
@@ -76,7 +80,8 @@ class Links:
         self._ready: dict[NodeId, Link] = {}  # links that are up and have something queued
         self._reports: deque[tuple[int, str]] = deque()  # from the monitor; drained in every turn
         self._names = rng.randrange(1 << 16) << 16
-        self._bell = Bell()
+        self._beat = beat
+        self._sweep_s = 0.0  # when to look at all links again
         self.counters = {"sent": 0, "sent_bytes": 0, "dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
         self._socket = context.socket(zmq.ROUTER)
         secure(self._socket, handshake_s=settings.handshake_s, message_bytes_max=FRAME_BYTES_MAX)
@@ -101,7 +106,7 @@ class Links:
                 self.counters["unknown_peer"] += 1
                 return None
             link = self._links[node] = Link(node, self._settings)
-            self._bell.ring()
+            self._sweep_soon()
         link.used_s = trio.current_time()
         return link
 
@@ -113,14 +118,14 @@ class Links:
         """Something was put into the queue of ``link``: send it in the next turn."""
         if link.state is LinkState.UP:
             self._ready[link.node] = link
-        self._bell.ring()
+            self._beat.wake()
 
     def hurry(self, node: NodeId) -> None:
         """Somebody waits for an answer: do not sit out a long pause before dialing again, only the shortest."""
         link = self._links.get(node)
         if link is not None and link.state is LinkState.WAITING:
             link.dial_at_s = min(link.dial_at_s, link.failed_at_s + self._settings.redial_min_s)
-            self._bell.ring()
+            self._sweep_soon()
 
     def moved(self, node: NodeId) -> None:
         """The member's record has changed: dial it at its new address if that differs."""
@@ -134,7 +139,7 @@ class Links:
             self._fail(link, "moved")
         elif link.state is LinkState.WAITING:
             link.dial_at_s = trio.current_time()
-            self._bell.ring()
+            self._sweep_soon()
 
     def forget(self, node: NodeId) -> None:
         """Close the link to a member that is gone."""
@@ -153,26 +158,31 @@ class Links:
                 await bell.wait(self._monitor)
             else:
                 self._reports.append((event["event"], event["endpoint"].decode("ascii", "replace")))
-                self._bell.ring()
+                self._beat.wake()
 
     async def serve(self) -> None:
-        """Own the socket: dial, send, receive, until cancelled."""
-        while True:
-            received = self._receive()
-            while self._reports:
-                self._hear_report(*self._reports.popleft())
-            next_s = self._sweep(trio.current_time())
-            self._flush()
-            if received:
-                await trio.sleep(PAUSE_S)
-            else:
-                await self._bell.wait(self._socket, seconds_max=next_s - trio.current_time())
+        """Take part in the beat until cancelled: dial, receive, send."""
+        leave = [self._beat.join(Phase.HEAR, self._hear), self._beat.join(Phase.SAY, self._say, due_s=self._due_s)]
+        try:
+            await self._beat.watch(self._socket)
+        finally:
+            for one in leave:
+                one()
 
     def close(self) -> None:
         """Release both sockets; nothing more is sent."""
         self._socket.disable_monitor()
         self._monitor.close(0)
         self._socket.close(0)
+
+    def _hear(self, _now: float) -> bool:
+        heard = self._receive()
+        if heard == _RECEIVE_BATCH:
+            self._beat.hurry()
+        heard += len(self._reports)
+        while self._reports:  # after the replies: a link may have failed since it brought them
+            self._hear_report(*self._reports.popleft())
+        return heard > 0
 
     def _receive(self) -> int:
         for count in range(_RECEIVE_BATCH):
@@ -185,10 +195,22 @@ class Links:
                 self._on_frame(link.node, parts[1])
         return _RECEIVE_BATCH
 
-    def _flush(self) -> None:
+    def _say(self, now: float) -> bool:
+        dialed, sent = self.counters["dialed"], self.counters["sent"]
+        if now >= self._sweep_s:
+            self._sweep_s = math.inf  # what fails during the sweep is due again
+            self._sweep_s = min(self._sweep_s, self._sweep(now))
         for link in list(self._ready.values()):
             if self._send_queue(link):
                 self._ready.pop(link.node, None)
+        return (dialed, sent) != (self.counters["dialed"], self.counters["sent"])
+
+    def _due_s(self, _now: float) -> float:
+        return self._sweep_s
+
+    def _sweep_soon(self) -> None:
+        self._sweep_s = 0.0
+        self._beat.wake()
 
     def _send_queue(self, link: Link) -> bool:
         """True when nothing is left to send; False when the peer is slow and more must wait."""
@@ -210,7 +232,7 @@ class Links:
 
     def _sweep(self, now: float) -> float:
         """Dial what is due, close what is idle; returns when to look again."""
-        next_s = now + 60
+        next_s = now + _SWEEP_S_MAX
         for link in list(self._links.values()):
             if link.state is LinkState.WAITING:
                 if not (link.has_queued or self._is_wanted(link.node)):
@@ -266,6 +288,7 @@ class Links:
         self._hang_up(link)
         self.counters["failed"] += 1
         self.counters["dropped"] += link.failed(trio.current_time(), jitter=0.5 + self._rng.random() / 2)
+        self._sweep_s = min(self._sweep_s, link.dial_at_s)
         self._on_down(link.node, reason)
 
     def _hang_up(self, link: Link) -> None:

@@ -26,6 +26,7 @@ from random import Random
 import trio
 import zmq
 
+from gossipd.control.beat import Beat
 from gossipd.control.entrance import Entrance
 from gossipd.control.followers import STREAMS_MAX, Followers
 from gossipd.control.following import Following
@@ -48,8 +49,10 @@ from membership.member import NodeId
 class ControlPlane:
     """One per daemon. Made and used on the trio loop; ``serve`` runs it."""
 
-    def __init__(self, *, secret: SecretKey, host: ControlHost, settings: ControlSettings, rng: Random) -> None:
-        self._host, self._settings = host, settings
+    def __init__(
+        self, *, secret: SecretKey, host: ControlHost, settings: ControlSettings, rng: Random, beat: Beat
+    ) -> None:
+        self._host, self._settings, self._beat = host, settings, beat
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 64)  # eight are used; libzmq reserves memory for all
         self._following = Following(resubscribe_s=settings.resubscribe_s)
@@ -80,6 +83,7 @@ class ControlPlane:
             self._context,
             secret=secret,
             settings=settings,
+            beat=beat,
             on_frame=self._hearing.from_visitor,
             on_refused=self._refused,
         )
@@ -88,6 +92,7 @@ class ControlPlane:
             secret=secret,
             settings=settings,
             rng=rng,
+            beat=beat,
             endpoint_of=host.endpoint_of,
             is_wanted=self._is_wanted,
             on_frame=self._hearing.from_link,
@@ -118,6 +123,7 @@ class ControlPlane:
                 nursery.start_soon(self.entrance.watch)
                 nursery.start_soon(self.links.serve)
                 nursery.start_soon(self.links.watch)
+                nursery.start_soon(self._beat.run)
                 nursery.start_soon(self._repeat_subscriptions)
                 task_status.started(port)
         finally:
@@ -173,7 +179,7 @@ class ControlPlane:
         stream = self._followers.stream(deployment)
         message = control.Holdings(deployment, stream, chunks.size, chunks.to_wire(), free_slots)
         link = self.links.link_to(peer)
-        if link is None or not link.put_holdings(stream, encode(message)):
+        if link is None or not link.put_holdings(stream, message):
             self._counters["dropped_Holdings"] += 1
             return False
         self.links.queued(link)

@@ -23,9 +23,6 @@ import trio
 import zmq
 
 SAFETY_POLL_S = 0.5
-# After a batch its owner rests, so that what arrives meanwhile is one batch too: at some hundred messages a second
-# most of the cost is waking up (16 daemons on two cores: a tenth of all CPU). Less than a batch of news waits anyway.
-PAUSE_S = 0.005
 
 
 class Bell:

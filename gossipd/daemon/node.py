@@ -22,6 +22,7 @@ import trio
 
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
+from gossipd.control.beat import Beat
 from gossipd.control.entrance import BindError
 from gossipd.control.plane import ControlPlane
 from gossipd.control.self_check import self_check as check_control
@@ -100,7 +101,8 @@ class Node:
             node=self.own, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
             settings=PlannerSettings(), rng=Random(secrets.randbits(64)), can_read_sources=config.sources.enabled,
         )  # fmt: skip
-        self.brain = Brain(self.planner, perform=self._perform, note=self._note)
+        self.beat = Beat()
+        self.brain = Brain(self.planner, beat=self.beat, perform=self._perform, note=self._note)
         self.hands = Hands(
             config, keys, state=self.state, cluster=self.cluster, on_store=self._store_said, post=self.brain.post,
             token_of=self._token_of, recheck=self._recheck, before_evict=self._before_evict,
@@ -115,8 +117,9 @@ class Node:
             post=self.brain.post, audit=self.audit.record,
         )  # fmt: skip
         self.plane = ControlPlane(
-            secret=self.keys.node, host=self.doorman, settings=ControlSettings(), rng=Random(secrets.randbits(64))
-        )
+            secret=self.keys.node, host=self.doorman, settings=ControlSettings(), rng=Random(secrets.randbits(64)),
+            beat=self.beat,
+        )  # fmt: skip
 
     def _build_deployments(self, now: float, wall_s: float) -> None:
         config, hands = self.config, self.hands

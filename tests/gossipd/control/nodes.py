@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import trio
 
+from gossipd.control.beat import Beat
 from gossipd.control.host import Reply
 from gossipd.control.link import Endpoint
 from gossipd.control.plane import ControlPlane
@@ -111,7 +112,7 @@ async def until(condition: Callable[[], object], *, seconds_max: float = 5.0) ->
 async def start(nursery: trio.Nursery, number: int, *, settings: ControlSettings = QUICK, port: int = 0) -> Node:
     """A plane with key ``number`` on loopback that knows nobody but itself."""
     host = FakeHost(secret_of(number))
-    plane = ControlPlane(secret=host.secret, host=host, settings=settings, rng=Random(number))
+    plane = ControlPlane(secret=host.secret, host=host, settings=settings, rng=Random(number), beat=Beat())
     scope = trio.CancelScope()
 
     async def run(task_status: trio.TaskStatus[int]) -> None:

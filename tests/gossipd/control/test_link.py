@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 
 from gossipd.control.link import Backlog, Endpoint, Link, LinkState, News
 from gossipd.control.settings import ControlSettings
+from gossipd.core.ids import DeploymentId
 from gossipd.wire import control
 from gossipd.wire.control_frame import decode, encode, indexes
 from membership.member import NodeId
 
 PEER = NodeId(b"p" * 16)
-HOLDINGS = b"holdings"
+HOLDINGS = control.Holdings(DeploymentId(b"m" * 32), 7, 8, b"\0", 1)
 
 
 def link(**changed: int) -> Link:
@@ -47,7 +48,7 @@ def test_messages_keep_their_order_and_come_before_news() -> None:
     queue.put_holdings(7, HOLDINGS)
     queue.put_news(7, news(1))
     queue.put(b"later")
-    assert drain(queue)[:2] == [HOLDINGS, b"later"]
+    assert drain(queue)[:2] == [encode(HOLDINGS, number=0), b"later"]
 
 
 def test_news_before_holdings_is_for_nobody() -> None:
@@ -102,7 +103,19 @@ def test_new_holdings_supersede_news_that_waits() -> None:
     queue.put_holdings(7, HOLDINGS)
     queue.put_news(7, news(dropped=(1,)))
     queue.put_holdings(7, HOLDINGS)
-    assert drain(queue) == [HOLDINGS, HOLDINGS]
+    assert drain(queue) == [encode(HOLDINGS, number=0), encode(HOLDINGS, number=1)]
+
+
+def test_who_missed_new_holdings_sees_a_gap_in_the_news_after_them() -> None:
+    queue = link()
+    queue.put_holdings(7, HOLDINGS)
+    drain(queue)
+    queue.failed(100.0, jitter=1.0)
+    queue.put_holdings(7, HOLDINGS)
+    queue.put_news(7, news(1))
+    lost, delta = drain(queue)
+    assert lost == encode(HOLDINGS, number=1)
+    assert deltas([delta]) == [(2, (1,), (), 1)]
 
 
 def test_a_frame_that_could_not_be_sent_is_next_again() -> None:

@@ -20,7 +20,7 @@ from gossipd.control.settings import ControlSettings
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
 from gossipd.wire import control
-from gossipd.wire.control_frame import decode, encode, indexes
+from gossipd.wire.control_frame import decode, indexes
 from membership.member import NodeId
 
 MODEL = DeploymentId(b"m" * 32)
@@ -61,7 +61,7 @@ class NewsMachine(RuleBasedStateMachine):
         self.followers.add(HEARER, MODEL)
         stream = self.followers.stream(MODEL)
         held = ChunkSet.of(CHUNKS, self.held)
-        self.link.put_holdings(stream, encode(control.Holdings(MODEL, stream, CHUNKS, held.to_wire(), 4)))
+        self.link.put_holdings(stream, control.Holdings(MODEL, stream, CHUNKS, held.to_wire(), 4))
 
     # ---- the teller --------------------------------------------------------------------------------
 

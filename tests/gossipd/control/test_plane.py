@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.control import zmq_trio
+from gossipd.control import links, zmq_trio
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
 from gossipd.control.settings import ControlSettings
 from gossipd.core import events
@@ -340,6 +340,7 @@ async def test_a_plane_that_stops_leaves_its_port_free() -> None:
 
 async def test_no_wake_up_is_lost_when_sending_and_receiving_interleave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zmq_trio, "SAFETY_POLL_S", 3600.0)  # nothing else wakes a task whose edge was eaten
+    monkeypatch.setattr(links, "_SWEEP_S_MAX", 3600.0)
     async with nodes(2) as (a, b):
 
         async def ask(asking: Node, asked: Node, number: int) -> None:

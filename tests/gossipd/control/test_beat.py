@@ -1,0 +1,183 @@
+"""The beat: turns in order, together, no more often than a beat, and none forgotten."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import trio
+import trio.testing
+
+from gossipd.control.beat import BEAT_S, Beat, Phase
+
+
+class Counter:
+    """A turn that finds something as often as it is told to."""
+
+    def __init__(self, busy: int = 0) -> None:
+        self.busy = busy
+        self.times: list[float] = []
+
+    def turn(self, now: float) -> bool:
+        self.times.append(now)
+        self.busy -= 1
+        return self.busy >= 0
+
+
+async def test_hearing_deciding_and_saying_are_in_that_order_whoever_joined_first(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    beat, taken = Beat(), list[Phase]()
+
+    def turn_of(phase: Phase) -> Callable[[float], bool]:
+        def turn(_now: float) -> bool:
+            taken.append(phase)
+            return False
+
+        return turn
+
+    for phase in (Phase.SAY, Phase.DECIDE, Phase.HEAR):
+        beat.join(phase, turn_of(phase))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beat.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert taken[:3] == [Phase.HEAR, Phase.DECIDE, Phase.SAY]
+        nursery.cancel_scope.cancel()
+
+
+async def test_however_often_it_is_woken_a_turn_is_taken_once_a_beat(autojump_clock: trio.testing.MockClock) -> None:
+    beat, counter = Beat(), Counter(busy=10**6)
+    beat.join(Phase.DECIDE, counter.turn)
+    with trio.move_on_after(1.0):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beat.run)
+            while True:
+                beat.wake()
+                await trio.sleep(0.001)
+    assert 95 <= len(counter.times) <= 102
+    assert min(b - a for a, b in zip(counter.times, counter.times[1:], strict=False)) >= BEAT_S * 0.999
+
+
+async def test_it_sleeps_when_nothing_happens_and_wakes_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    beat, counter = Beat(), Counter(busy=1)
+    beat.join(Phase.DECIDE, counter.turn)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beat.run)
+        await trio.sleep(1)
+        before = len(counter.times)
+        assert before < 8
+        await trio.sleep(60)
+        assert len(counter.times) == before
+        beat.wake()
+        await trio.testing.wait_all_tasks_blocked()
+        assert counter.times[before] == trio.current_time()
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_due_is_done_in_time_and_what_is_always_due_does_not_spin(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    beat, counter = Beat(), Counter()
+    due = [math.inf]
+    leave = beat.join(Phase.SAY, counter.turn, due_s=lambda _now: due[0])
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beat.run)
+        await trio.sleep(1)
+        due[0] = trio.current_time() + 0.25
+        beat.wake()
+        counter.times.clear()
+        await trio.sleep(0.2)
+        early = len(counter.times)
+        await trio.sleep(0.04)
+        assert len(counter.times) == early
+        await trio.sleep(0.02)
+        assert counter.times[early] - due[0] < BEAT_S
+        due[0] = -math.inf
+        counter.times.clear()
+        await trio.sleep(1)
+        assert 50 <= len(counter.times) <= 210  # one by the clock and one before it sleeps, for each beat
+        leave()
+        counter.times.clear()
+        await trio.sleep(1)
+        assert counter.times == []
+        nursery.cancel_scope.cancel()
+
+
+async def test_who_leaves_something_undone_has_the_next_turn_at_once(autojump_clock: trio.testing.MockClock) -> None:
+    beat, left, times = Beat(), deque(range(5)), list[float]()
+
+    def turn(now: float) -> bool:
+        if not left:
+            return False
+        times.append(now)
+        left.popleft()
+        beat.hurry()
+        return True
+
+    beat.join(Phase.HEAR, turn)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beat.run)
+        await trio.sleep(0.005)
+        assert len(times) == 5
+        assert len(set(times)) == 1
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_left_during_the_last_turn_before_it_sleeps_is_found(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    beat, left, found = Beat(), deque[int](), list[int]()
+
+    def decide(_now: float) -> bool:
+        before = len(found)
+        while left:
+            found.append(left.popleft())
+        return len(found) > before
+
+    def post(_now: float) -> bool:  # as a thread would, when the planner has had its turn; it sees the beat awake
+        if len(found) < 1:
+            left.append(1)
+            beat.wake_from_thread()
+        return False
+
+    beat.join(Phase.DECIDE, decide)
+    beat.join(Phase.SAY, post)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beat.run)
+        await trio.sleep(0.1)
+        assert found == [1]
+        nursery.cancel_scope.cancel()
+
+
+async def test_nothing_that_a_thread_leaves_is_forgotten() -> None:
+    beat, left, found = Beat(), deque[int](), list[int]()
+    count = 3000
+
+    def turn(_now: float) -> bool:
+        before = len(found)
+        while left:
+            found.append(left.popleft())
+        return len(found) > before
+
+    def post() -> None:
+        wait = threading.Event()
+        for number in range(count):
+            left.append(number)
+            beat.wake_from_thread()
+            if number % 100 == 0:
+                wait.wait(0.05)  # long enough for the beat to be going to sleep just then, now and again
+
+    beat.join(Phase.DECIDE, turn)
+    with trio.fail_after(60):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beat.run)
+            threads = [threading.Thread(target=post) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            while len(found) < 2 * count:
+                await trio.sleep(0.01)
+            nursery.cancel_scope.cancel()
+        for thread in threads:
+            await trio.to_thread.run_sync(thread.join)
