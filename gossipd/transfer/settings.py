@@ -102,11 +102,3 @@ class BulkSettings:
     def unsent_bytes(self, length: int) -> int:
         """How much of a body of ``length`` bytes may wait unsent in the kernel."""
         return min(max(length // 4, self.unsent_bytes_min), self.unsent_bytes_max)
-
-
-def socket_buffer_bytes(rate: float, delay_s: float) -> int:
-    """A socket buffer for ``rate`` bytes per second over ``delay_s`` of round trip: twice their product.
-
-    Twice, because the kernel counts its own overhead in and a window must cover the trip there and back.
-    """
-    return max(64 * KIB, int(rate * delay_s * 2))

@@ -45,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--mbit", type=float, default=100, help="rate of every host's link and of storage's")
     parser.add_argument("--external-mbit", type=float, help="rate of storage's link, when not --mbit")
     parser.add_argument("--uplink-mbit", type=float, help="rate of every rack's uplink; not limited without")
+    parser.add_argument("--congestion", metavar="NAME", help="TCP congestion control of every host; else the machine's")
     parser.add_argument("--slow", action="append", default=[], metavar="HOST:MBIT")
     parser.add_argument("--kill", action="append", default=[], metavar="HOST|seed|FRACTION@PROGRESS")
     parser.add_argument("--encryption", choices=("none", "tls"), default="none", help="gossipd's bulk path")
@@ -126,7 +127,7 @@ def stage(given: argparse.Namespace, number: int) -> Iterator[Bench]:
     base = Path(tempfile.mkdtemp(prefix="gossipd-lab-"))
     try:
         racks = [int(count) for count in given.racks.split(",")]
-        with fabric(racks, mbit=given.mbit, uplink_mbit=given.uplink_mbit) as network:
+        with fabric(racks, mbit=given.mbit, uplink_mbit=given.uplink_mbit, congestion=given.congestion) as network:
             if given.external_mbit:
                 network.shape(network.storage, given.external_mbit)
             for name, mbit in slow_hosts(given).items():

@@ -21,6 +21,7 @@ def row(bench: Bench, outcome: Outcome, single_s: float, single: Counters) -> di
         "system": outcome.system,
         "hosts": len(bench.fabric.hosts),
         "racks": racks,
+        "congestion": bench.fabric.congestion,
         "bytes": bench.size,
         "single_s": round(single_s, 3),
         "last_s": round(last_s, 3),

@@ -1,10 +1,10 @@
-"""Settings refuse what cannot work, all at once, and size sockets from rate and delay."""
+"""Settings refuse what cannot work, all at once."""
 
 from __future__ import annotations
 
 import pytest
 
-from gossipd.transfer.settings import KIB, MIB, BulkSettings, socket_buffer_bytes
+from gossipd.transfer.settings import KIB, MIB, BulkSettings
 
 
 def test_the_defaults_are_valid() -> None:
@@ -23,8 +23,3 @@ def test_what_waits_unsent_follows_the_chunk_size_within_bounds() -> None:
     assert settings.unsent_bytes(1) == 64 * KIB
     assert settings.unsent_bytes(1 * MIB) == 256 * KIB
     assert settings.unsent_bytes(64 * MIB) == 1 * MIB
-
-
-def test_a_socket_buffer_covers_the_path_twice() -> None:
-    assert socket_buffer_bytes(1.25e9, 0.001) == 2_500_000
-    assert socket_buffer_bytes(1000, 0.001) == 64 * KIB
