@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import IntEnum
+from typing import cast
 
 import trio
 import zmq
@@ -44,21 +45,24 @@ class Beat:
 
     def __init__(self) -> None:
         self._turns: list[tuple[Phase, Callable[[float], bool]]] = []
-        self._dues: list[Callable[[float], float]] = []
+        self._dues: list[Callable[[], float]] = []
+        self._sockets: list[zmq.Socket[bytes]] = []
         self._woken = trio.Event()
         self._asleep = trio.Event()
         self._is_awake = False  # a turn will be taken within a beat: whoever posts need not wake it
+        self._posted = False  # from a thread, since the last turn began
+        self._hurried = False
         self._next_s = -math.inf
         self._token = trio.lowlevel.current_trio_token()
 
     def join(
-        self, phase: Phase, turn: Callable[[float], bool], *, due_s: Callable[[float], float] | None = None
+        self, phase: Phase, turn: Callable[[float], bool], *, due_s: Callable[[], float] | None = None
     ) -> Callable[[], None]:
         """Take part until the returned function is called.
 
         Args:
             turn: given the time, does what there is to do; True when there was something.
-            due_s: given the time, when ``turn`` must be taken though nobody wakes the beat.
+            due_s: when ``turn`` must be taken though nobody wakes the beat; a time that does not move by itself.
         """
         entry = (phase, turn)
         self._turns = sorted([*self._turns, entry], key=lambda one: one[0])
@@ -81,6 +85,7 @@ class Beat:
 
     def wake_from_thread(self) -> None:
         """``wake`` from any thread, after what there is to do was put where a turn finds it."""
+        self._posted = True
         if not self._is_awake:
             try:
                 self._token.run_sync_soon(self.wake, idempotent=True)
@@ -88,41 +93,49 @@ class Beat:
                 return  # the daemon is gone; a worker thread outlived it by a moment
 
     def hurry(self) -> None:
-        """A turn left something undone to give others theirs: the next one follows at once."""
-        self._next_s = -math.inf
+        """A turn left something undone to give others theirs: the next one follows after half a beat."""
+        self._hurried = True
 
     async def watch(self, socket: zmq.Socket[bytes]) -> None:
         """Wake the beat when ``socket``, which a turn reads until it is empty, may have something. Never returns."""
         bell = Bell()
-        while True:
-            await bell.wait(socket)
-            self.wake()
-            await self._asleep.wait()  # till then the turns read it
+        self._sockets.append(socket)
+        try:
+            while True:
+                await bell.wait(socket)
+                self.wake()
+                await self._asleep.wait()  # till then the turns read it
+        finally:
+            self._sockets.remove(socket)
 
     async def run(self) -> None:
         """Take turns until cancelled."""
         while True:
-            now = trio.current_time()
-            with trio.move_on_at(min((due_s(now) for due_s in self._dues), default=math.inf)):
+            with trio.move_on_at(min((due_s() for due_s in self._dues), default=math.inf)):
                 await self._woken.wait()
             self._is_awake = True
             quiet = _QUIET_BEATS - 1  # a turn that was only due, and finds nothing, is one turn
             while quiet < _QUIET_BEATS:
                 await trio.sleep_until(self._next_s)
                 quiet = 0 if self._take_turn() else quiet + 1
-            # From here on threads wake us. What one left a moment earlier, and what a turn's own calls took out of a
-            # socket's descriptor unseen, is found now.
+            # From here on threads wake us. What one left a moment earlier must not lie, nor what a turn's own calls on
+            # a socket took out of its descriptor unseen (a watcher waits for that).
             self._is_awake = False
-            self._woken = trio.Event()
-            if self._take_turn():
+            if self._posted or any(map(_has_unread, self._sockets)):
                 self._woken.set()
-            else:
+            if not self._woken.is_set():
                 self._asleep.set()
 
     def _take_turn(self) -> bool:
+        self._woken, self._posted, self._hurried = trio.Event(), False, False
         now = trio.current_time()
-        self._next_s = now + BEAT_S
         busy = False
         for _, turn in self._turns:
             busy = turn(now) or busy
+        # From its end, so that however long turns take others have theirs.
+        self._next_s = trio.current_time() + (BEAT_S / 2 if self._hurried else BEAT_S)
         return busy
+
+
+def _has_unread(socket: zmq.Socket[bytes]) -> bool:
+    return bool(cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)

@@ -11,6 +11,7 @@ dropped as they are read, and each is at most ``FRAME_BYTES_MAX``.
 from __future__ import annotations
 
 import errno
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -26,6 +27,7 @@ from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
+_RETRY_S = 0.05  # what a visitor that reads slowly could not be sent; libzmq may tell another call that it can
 _ANSWERS_MAX = 4096  # answers waiting to be sent, all visitors together; one that does not fit is dropped
 _ANSWERS_PER_VISITOR_MAX = 512  # so that one who asks and does not read takes nobody else's room
 _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
@@ -59,6 +61,7 @@ class Entrance:
         self._beat = beat
         self._answers: dict[bytes, deque[bytes]] = {}
         self._answer_count = 0
+        self._retry_s = math.inf
         self._visitors: dict[str, Visitor] = {}
         self.counters = {"received": 0, "received_bytes": 0, "answers_dropped": 0, "extra_parts": 0, "malformed": 0}
         self._socket = context.socket(zmq.ROUTER)
@@ -100,7 +103,10 @@ class Entrance:
 
     async def serve(self) -> None:
         """Take part in the beat until cancelled."""
-        leave = [self._beat.join(Phase.HEAR, self._hear), self._beat.join(Phase.SAY, self._send_answers)]
+        leave = [
+            self._beat.join(Phase.HEAR, self._hear),
+            self._beat.join(Phase.SAY, self._send_answers, due_s=lambda: self._retry_s),
+        ]
         try:
             await self._beat.watch(self._socket)
         finally:
@@ -158,7 +164,7 @@ class Entrance:
             visitor = self._visitors[user_id] = Visitor.from_user_id(user_id)
         return visitor
 
-    def _send_answers(self, _now: float) -> bool:
+    def _send_answers(self, now: float) -> bool:
         sent = 0
         for route, queue in list(self._answers.items()):
             before = len(queue)
@@ -166,6 +172,7 @@ class Entrance:
                 del self._answers[route]
             sent += before - len(queue)
         self._answer_count -= sent
+        self._retry_s = now + _RETRY_S if self._answers else math.inf
         return sent > 0
 
     def _send_to(self, route: bytes, queue: deque[bytes]) -> bool:

@@ -45,6 +45,7 @@ _FAILURES = {
 }
 _WATCHED = _UP | zmq.Event(sum(_FAILURES))
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
+_RETRY_S = 0.05  # what a peer that reads slowly could not be sent; libzmq may tell another call that it can
 _SWEEP_S_MAX = 0.5  # who is wanted, and who has been idle for long enough, changes without a word to us
 
 
@@ -82,6 +83,7 @@ class Links:
         self._names = rng.randrange(1 << 16) << 16
         self._beat = beat
         self._sweep_s = 0.0  # when to look at all links again
+        self._retry_s = math.inf
         self.counters = {"sent": 0, "sent_bytes": 0, "dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
         self._socket = context.socket(zmq.ROUTER)
         secure(self._socket, handshake_s=settings.handshake_s, message_bytes_max=FRAME_BYTES_MAX)
@@ -203,10 +205,11 @@ class Links:
         for link in list(self._ready.values()):
             if self._send_queue(link):
                 self._ready.pop(link.node, None)
+        self._retry_s = now + _RETRY_S if self._ready else math.inf
         return (dialed, sent) != (self.counters["dialed"], self.counters["sent"])
 
-    def _due_s(self, _now: float) -> float:
-        return self._sweep_s
+    def _due_s(self) -> float:
+        return min(self._sweep_s, self._retry_s)
 
     def _sweep_soon(self) -> None:
         self._sweep_s = 0.0

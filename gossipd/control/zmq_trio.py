@@ -17,6 +17,7 @@ needs no second task, and a hundred rings before the owner runs are one.
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 import trio
@@ -38,7 +39,7 @@ class Bell:
             self._waiting.cancel()
         self._rung = True
 
-    async def wait(self, socket: zmq.Socket[bytes], *, seconds_max: float = SAFETY_POLL_S) -> None:
+    async def wait(self, socket: zmq.Socket[bytes], *, seconds_max: float = math.inf) -> None:
         """Return when ``socket`` may have something to read, when the bell rings, or after ``seconds_max``."""
         if self._rung or cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
             self._rung = False

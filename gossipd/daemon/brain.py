@@ -9,6 +9,7 @@ batch costs little more than one over a single event.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 
@@ -34,6 +35,7 @@ class Brain:
         self._perform = perform
         self._note = note
         self._events: deque[Event] = deque()  # bounded by work in flight: every event answers a command or a peer
+        self._due_s = -math.inf  # fixed at each plan: the planner counts some deadlines from when it is asked
 
     def post(self, event: Event) -> None:
         """Hand an event to the planner, from any thread. Events of one thread keep their order."""
@@ -42,15 +44,20 @@ class Brain:
 
     async def run(self) -> None:
         """Never returns; cancelled with the daemon."""
-        leave = self._beat.join(Phase.DECIDE, self._turn, due_s=self.planner.next_deadline)
+        leave = self._beat.join(Phase.DECIDE, self._turn, due_s=lambda: self._due_s)
         try:
             await trio.sleep_forever()
         finally:
             leave()
 
+    def look_again(self) -> None:
+        """The planner was told something other than by an event: plan soon. On the trio loop."""
+        self._due_s = -math.inf
+        self._beat.wake()
+
     def _turn(self, now: float) -> bool:
         heard = bool(self._events)
-        if not heard and now < self.planner.next_deadline(now):
+        if not heard and now < self._due_s:
             return False
         while self._events:
             event = self._events.popleft()
@@ -59,4 +66,5 @@ class Brain:
         self.planner.plan(now)
         for command in self.planner.drain():
             self._perform(command)
+        self._due_s = self.planner.next_deadline(now)
         return heard

@@ -393,6 +393,7 @@ class Node:
         self.plane.clients_changed()
         self.spread.roster_changed()
         self.planner.set_own(can_read_sources=config.sources.enabled)
+        self.brain.look_again()
         self.gossip.change(config)
         set_level(config.log.level)
 
