@@ -152,4 +152,20 @@ MUTANTS = (
         "        self.reader.rebuild(",
         (_PLANNER,),
     ),
+    Mutant(
+        "asks-for-the-deadline-anew",
+        "A deadline that counts from now is asked for again at every turn, and so never comes.",
+        "gossipd/daemon/brain.py",
+        "        if not heard and now < self._due_s:\n",
+        "        if not heard and now < self.planner.next_deadline(now):\n",
+        ("tests/gossipd/daemon/test_brain.py",),
+    ),
+    Mutant(
+        "sleeps-over-a-last-word",
+        "What a thread posts while the last turn before sleeping is taken lies until something else wakes the beat.",
+        "gossipd/control/beat.py",
+        "            if self._posted or any(map(_has_unread, self._sockets)):\n",
+        "            if any(map(_has_unread, self._sockets)):\n",
+        ("tests/gossipd/control/test_beat.py",),
+    ),
 )
