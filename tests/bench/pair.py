@@ -7,8 +7,8 @@ figures are medians. All write fresh files, into pages that the machine's host h
 
 ``ratio_reference`` is the rate over the bare reference's, ``ratio_cpu_reference`` the CPU seconds per GB of both
 ends over the reference's. ``--duplex`` sends a model each way at once (``ratio_duplex``: the sum of both directions
-over one), ``--fan-out N`` sends one to N daemons. ``--systems hands,reference`` measures store, server and client
-without the rest of the daemon.
+over one; ``ratio_reference_duplex``: the same of two bare references, which is what the machine can), ``--fan-out N``
+sends one to N daemons. ``--systems hands,reference`` measures store, server and client without the rest of the daemon.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ def one_of_each(plan: Plan, options: argparse.Namespace) -> dict[str, dict[str, 
     found = {system: run(system, plan) for system in options.systems}
     if options.duplex:
         found["duplex"] = of_daemons(plan, duplex=True)
+        if "reference" in options.systems:
+            found["reference_duplex"] = run("reference", plan, ways=2)
     if options.fan_out:
         found["fan_out"] = of_daemons(plan, receivers=options.fan_out)
     return found
@@ -104,40 +106,48 @@ def prepare(root: Path, options: argparse.Namespace) -> Plan:
     return plan
 
 
-def run(system: str, plan: Plan) -> dict[str, float]:
-    """One system once; the costs of its ends added up."""
+def run(system: str, plan: Plan, *, ways: int = 1) -> dict[str, float]:
+    """One system once, or so many of it at once; the costs of all ends added up."""
     if system == "daemons":
         return of_daemons(plan)
     target = Path(plan.target, "run")
-    target.mkdir()
-    plan = replace(plan, target=str(target))
-    sender = start(system, "send", plan)
+    plans = [replace(plan, target=str(target / str(way))) for way in range(ways)]
+    ends: list[subprocess.Popen[str]] = []
     try:
-        plan = replace(plan, ports=tuple(heard(sender)["ports"]))
-        receiver = start(system, "receive", plan)
-        try:
-            heard(receiver)
-            os.sync()
-            with backed_pages(plan.target, plan.nbytes) as pages, handed_over(pages, [receiver.pid]):
-                told(receiver, "go")
-                received = heard(receiver)
-        finally:
-            receiver.wait()
-        told(sender, "stop")
-        sent = heard(sender)
+        for one in plans:
+            Path(one.target).mkdir(parents=True)
+        senders = [start(system, "send", one) for one in plans]
+        ends += senders
+        plans = [replace(one, ports=tuple(heard(end)["ports"])) for one, end in zip(plans, senders, strict=True)]
+        receivers = [start(system, "receive", one) for one in plans]
+        ends += receivers
+        for end in receivers:
+            heard(end)
+        os.sync()
+        with backed_pages(plan.target, plan.nbytes * ways) as pages, handed_over(pages, [end.pid for end in receivers]):
+            for end in receivers:
+                told(end, "go")
+            received = [heard(end) for end in receivers]
+        for end in receivers:
+            end.wait()
+        for end in senders:
+            told(end, "stop")
+        sent = [heard(end) for end in senders]
     finally:
-        sender.kill()
-        sender.wait()
+        for end in ends:
+            end.kill()
+            end.wait()
         shutil.rmtree(target)
-    assert received["chunks_wrong"] == 0, f"{system}: {received['chunks_wrong']} chunks failed"
-    gigabytes = plan.nbytes / 1e9
+    assert not any(one["chunks_wrong"] for one in received), f"{system}: chunks failed"
+    gigabytes = plan.nbytes * ways / 1e9
+    of_senders, of_receivers = (sum(one["cpu_s"] for one in found) / gigabytes for found in (sent, received))
     return {
-        "gbytes_per_s": gigabytes / received["seconds"],
-        "cpu_s_per_gb": (received["cpu_s"] + sent["cpu_s"]) / gigabytes,
-        "cpu_s_per_gb_sender": sent["cpu_s"] / gigabytes,
-        "cpu_s_per_gb_receiver": received["cpu_s"] / gigabytes,
-        "rss_max_bytes": max(received["rss_max_bytes"], sent["rss_max_bytes"]),
-        "loop_lag_p99_s": received.get("loop_lag_p99_s", 0.0),
+        "gbytes_per_s": gigabytes / max(one["seconds"] for one in received),
+        "cpu_s_per_gb": of_senders + of_receivers,
+        "cpu_s_per_gb_sender": of_senders,
+        "cpu_s_per_gb_receiver": of_receivers,
+        "rss_max_bytes": max(one["rss_max_bytes"] for one in (*received, *sent)),
+        "loop_lag_p99_s": max(one.get("loop_lag_p99_s", 0.0) for one in received),
     }
 
 
@@ -186,6 +196,8 @@ def summary(plan: Plan, runs: Sequence[dict[str, dict[str, float]]]) -> dict[str
         result["ratio_libtorrent"] = ratio("gbytes_per_s", "libtorrent", own)
     if "daemons" in systems and "duplex" in systems:
         result["ratio_duplex"] = ratio("gbytes_per_s", "daemons", "duplex")
+    if "reference" in systems and "reference_duplex" in systems:
+        result["ratio_reference_duplex"] = ratio("gbytes_per_s", "reference", "reference_duplex")
     return result
 
 
