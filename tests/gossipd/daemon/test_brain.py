@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import cast
 
 import trio
@@ -34,47 +36,40 @@ class FakePlanner:
         return now + self.pause_s
 
 
-def brain_of(planner: FakePlanner) -> tuple[Brain, Beat]:
+@asynccontextmanager
+async def running(planner: FakePlanner) -> AsyncIterator[Brain]:
+    """A brain on a beat, a second after its start."""
     beat = Beat()
-    return Brain(cast(Planner, planner), beat=beat, perform=lambda _: None, note=lambda _: None), beat
+    brain = Brain(cast(Planner, planner), beat=beat, perform=lambda _: None, note=lambda _: None)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(beat.run)
+        nursery.start_soon(brain.run)
+        await trio.sleep(1)
+        yield brain
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_deadline_that_counts_from_now_is_kept(autojump_clock: trio.testing.MockClock) -> None:
     planner = FakePlanner(0.05)
-    brain, beat = brain_of(planner)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
-        nursery.start_soon(brain.run)
-        await trio.sleep(1)
+    async with running(planner):
         assert 19 <= len(planner.planned) <= 21
-        nursery.cancel_scope.cancel()
 
 
 async def test_events_are_heard_at_once_and_before_the_plan(autojump_clock: trio.testing.MockClock) -> None:
     planner = FakePlanner(100)
-    brain, beat = brain_of(planner)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
-        nursery.start_soon(brain.run)
-        await trio.sleep(1)
-        planned = len(planner.planned)
+    async with running(planner) as brain:
+        planner.planned.clear()
         brain.post(SlotsChanged(3))
         brain.post(SlotsChanged(4))
         await trio.testing.wait_all_tasks_blocked()
         assert planner.heard == [SlotsChanged(3), SlotsChanged(4)]
-        assert planner.planned[planned:] == [trio.current_time()]
-        nursery.cancel_scope.cancel()
+        assert planner.planned == [trio.current_time()]
 
 
 async def test_it_plans_when_told_to_look_again(autojump_clock: trio.testing.MockClock) -> None:
     planner = FakePlanner(100)
-    brain, beat = brain_of(planner)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
-        nursery.start_soon(brain.run)
-        await trio.sleep(1)
+    async with running(planner) as brain:
         planner.planned.clear()
         brain.look_again()
         await trio.testing.wait_all_tasks_blocked()
         assert planner.planned == [trio.current_time()]
-        nursery.cancel_scope.cancel()
