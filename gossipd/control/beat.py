@@ -1,15 +1,16 @@
-"""The beat: hearing, deciding and saying take their turns together, in one task, at most a hundred times a second.
+"""The beat: hearing, deciding and saying take their turns together, in one task, a hundred times a second at most.
 
 What lives here: when turns are taken, and in which order. What does not: what is done in them; each takes what there
 is, never blocks, and says whether there was something.
 
-At some hundred messages and events a second most of what a daemon's loop costs is waking up: a task of its own for
-each socket and for the planner, each with its own pause, came to 180 wake-ups a second of 0.4 ms each where twelve
-chunks a second arrived (16 daemons on two cores; caches are cold every time). So while anything happens nobody waits
-for his own socket. The beat hears all sockets, plans, and sends, then rests until the next beat; after some beats in
-which nothing happened it sleeps until a socket is readable, a thread has an event, or something is due. One wake-up
+At some hundred messages and events a second most of what a daemon's loop costs is waking up: a task of its own for each
+socket and for the planner, each with its own pause, came to 180 wake-ups a second of 0.4 ms each where twelve chunks a
+second arrived (8 daemons on two cores, beside other load; caches are cold every time). So while anything happens nobody
+waits for his own socket. The beat hears all sockets, plans, and sends, then rests until the next beat; after some beats
+in which nothing happened it sleeps until a socket is readable, a thread has an event, or something is due. One wake-up
 per beat serves everybody, a batch at each socket is one batch for the planner, and what it says leaves in the same
-turn. The price: what comes during a rest waits for its end, half a beat on average.
+turn. The price: what comes during a rest waits for its end, half a beat on average. Only a flood, which fills a
+socket's batch, has two turns a beat.
 
 Rejected: a pause of its own for each task (as above), and a common grid of pauses (the wake-ups come together, but each
 is still a task, a cancel scope and a registration with epoll, which is most of the cost).
@@ -18,14 +19,15 @@ is still a task, a cancel scope and a registration with epoll, which is most of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import cast
 
 import trio
 import zmq
 
-from gossipd.control.zmq_trio import Bell
+from gossipd.control.zmq_trio import Bell, has_unread
 
 # Half of the chunk time of the smallest chunks at 100 Mbit/s (21 ms): it never decides how stale a plan is.
 BEAT_S = 0.01
@@ -40,12 +42,20 @@ class Phase(IntEnum):
     SAY = 2
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """Who takes part; see ``Beat.joined``."""
+
+    phase: Phase
+    turn: Callable[[float], bool]
+    due_s: Callable[[], float]
+
+
 class Beat:
     """``run`` takes the turns. All else is for the trio loop, but ``wake_from_thread`` for any thread."""
 
     def __init__(self) -> None:
-        self._turns: list[tuple[Phase, Callable[[float], bool]]] = []
-        self._dues: list[Callable[[], float]] = []
+        self._parts: list[Part] = []
         self._sockets: list[zmq.Socket[bytes]] = []
         self._woken = trio.Event()
         self._asleep = trio.Event()
@@ -55,27 +65,23 @@ class Beat:
         self._next_s = -math.inf
         self._token = trio.lowlevel.current_trio_token()
 
-    def join(
-        self, phase: Phase, turn: Callable[[float], bool], *, due_s: Callable[[], float] | None = None
-    ) -> Callable[[], None]:
-        """Take part until the returned function is called.
+    @contextmanager
+    def joined(
+        self, phase: Phase, turn: Callable[[float], bool], *, due_s: Callable[[], float] = lambda: math.inf
+    ) -> Iterator[None]:
+        """Take part for the length of a ``with``.
 
         Args:
             turn: given the time, does what there is to do; True when there was something.
             due_s: when ``turn`` must be taken though nobody wakes the beat; a time that does not move by itself.
         """
-        entry = (phase, turn)
-        self._turns = sorted([*self._turns, entry], key=lambda one: one[0])
-        if due_s is not None:
-            self._dues.append(due_s)
+        part = Part(phase, turn, due_s)
+        self._parts = sorted([*self._parts, part], key=lambda one: one.phase)
         self.wake()
-
-        def leave() -> None:
-            self._turns = [one for one in self._turns if one is not entry]
-            if due_s is not None:
-                self._dues.remove(due_s)
-
-        return leave
+        try:
+            yield
+        finally:
+            self._parts = [one for one in self._parts if one is not part]
 
     def wake(self) -> None:
         """There is something to do: take a turn as soon as the last one is a beat ago."""
@@ -111,7 +117,7 @@ class Beat:
     async def run(self) -> None:
         """Take turns until cancelled."""
         while True:
-            with trio.move_on_at(min((due_s() for due_s in self._dues), default=math.inf)):
+            with trio.move_on_at(min((part.due_s() for part in self._parts), default=math.inf)):
                 await self._woken.wait()
             self._is_awake = True
             quiet = _QUIET_BEATS - 1  # a turn that was only due, and finds nothing, is one turn
@@ -121,7 +127,7 @@ class Beat:
             # From here on threads wake us. What one left a moment earlier must not lie, nor what a turn's own calls on
             # a socket took out of its descriptor unseen (a watcher waits for that).
             self._is_awake = False
-            if self._posted or any(map(_has_unread, self._sockets)):
+            if self._posted or any(map(has_unread, self._sockets)):
                 self._woken.set()
             if not self._woken.is_set():
                 self._asleep.set()
@@ -130,12 +136,8 @@ class Beat:
         self._woken, self._posted, self._hurried = trio.Event(), False, False
         now = trio.current_time()
         busy = False
-        for _, turn in self._turns:
-            busy = turn(now) or busy
+        for part in self._parts:
+            busy = part.turn(now) or busy
         # From its end, so that however long turns take others have theirs.
         self._next_s = trio.current_time() + (BEAT_S / 2 if self._hurried else BEAT_S)
         return busy
-
-
-def _has_unread(socket: zmq.Socket[bytes]) -> bool:
-    return bool(cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)

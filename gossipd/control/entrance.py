@@ -21,13 +21,12 @@ from zmq.utils.monitor import parse_monitor_message
 from gossipd.control.beat import Beat, Phase
 from gossipd.control.settings import ControlSettings
 from gossipd.control.zap import ZAP_DOMAIN, Visitor
-from gossipd.control.zmq_trio import Bell, secure, tcp_address
+from gossipd.control.zmq_trio import RETRY_S, Bell, secure, tcp_address
 from gossipd.core.errors import LocalError
 from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
-_RETRY_S = 0.05  # what a visitor that reads slowly could not be sent; libzmq may tell another call that it can
 _ANSWERS_MAX = 4096  # answers waiting to be sent, all visitors together; one that does not fit is dropped
 _ANSWERS_PER_VISITOR_MAX = 512  # so that one who asks and does not read takes nobody else's room
 _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
@@ -103,15 +102,9 @@ class Entrance:
 
     async def serve(self) -> None:
         """Take part in the beat until cancelled."""
-        leave = [
-            self._beat.join(Phase.HEAR, self._hear),
-            self._beat.join(Phase.SAY, self._send_answers, due_s=lambda: self._retry_s),
-        ]
-        try:
+        hearing = self._beat.joined(Phase.HEAR, self._hear)
+        with hearing, self._beat.joined(Phase.SAY, self._send_answers, due_s=lambda: self._retry_s):
             await self._beat.watch(self._socket)
-        finally:
-            for one in leave:
-                one()
 
     async def watch(self) -> None:
         """Report handshakes that ended before a key was shown: a plain socket, a browser, a scanner."""
@@ -172,7 +165,7 @@ class Entrance:
                 del self._answers[route]
             sent += before - len(queue)
         self._answer_count -= sent
-        self._retry_s = now + _RETRY_S if self._answers else math.inf
+        self._retry_s = now + RETRY_S if self._answers else math.inf
         return sent > 0
 
     def _send_to(self, route: bytes, queue: deque[bytes]) -> bool:

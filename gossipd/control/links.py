@@ -30,7 +30,7 @@ from zmq.utils.monitor import parse_monitor_message
 from gossipd.control.beat import Beat, Phase
 from gossipd.control.link import Endpoint, Link, LinkState
 from gossipd.control.settings import ControlSettings
-from gossipd.control.zmq_trio import Bell, secure, tcp_address
+from gossipd.control.zmq_trio import RETRY_S, Bell, secure, tcp_address
 from gossipd.core.keys import SecretKey
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 from membership.member import NodeId
@@ -45,7 +45,6 @@ _FAILURES = {
 }
 _WATCHED = _UP | zmq.Event(sum(_FAILURES))
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
-_RETRY_S = 0.05  # what a peer that reads slowly could not be sent; libzmq may tell another call that it can
 _SWEEP_S_MAX = 0.5  # who is wanted, and who has been idle for long enough, changes without a word to us
 
 
@@ -164,12 +163,9 @@ class Links:
 
     async def serve(self) -> None:
         """Take part in the beat until cancelled: dial, receive, send."""
-        leave = [self._beat.join(Phase.HEAR, self._hear), self._beat.join(Phase.SAY, self._say, due_s=self._due_s)]
-        try:
+        hearing = self._beat.joined(Phase.HEAR, self._hear)
+        with hearing, self._beat.joined(Phase.SAY, self._say, due_s=self._due_s):
             await self._beat.watch(self._socket)
-        finally:
-            for one in leave:
-                one()
 
     def close(self) -> None:
         """Release both sockets; nothing more is sent."""
@@ -205,7 +201,7 @@ class Links:
         for link in list(self._ready.values()):
             if self._send_queue(link):
                 self._ready.pop(link.node, None)
-        self._retry_s = now + _RETRY_S if self._ready else math.inf
+        self._retry_s = now + RETRY_S if self._ready else math.inf
         return (dialed, sent) != (self.counters["dialed"], self.counters["sent"])
 
     def _due_s(self) -> float:

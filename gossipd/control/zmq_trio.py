@@ -24,6 +24,7 @@ import trio
 import zmq
 
 SAFETY_POLL_S = 0.5
+RETRY_S = 0.05  # what a peer that reads slowly could not be sent; libzmq may tell another call that it can
 
 
 class Bell:
@@ -41,7 +42,7 @@ class Bell:
 
     async def wait(self, socket: zmq.Socket[bytes], *, seconds_max: float = math.inf) -> None:
         """Return when ``socket`` may have something to read, when the bell rings, or after ``seconds_max``."""
-        if self._rung or cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN:
+        if self._rung or has_unread(socket):
             self._rung = False
             await trio.lowlevel.checkpoint()
             return
@@ -49,6 +50,11 @@ class Bell:
             await trio.lowlevel.wait_readable(socket.FD)
         self._waiting = None
         self._rung = False
+
+
+def has_unread(socket: zmq.Socket[bytes]) -> bool:
+    """Whether a message waits; what the descriptor had to say is then taken note of."""
+    return bool(cast(int, socket.getsockopt(zmq.EVENTS)) & zmq.POLLIN)
 
 
 def secure(socket: zmq.Socket[bytes], *, handshake_s: float, message_bytes_max: int) -> None:

@@ -44,11 +44,8 @@ class Brain:
 
     async def run(self) -> None:
         """Never returns; cancelled with the daemon."""
-        leave = self._beat.join(Phase.DECIDE, self._turn, due_s=lambda: self._due_s)
-        try:
+        with self._beat.joined(Phase.DECIDE, self._turn, due_s=lambda: self._due_s):
             await trio.sleep_forever()
-        finally:
-            leave()
 
     def look_again(self) -> None:
         """The planner was told something other than by an event: plan soon. On the trio loop."""

@@ -51,7 +51,7 @@ class Scenario:
     source_delay_s: float = 0.01
     """From asking external storage to its first byte."""
     plan_interval_s: float = 0.005
-    """The daemon plans at most this often."""
+    """A host plans at most this often; the daemon, while it is busy, once in 10 ms."""
     upload_slots: int = 4
     evidence_s: float = 0.5
     """How long a dead host's connections take to be noticed."""

@@ -1,4 +1,4 @@
-"""Bugs of the brain: who is asked for what, who is blamed, who reads storage."""
+"""Bugs of the brain: who is asked for what, who is blamed, who reads storage, when it has its turn."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ MUTANTS = (
         "sleeps-over-a-last-word",
         "What a thread posts while the last turn before sleeping is taken lies until something else wakes the beat.",
         "gossipd/control/beat.py",
-        "            if self._posted or any(map(_has_unread, self._sockets)):\n",
-        "            if any(map(_has_unread, self._sockets)):\n",
+        "            if self._posted or any(map(has_unread, self._sockets)):\n",
+        "            if any(map(has_unread, self._sockets)):\n",
         ("tests/gossipd/control/test_beat.py",),
     ),
 )

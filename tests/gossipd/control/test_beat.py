@@ -6,8 +6,8 @@ import contextlib
 import math
 import threading
 from collections import deque
-from collections.abc import Callable
-from typing import cast
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
@@ -31,6 +31,18 @@ class Counter:
         return self.busy >= 0
 
 
+@asynccontextmanager
+async def beating(beat: Beat, *parts: tuple[Phase, Callable[[float], bool]]) -> AsyncIterator[trio.Nursery]:
+    """``beat`` runs with these parts."""
+    with contextlib.ExitStack() as joined:
+        for phase, turn in parts:
+            joined.enter_context(beat.joined(phase, turn))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(beat.run)
+            yield nursery
+            nursery.cancel_scope.cancel()
+
+
 async def test_hearing_deciding_and_saying_are_in_that_order_whoever_joined_first(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
@@ -43,21 +55,16 @@ async def test_hearing_deciding_and_saying_are_in_that_order_whoever_joined_firs
 
         return turn
 
-    for phase in (Phase.SAY, Phase.DECIDE, Phase.HEAR):
-        beat.join(phase, turn_of(phase))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
+    late_first = [(phase, turn_of(phase)) for phase in (Phase.SAY, Phase.DECIDE, Phase.HEAR)]
+    async with beating(beat, *late_first):
         await trio.testing.wait_all_tasks_blocked()
         assert taken[:3] == [Phase.HEAR, Phase.DECIDE, Phase.SAY]
-        nursery.cancel_scope.cancel()
 
 
 async def test_however_often_it_is_woken_a_turn_is_taken_once_a_beat(autojump_clock: trio.testing.MockClock) -> None:
     beat, counter = Beat(), Counter(busy=10**6)
-    beat.join(Phase.DECIDE, counter.turn)
     with trio.move_on_after(1.0):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(beat.run)
+        async with beating(beat, (Phase.DECIDE, counter.turn)):
             while True:
                 beat.wake()
                 await trio.sleep(0.001)
@@ -67,9 +74,7 @@ async def test_however_often_it_is_woken_a_turn_is_taken_once_a_beat(autojump_cl
 
 async def test_it_sleeps_when_nothing_happens_and_wakes_at_once(autojump_clock: trio.testing.MockClock) -> None:
     beat, counter = Beat(), Counter(busy=1)
-    beat.join(Phase.DECIDE, counter.turn)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
+    async with beating(beat, (Phase.DECIDE, counter.turn)):
         await trio.sleep(1)
         before = len(counter.times)
         assert before < 8
@@ -78,7 +83,6 @@ async def test_it_sleeps_when_nothing_happens_and_wakes_at_once(autojump_clock: 
         beat.wake()
         await trio.testing.wait_all_tasks_blocked()
         assert counter.times[before] == trio.current_time()
-        nursery.cancel_scope.cancel()
 
 
 async def test_what_is_due_is_done_in_time_and_what_is_always_due_does_not_spin(
@@ -86,28 +90,25 @@ async def test_what_is_due_is_done_in_time_and_what_is_always_due_does_not_spin(
 ) -> None:
     beat, counter = Beat(), Counter()
     due = [math.inf]
-    leave = beat.join(Phase.SAY, counter.turn, due_s=lambda: due[0])
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
-        await trio.sleep(1)
-        due[0] = trio.current_time() + 0.25
-        beat.wake()
-        counter.times.clear()
-        await trio.sleep(0.2)
-        early = len(counter.times)
-        await trio.sleep(0.04)
-        assert len(counter.times) == early
-        await trio.sleep(0.02)
-        assert counter.times[early] - due[0] < BEAT_S
-        due[0] = -math.inf
-        counter.times.clear()
-        await trio.sleep(1)
-        assert 50 <= len(counter.times) <= 101
-        leave()
+    async with beating(beat):
+        with beat.joined(Phase.SAY, counter.turn, due_s=lambda: due[0]):
+            await trio.sleep(1)
+            due[0] = trio.current_time() + 0.25
+            beat.wake()
+            counter.times.clear()
+            await trio.sleep(0.2)
+            early = len(counter.times)
+            await trio.sleep(0.04)
+            assert len(counter.times) == early
+            await trio.sleep(0.02)
+            assert counter.times[early] - due[0] < BEAT_S
+            due[0] = -math.inf
+            counter.times.clear()
+            await trio.sleep(1)
+            assert 50 <= len(counter.times) <= 101
         counter.times.clear()
         await trio.sleep(1)
         assert counter.times == []
-        nursery.cancel_scope.cancel()
 
 
 async def test_who_leaves_something_undone_has_the_next_turn_after_half_a_beat(
@@ -120,12 +121,9 @@ async def test_who_leaves_something_undone_has_the_next_turn_after_half_a_beat(
         beat.hurry()
         return True
 
-    beat.join(Phase.HEAR, turn)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
+    async with beating(beat, (Phase.HEAR, turn)):
         await trio.sleep(1)
         assert 195 <= len(times) <= 201
-        nursery.cancel_scope.cancel()
 
 
 async def test_others_have_their_turn_however_long_ours_take(mock_clock: trio.testing.MockClock) -> None:
@@ -141,12 +139,9 @@ async def test_others_have_their_turn_however_long_ours_take(mock_clock: trio.te
             others.append(trio.current_time())
 
     mock_clock.autojump_threshold = 0
-    beat.join(Phase.DECIDE, turn)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
+    async with beating(beat, (Phase.DECIDE, turn)) as nursery:
         nursery.start_soon(other)
         await trio.sleep(6)
-        nursery.cancel_scope.cancel()
     assert len(others) >= 4 * 100  # in each rest of a beat
 
 
@@ -167,13 +162,9 @@ async def test_what_is_left_during_the_last_turn_before_it_sleeps_is_found(
             beat.wake_from_thread()
         return False
 
-    beat.join(Phase.DECIDE, decide)
-    beat.join(Phase.SAY, post)
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
+    async with beating(beat, (Phase.DECIDE, decide), (Phase.SAY, post)):
         await trio.sleep(0.1)
         assert found == [1]
-        nursery.cancel_scope.cancel()
 
 
 async def test_nothing_that_a_thread_leaves_is_forgotten() -> None:
@@ -194,16 +185,13 @@ async def test_nothing_that_a_thread_leaves_is_forgotten() -> None:
             if number % 100 == 0:
                 wait.wait(0.05)  # long enough for the beat to be going to sleep just then, now and again
 
-    beat.join(Phase.DECIDE, turn)
     with trio.fail_after(60):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(beat.run)
+        async with beating(beat, (Phase.DECIDE, turn)):
             threads = [threading.Thread(target=post) for _ in range(2)]
             for thread in threads:
                 thread.start()
             while len(found) < 2 * count:
                 await trio.sleep(0.01)
-            nursery.cancel_scope.cancel()
         for thread in threads:
             await trio.to_thread.run_sync(thread.join)
 
@@ -233,16 +221,13 @@ async def test_a_message_that_a_send_has_taken_note_of_is_read_though_the_beat_w
             with contextlib.suppress(zmq.ZMQError):
                 router.send_multipart((b"nobody", b""), zmq.NOBLOCK)
             deadline = trio.current_time() + 5
-            while not cast(int, router.getsockopt(zmq.EVENTS)) & zmq.POLLIN and trio.current_time() < deadline:
+            while not zmq_trio.has_unread(router) and trio.current_time() < deadline:
                 pass
         return False
 
     try:
         with trio.fail_after(10):
-            async with trio.open_nursery() as nursery:
-                beat.join(Phase.HEAR, hear)
-                beat.join(Phase.SAY, say)
-                nursery.start_soon(beat.run)
+            async with beating(beat, (Phase.HEAR, hear), (Phase.SAY, say)) as nursery:
                 nursery.start_soon(beat.watch, router)
                 dealer.send(b"first")
                 while heard != [b"first"]:
@@ -252,7 +237,6 @@ async def test_a_message_that_a_send_has_taken_note_of_is_read_though_the_beat_w
                 beat.wake()
                 while heard != [b"first", b"late"]:
                     await trio.sleep(0.001)
-                nursery.cancel_scope.cancel()
     finally:
         router.close(0)
         dealer.close(0)

@@ -65,6 +65,15 @@ def refuse_syncs_once_there(disk: MemoryDisk, path: str) -> Callable[[str, int],
     return refuse
 
 
+def finish_halfway(daemon: Daemon, model: Model, place: str) -> None:
+    """Deliver ``model`` and move it to ``place``, but no further: the sync of that is refused."""
+    fill(daemon, model)
+    daemon.store.commit()
+    daemon.disk.before = refuse_syncs_once_there(daemon.disk, place)
+    with pytest.raises(StoreWriteError):
+        daemon.store.finish(model.manifest.id)
+
+
 def heal(daemon: Daemon) -> None:
     daemon.disk.before = lambda _name, _number: None
     daemon.wait_until_well()
@@ -395,11 +404,7 @@ def test_giving_up_a_model_whose_books_say_nothing_keeps_what_may_be_published()
 
 def test_what_is_not_published_yet_is_not_called_so() -> None:
     daemon = Daemon(MemoryDisk())
-    fill(daemon)
-    daemon.store.commit()
-    daemon.disk.before = refuse_syncs_once_there(daemon.disk, "m/1")
-    with pytest.raises(StoreWriteError):
-        daemon.store.finish(IDENTITY)
+    finish_halfway(daemon, MODEL, "m/1")
     assert not daemon.store.is_published(IDENTITY)
     assert not daemon.store.is_published(OTHER.manifest.id)
     heal(daemon)
@@ -525,12 +530,7 @@ def test_a_rollback_that_was_refused_leads_users_to_no_version_that_is_not_publi
     daemon = Daemon(MemoryDisk(), keep_versions=5)
     for version in (1, 2):
         daemon.deliver(small(version=version, seed=version))
-    newer = small(version=3, seed=3)
-    fill(daemon, newer)
-    daemon.store.commit()
-    daemon.disk.before = refuse_syncs_once_there(daemon.disk, "m/3")
-    with pytest.raises(StoreWriteError):
-        daemon.store.finish(newer.manifest.id)
+    finish_halfway(daemon, small(version=3, seed=3), "m/3")
     daemon.disk.before = once("make_link", errno.EIO)
     with pytest.raises(StoreWriteError):
         daemon.store.rollback("m")
@@ -539,11 +539,7 @@ def test_a_rollback_that_was_refused_leads_users_to_no_version_that_is_not_publi
 
 def test_a_model_is_finished_though_the_empty_directory_it_came_from_was_tidied_away() -> None:
     daemon = Daemon(MemoryDisk())
-    fill(daemon)
-    daemon.store.commit()
-    daemon.disk.before = refuse_syncs_once_there(daemon.disk, "m/1")
-    with pytest.raises(StoreWriteError):
-        daemon.store.finish(IDENTITY)
+    finish_halfway(daemon, MODEL, "m/1")
     heal(daemon)
     daemon.disk.remove_directory(".incoming")
     daemon.store.finish(IDENTITY)
