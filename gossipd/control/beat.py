@@ -54,7 +54,12 @@ class Part:
 class Beat:
     """``run`` takes the turns. All else is for the trio loop, but ``wake_from_thread`` for any thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, late: Callable[[float], None] = lambda late_s: None) -> None:
+        """
+        Args:
+            late: told how late the loop woke us from each rest, in seconds.
+        """
+        self._late = late
         self._parts: list[Part] = []
         self._sockets: list[zmq.Socket[bytes]] = []
         self._woken = trio.Event()
@@ -122,7 +127,7 @@ class Beat:
             self._is_awake = True
             quiet = _QUIET_BEATS - 1  # a turn that was only due, and finds nothing, is one turn
             while quiet < _QUIET_BEATS:
-                await trio.sleep_until(self._next_s)
+                await self._rest()
                 quiet = 0 if self._take_turn() else quiet + 1
             # From here on threads wake us. What one left a moment earlier must not lie, nor what a turn's own calls on
             # a socket took out of its descriptor unseen (a watcher waits for that).
@@ -131,6 +136,12 @@ class Beat:
                 self._woken.set()
             if not self._woken.is_set():
                 self._asleep.set()
+
+    async def _rest(self) -> None:
+        is_early = trio.current_time() < self._next_s
+        await trio.sleep_until(self._next_s)
+        if is_early:
+            self._late(trio.current_time() - self._next_s)
 
     def _take_turn(self) -> bool:
         self._woken, self._posted, self._hurried = trio.Event(), False, False

@@ -101,7 +101,7 @@ class Node:
             node=self.own, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
             settings=PlannerSettings(), rng=Random(secrets.randbits(64)), can_read_sources=config.sources.enabled,
         )  # fmt: skip
-        self.beat = Beat()
+        self.beat = Beat(late=self.lag.observe)
         self.brain = Brain(self.planner, beat=self.beat, perform=self._perform, note=self._note)
         self.hands = Hands(
             config, keys, state=self.state, cluster=self.cluster, on_store=self._store_said, post=self.brain.post,

@@ -241,3 +241,13 @@ async def test_a_message_that_a_send_has_taken_note_of_is_read_though_the_beat_w
         router.close(0)
         dealer.close(0)
         context.term()
+
+
+async def test_it_says_how_late_the_loop_woke_it_from_a_rest(mock_clock: trio.testing.MockClock) -> None:
+    late, counter = list[float](), Counter(busy=2)
+    async with beating(Beat(late=late.append), (Phase.DECIDE, counter.turn)):
+        await trio.testing.wait_all_tasks_blocked()
+        assert not late, "the first turn waits for nothing"
+        mock_clock.jump(BEAT_S + 0.5)
+        await trio.testing.wait_all_tasks_blocked()
+        assert late == [pytest.approx(0.5)]
