@@ -83,11 +83,11 @@ class Replica:
         else:
             self.fetches += 1
 
-    def land(self, chunk: int, supplier: Supplier) -> bool:
-        """A fetch or read ended, one way or the other; False when we had not started it or gave it up."""
+    def land(self, chunk: int, supplier: Supplier) -> Flight | None:
+        """A fetch or read ended, one way or the other; None when we had not started it or gave it up."""
         flights = self.flights.get(chunk)
         if flights is None:
-            return False
+            return None
         for flight in flights:
             if flight.supplier == supplier:
                 flights.remove(flight)
@@ -97,8 +97,8 @@ class Replica:
                     self.reads -= 1
                 else:
                     self.fetches -= 1
-                return True
-        return False
+                return flight
+        return None
 
     def store(self, chunk: int, now: float) -> bool:
         """A chunk is held; False when it was held already (a hedge that lost)."""

@@ -44,17 +44,19 @@ class Scheduler:
         self.all_busy = False
         """Whether the last pick ended because no holder had a free slot."""
 
-    def pick(self, count: int, now: float, chunk_time_s: float) -> list[tuple[int, NodeId]]:
+    def pick(self, count: int, now: float, chunk_time_s: float, *, imports_max: int) -> list[tuple[int, NodeId]]:
         """At most ``count`` fetches; the peers know of them, ``demand`` does not yet.
 
         Args:
             chunk_time_s: what one chunk takes on this host's link.
+            imports_max: most of them from other racks.
         """
         picked: list[tuple[int, NodeId]] = []
         self.all_busy = False
         stale_s = min(_STALE_S_MAX, _STALE_CHUNK_TIMES * chunk_time_s)
-        for chunks, near in ((self._demand.imports, False), (self._demand.near, True)):
-            while len(picked) < count and len(chunks):
+        imports, ready = self._demand.imports, self._demand.near
+        for chunks, near, most in ((imports, False, min(count, imports_max)), (ready, True, count)):
+            while len(picked) < most and len(chunks):
                 choice = self._pick_one(chunks, near=near, now=now, stale_s=stale_s)
                 if choice is None:
                     self.all_busy = True

@@ -34,6 +34,7 @@ from gossipd.core.events import (
     Unsubscribe,
 )
 from gossipd.core.ids import SOURCE, Origin
+from gossipd.core.import_window import ImportWindow
 from gossipd.core.link import LinkMeter
 from gossipd.core.news import News
 from gossipd.core.peers import Peers
@@ -82,6 +83,7 @@ class Swarm:
         self.demand = Demand(self.availability, settings)
         self.demand.want(self.replica.missing())
         self.scheduler = Scheduler(self.availability, self.demand, peers, settings=settings, rng=rng)
+        self.imports = ImportWindow(settings.fetches_max)
         self.reader = Reader(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(event.held.bits)
         self.news = News(event.deployment, settings)
@@ -132,6 +134,8 @@ class Swarm:
         if not isinstance(supplier, Origin):
             if landed:
                 self.peers.delivered(supplier, event.elapsed_s)
+                if supplier not in self.duties.mates:
+                    self.imports.arrived(event.elapsed_s)
         elif supplier is SOURCE:
             self.reader.read_ended(event.elapsed_s, self.chunk_time_s)
         if not self.replica.store(chunk, now):
@@ -181,8 +185,11 @@ class Swarm:
 
     def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from a peer ended without a chunk."""
-        if not self.replica.land(chunk, peer):
+        flight = self.replica.land(chunk, peer)
+        if flight is None:
             return
+        if reason is FailReason.SLOW and peer not in self.duties.mates:
+            self.imports.too_slow(flight.started_s, self._importing() + 1, now)
         self.peers.failed(peer, reason, now)
         self.stall.failed(reason, now)
         if reason is FailReason.NOT_HELD:
@@ -284,10 +291,19 @@ class Swarm:
         count = min(room, self.fetch_window() - self.replica.fetches)
         if count <= 0 or self.replica.state is not ReplicaState.FETCHING:
             return 0
-        picked = self.scheduler.pick(count, now, self.pause_s)
+        imports_max = self.imports_room() if self.demand.imports else 0
+        picked = self.scheduler.pick(count, now, self.pause_s, imports_max=imports_max)
         for chunk, node in picked:
             self.start_fetch(chunk, node, now)
         return len(picked)
+
+    def imports_room(self) -> int:
+        """How many more chunks may be asked of other racks."""
+        return self.imports.room(self._importing())
+
+    def _importing(self) -> int:
+        flights = [flight for flights in self.replica.flights.values() for flight in flights]
+        return sum(not isinstance(one.supplier, Origin) and one.supplier not in self.duties.mates for one in flights)
 
     def start_fetch(self, chunk: int, node: NodeId, now: float) -> None:
         """Ask one peer for one chunk."""

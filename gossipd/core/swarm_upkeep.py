@@ -56,21 +56,28 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
     if room <= 0 or not usual_s:
         return 0
     at_end = replica.missing_count <= max(2, int(swarm.settings.hedge_share * replica.shape.chunk_count))
-    patience_s = usual_s * (1.5 if at_end else swarm.settings.hedge_after)
-    hedged = 0
+    patience = 1.5 if at_end else swarm.settings.hedge_after
+    hedged, imports_room = 0, swarm.imports_room()
     for chunk, flights in list(replica.flights.items()):
         flight = flights[0]
-        if len(flights) > 1 or now - flight.started_s < patience_s or hedged >= room:
+        if len(flights) > 1 or hedged >= room:
+            continue
+        near = swarm.availability.near_holders(chunk)
+        # An uplink that many share is slow for everybody: a second fetch over it only makes it slower.
+        if now - flight.started_s < patience * (usual_s if near else max(usual_s, swarm.imports.usual_s)):
+            continue
+        if not near and imports_room <= 0:
             continue
         if replica.holds(chunk):
             continue  # the other of two came; this one's cancellation has not been confirmed yet
         first = None if isinstance(flight.supplier, Origin) else flight.supplier
-        holders = swarm.availability.near_holders(chunk) or swarm.availability.far_holders(chunk)
+        holders = near or swarm.availability.far_holders(chunk)
         found = swarm.scheduler.supplier(holders, now, swarm.pause_s, but=first)
         if found is not None:
             swarm.peers.started(found[1])
             swarm.start_fetch(chunk, found[1].view.node, now)
             hedged += 1
+            imports_room -= not near
     return hedged
 
 

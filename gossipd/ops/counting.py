@@ -51,8 +51,8 @@ class Histogram:
 class LoopLag:
     """How late the trio loop wakes a task that is due: the delay that every probe and every frame suffers too.
 
-    Looks of its own, ten a second, see a loop that is stuck while nothing else is due. While a model moves the beat adds
-    its own wake-ups, which cost nothing to look at: 30 looks in the 3 s of a 2 GB model made a maximum of the p99.
+    Looks of its own, ten a second, see a loop that is stuck while nothing else is due. While a model moves the beat
+    adds its wake-ups, which cost nothing to look at: 30 looks in the 3 s of a 2 GB model made a maximum of the p99.
     """
 
     def __init__(self) -> None:

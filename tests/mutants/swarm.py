@@ -105,6 +105,22 @@ MUTANTS = (
         (_PLANNER,),
     ),
     Mutant(
+        "hedges-slow-imports-by-what-fetches-in-the-rack-take",
+        "A chunk on its way from another rack is asked for twice as soon as one from a rack mate would be.",
+        "gossipd/core/swarm_upkeep.py",
+        "(usual_s if near else max(usual_s, swarm.imports.usual_s))",
+        "usual_s",
+        (_PLANNER,),
+    ),
+    Mutant(
+        "a-slow-uplink-is-asked-for-as-much-as-before",
+        "Fetches from other racks that were cut for being slow leave the window as it was.",
+        "gossipd/core/swarm.py",
+        "        if reason is FailReason.SLOW and peer not in self.duties.mates:\n",
+        "        if reason is FailReason.DISK and peer not in self.duties.mates:\n",
+        (_PLANNER,),
+    ),
+    Mutant(
         "a-lost-fetch-blocks-its-chunk",
         "A fetch whose end is never told is waited for without end.",
         "gossipd/core/swarm_upkeep.py",

@@ -255,6 +255,34 @@ def test_the_last_chunks_are_asked_for_twice_and_the_slower_is_cancelled() -> No
     assert cancel.peer == A
 
 
+def test_a_chunk_from_another_rack_is_asked_for_twice_by_what_such_chunks_take() -> None:
+    driven = Driven()
+    driven.meet(view(1), view(8, "b"), view(9, "c"))
+    driven.tell(opened(8, (0, 1, 2, 3)), after=4.0)
+    driven.tell(holdings(1, 4, 5), holdings(8, 6))
+    for chunk in (4, 5):
+        driven.tell(stored(chunk, A), after=0.1)
+    driven.wait(10.0)  # whoever is first in line for it
+    driven.tell(replace(stored(6, node(8)), elapsed_s=4.0))
+    asked = of(StartFetch, driven.tell(delta(8, 7), delta(9, 7)))
+    while not asked:
+        asked = of(StartFetch, driven.tell(after=0.25))
+    assert not of(StartFetch, driven.wait(5.0)), "fetches in the rack take a tenth of a second: ten times as long"
+    (hedge,) = of(StartFetch, driven.wait(2.0))
+    assert {asked[0].peer, hedge.peer} == {node(8), node(9)}
+
+
+def test_when_another_rack_is_too_slow_half_as_many_chunks_are_asked_of_others() -> None:
+    driven = Driven()
+    driven.meet(*(view(number, f"rack-{number}") for number in range(1, 9)))
+    driven.tell(opened(64), after=4.0)
+    heard = [holdings(number, *range(64), size=64) for number in range(1, 9)]
+    asked = of(StartFetch, driven.tell(*heard))
+    assert len(asked) >= 4
+    cut = [FetchFailed(DEPLOYMENT, one.chunk, one.peer, FailReason.SLOW) for one in asked]
+    assert len(of(StartFetch, driven.tell(*cut, after=5.0))) == len(asked) // 2
+
+
 def test_two_deployments_together_hedge_no_more_than_the_fetches_of_one() -> None:
     driven = Driven(settings=PlannerSettings(fetches_max=4, fetches_min=4))
     driven.meet(view(1), view(2), view(3))

@@ -32,8 +32,8 @@ class Table:
             self.wants.consider(chunk, 0.0, 1.0)
         self.peers.slots(node(number), free, 0.0)
 
-    def pick(self, count: int = 1, now: float = 0.0) -> list[tuple[int, bytes]]:
-        return list(self.scheduler.pick(count, now, 0.02))
+    def pick(self, count: int = 1, now: float = 0.0, *, imports_max: int = 16) -> list[tuple[int, bytes]]:
+        return list(self.scheduler.pick(count, now, 0.02, imports_max=imports_max))
 
 
 def test_what_the_rack_waits_for_goes_first() -> None:
@@ -41,6 +41,15 @@ def test_what_the_rack_waits_for_goes_first() -> None:
     table.hear(1, 3)
     table.hear(9, 7)
     assert table.pick(2) == [(7, node(9)), (3, node(1))]
+
+
+def test_no_more_come_from_other_racks_than_there_is_room_for_and_the_rest_from_the_own() -> None:
+    table = Table()
+    table.hear(1, 3)
+    table.hear(9, 7, 8)
+    assert table.pick(3, imports_max=0) == [(3, node(1))]
+    assert not table.scheduler.all_busy, "nobody was busy: it is the window that is shut"
+    assert len(table.pick(3, imports_max=1)) == 1
 
 
 def test_an_idle_holder_is_asked_before_a_busy_one() -> None:
