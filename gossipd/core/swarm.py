@@ -83,7 +83,7 @@ class Swarm:
         self.demand = Demand(self.availability, settings)
         self.demand.want(self.replica.missing())
         self.scheduler = Scheduler(self.availability, self.demand, peers, settings=settings, rng=rng)
-        self.imports = ImportWindow(settings.fetches_max)
+        self.import_window = ImportWindow(settings.fetches_max)
         self.reader = Reader(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(event.held.bits)
         self.news = News(event.deployment, settings)
@@ -135,7 +135,7 @@ class Swarm:
             if landed:
                 self.peers.delivered(supplier, event.elapsed_s)
                 if supplier not in self.duties.mates:
-                    self.imports.arrived(event.elapsed_s)
+                    self.import_window.arrived(event.elapsed_s)
         elif supplier is SOURCE:
             self.reader.read_ended(event.elapsed_s, self.chunk_time_s)
         if not self.replica.store(chunk, now):
@@ -189,7 +189,7 @@ class Swarm:
         if flight is None:
             return
         if reason is FailReason.SLOW and peer not in self.duties.mates:
-            self.imports.too_slow(flight.started_s, self._importing() + 1, now)
+            self.import_window.too_slow(flight.started_s, self._importing() + 1, now)
         self.peers.failed(peer, reason, now)
         self.stall.failed(reason, now)
         if reason is FailReason.NOT_HELD:
@@ -299,7 +299,7 @@ class Swarm:
 
     def imports_room(self) -> int:
         """How many more chunks may be asked of other racks."""
-        return self.imports.room(self._importing())
+        return self.import_window.room(self._importing())
 
     def _importing(self) -> int:
         flights = [flight for flights in self.replica.flights.values() for flight in flights]

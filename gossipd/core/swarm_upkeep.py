@@ -64,7 +64,7 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
             continue
         near = swarm.availability.near_holders(chunk)
         # An uplink that many share is slow for everybody: a second fetch over it only makes it slower.
-        if now - flight.started_s < patience * (usual_s if near else max(usual_s, swarm.imports.usual_s)):
+        if now - flight.started_s < patience * (usual_s if near else max(usual_s, swarm.import_window.usual_s)):
             continue
         if not near and imports_room <= 0:
             continue

@@ -108,7 +108,7 @@ MUTANTS = (
         "hedges-slow-imports-by-what-fetches-in-the-rack-take",
         "A chunk on its way from another rack is asked for twice as soon as one from a rack mate would be.",
         "gossipd/core/swarm_upkeep.py",
-        "(usual_s if near else max(usual_s, swarm.imports.usual_s))",
+        "(usual_s if near else max(usual_s, swarm.import_window.usual_s))",
         "usual_s",
         (_PLANNER,),
     ),
