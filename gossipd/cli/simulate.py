@@ -5,8 +5,11 @@ What lives here: reading the options into a scenario, printing the outcome. What
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +132,7 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
             raise UsageError("--plot, --kill and --slow need --strategy swarm: the others are closed forms")
         outcome = closed_form(scenario, strategy)
     else:
-        with _Bar(show=sys.stderr.isatty()) as bar:
+        with _Bar(show=sys.stderr.isatty()) as bar, _uncollected():
             world = World(scenario, keep_arrivals=plot is not None, on_progress=bar.advance)
             world.run()
         outcome = simulated(world)
@@ -142,6 +145,18 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
     else:
         _print(outcome)
     return int(ExitCode.DONE if outcome.hosts_complete == outcome.hosts_alive else ExitCode.PARTIAL)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """A world leaves no cycles behind, and has millions of objects: looking for some took a fifth of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class _Bar:

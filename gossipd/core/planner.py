@@ -82,9 +82,9 @@ SwarmEvent: TypeAlias = (
     | ChunkLost
     | DeploymentClosed
 )
-_TICK_S = 0.25
+_TICK_S = 0.25  # before any deployment; then as often as the deployments' chunks ask for
 _UPKEEP_S = 0.5  # lags and silences grow over seconds; whatever the view says is looked at at once
-_WINDOW_SMOOTH = 0.1  # per tick: follows within 2.5 s
+_WINDOW_SMOOTH = 0.1  # per tick: follows within ten
 _EARLY_DEPLOYMENTS_MAX = 64  # subscriptions that came before their deployment was opened here
 _EARLY_PEERS_MAX = 256
 
@@ -110,6 +110,7 @@ class Planner:
         self._window = float(settings.fetches_min)
         self._slots = 0
         self._tick_s = -math.inf
+        self._tick_interval_s = _TICK_S
         self._surroundings = self._around(0.0)
 
     def set_own(self, *, can_read_sources: bool) -> None:
@@ -209,7 +210,7 @@ class Planner:
 
     def plan(self, now: float) -> None:
         """Decide; commands wait for ``drain``."""
-        if now >= self._tick_s + _TICK_S:
+        if now >= self._tick_s + self._tick_interval_s:
             self._tick(now)
             self._surroundings = self._around(now)
         room = self._fetches_max()
@@ -243,6 +244,7 @@ class Planner:
 
     def _tick(self, now: float) -> None:
         self._tick_s = now
+        self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
         self._peers.expire(now)
         if self._election.term and any(is_lagging(swarm) for swarm in self._swarms.values()):
             self._election.give_up(now)
@@ -256,7 +258,6 @@ class Planner:
         self._limit_uploads()
         room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
         for swarm in self._swarms.values():
-            swarm.tick_s = now
             if self._peers.version != swarm.upkeep_version or now >= swarm.upkeep_s + _UPKEEP_S:
                 swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
                 refresh_duties(swarm, around, now)
@@ -301,7 +302,7 @@ class Planner:
 
     def next_deadline(self, now: float) -> float:
         """When ``plan`` should be called though no event has come; may be in the past."""
-        deadline = self._tick_s + _TICK_S if self._swarms else now + 1.0
+        deadline = self._tick_s + self._tick_interval_s if self._swarms else now + 1.0
         if (claim := self._election.next_deadline()) is not None:
             deadline = min(deadline, claim)
         return min([deadline, *(swarm.next_deadline(now) for swarm in self._swarms.values())])

@@ -50,7 +50,8 @@ from membership.member import NodeId
 _CHUNK_TIME_FALLBACK_S = 0.05
 _FETCH_CHUNK_TIMES = 8.0  # what a fetch takes among as many others, until one has been seen
 _TIMEOUT_USUALS = 20  # a fetch may take so many times the usual; a slow peer's is asked for elsewhere long before
-_TICK_S = 0.25  # duties, hedges, stalls and subscriptions are looked at this often
+_TICK_S_MIN = 0.25  # duties, hedges, stalls and subscriptions are looked at this often,
+_TICK_S_MAX = 1.0  # or twice per chunk time where chunks take long, but reasons for a stall are due after 3 s
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,8 @@ class Swarm:
         self.patience_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
         self.batch_s = settings.batch_s_min  # how long urgent news wait for company
         self.window_min = self.window_max = settings.fetches_min
+        self.tick_interval_s = _TICK_S_MIN
         self.measure()
-        self.tick_s = now
         self.upkeep_s = -math.inf
         self.upkeep_version = -1
         if not self.replica.missing_count:
@@ -113,6 +114,7 @@ class Swarm:
             self._link_version = self.link.version
             self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
             self.pause_s = max(self.chunk_time_s, self.link.waited_s)
+            self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
             settings = self.settings
             self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
             self.window_min = settings.fetches_min + int(settings.handling_s / self.chunk_time_s)
@@ -144,21 +146,22 @@ class Swarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
-        self._tell(chunk, relay=supplier is SOURCE or supplier not in self.duties.mates)
+        self._tell(chunk, relay=supplier is SOURCE or supplier not in self.duties.mates, read=supplier is SOURCE)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
             self._seal()
 
-    def _tell(self, chunk: int, *, relay: bool) -> None:
+    def _tell(self, chunk: int, *, relay: bool, read: bool) -> None:
         bucket = bucket_of(chunk)
         relay = relay or not self.duties.places[bucket]
         lacks, mates, duties = self.availability.lacks, self.duties.mates, self.duties
+        readers = self.reader.readers if read else ()  # they may begin the next ones
 
         def is_urgent(peer: NodeId) -> bool:
             if not lacks(peer, chunk):
                 return False
-            if peer in mates:
+            if peer in mates or peer in readers:
                 return True
             return relay and duties.first_in_line(duties.rack_of.get(peer, ""), bucket) == peer
 
@@ -376,9 +379,9 @@ class Swarm:
         self.commands += [Unsubscribe(node, self.deployment) for node in drop]
 
     def next_deadline(self, now: float) -> float:
-        """When planning would do something that no event announces."""
-        deadline = self.tick_s + _TICK_S
-        if (news := self.news.next_deadline(self.batch_s)) is not None and news < deadline:
+        """When planning would do something that neither an event nor a tick announces."""
+        deadline = math.inf
+        if (news := self.news.next_deadline(self.batch_s)) is not None:
             deadline = news
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn

@@ -34,7 +34,7 @@ from gossipd.core.events import (
     Unsubscribe,
     UnsubscribeHeard,
 )
-from gossipd.core.ids import SOURCE
+from gossipd.core.ids import SOURCE, Supplier
 from gossipd.core.planner import Planner
 from gossipd.sim.fabric import Flow
 from gossipd.sim.message_size import delta_bytes, holdings_bytes, request_bytes
@@ -225,11 +225,11 @@ class SimHost:
         elapsed = world.now - transfer.asked_s
         if transfer.server is None:
             self.reading.pop(transfer, None)
-            supplier = SOURCE
+            supplier: Supplier = SOURCE
         else:
             if self.fetching.pop((transfer.chunks[0], transfer.server.node), None) is None:
                 return
-            supplier = transfer.server.node  # type: ignore[assignment]
+            supplier = transfer.server.node
         for chunk in transfer.chunks:
             if self.held >> chunk & 1:
                 self.duplicates += 1
