@@ -100,20 +100,24 @@ def one_run(given: argparse.Namespace, wanted: list[str], number: int) -> Iterat
             finally:
                 if not given.keep:
                     shutil.rmtree(bench.base / name, ignore_errors=True)
-            row = report.row(bench, outcome, single_s, single)
+            row = report.row(bench, outcome, single_s, single, slow_hosts(given))
             yield row | (_predicted(given, bench, row) if name == "gossipd" else {})
 
 
 def _predicted(given: argparse.Namespace, bench: Bench, row: dict[str, Any]) -> dict[str, float | None]:
-    """What the simulator says of the same cluster. ``row`` has slow hosts among the last, the simulator has not."""
+    """What the simulator says of the same cluster: of all hosts, and of those that are not slow."""
     outcome = predict(
         bench, row["single_s"], mbit=given.mbit, external_mbit=given.external_mbit, uplink_mbit=given.uplink_mbit,
         slow_mbit=slow_hosts(given),
     )  # fmt: skip
     if outcome is None:
-        return {"predicted_last_s": None, "last_over_predicted": None}
+        return dict.fromkeys(("predicted_last_s", "last_over_predicted", "healthy_last_over_predicted"))
     last_s = max(outcome.seconds_last, outcome.seconds_last_slow or 0.0)
-    return {"predicted_last_s": round(last_s, 3), "last_over_predicted": round(row["last_s"] / last_s, 4)}
+    return {
+        "predicted_last_s": round(last_s, 3),
+        "last_over_predicted": round(row["last_s"] / last_s, 4),
+        "healthy_last_over_predicted": round(row["healthy_last_s"] / outcome.seconds_last, 4),
+    }
 
 
 def slow_hosts(given: argparse.Namespace) -> dict[str, float]:

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from tests.bench.lab.fabric import Fabric, fabric
+from tests.bench.lab.fabric import Counters, Fabric, fabric
 from tests.bench.lab.prediction import predict
-from tests.bench.lab.report import BUSY_MAX, row
-from tests.bench.lab.systems.base import Bench, KillOrder
+from tests.bench.lab.report import BUSY_MAX, row, table
+from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
 from tests.bench.lab.systems.plain import run_chain, run_single
 from tests.servers import Nginx
 
@@ -54,6 +54,16 @@ def test_the_simulator_predicts_the_cluster_that_the_lab_ran(tmp_path: Path) -> 
     assert (killed.hosts_alive, killed.hosts_complete) == (3, 3)
 
 
+def test_the_last_of_the_hosts_that_are_not_slow_has_a_figure_of_its_own(tmp_path: Path) -> None:
+    bench = planned(tmp_path, [2, 2], [])
+    wire = Counters(external=SIZE, crossrack=2 * SIZE, hosts={})
+    outcome = Outcome("gossipd", 10.0, {"node-1": 11.0, "node-2": 12.0, "node-4": 14.0}, wire, {}, 0.5, 3)
+    found = row(bench, outcome, 1.0, wire, {"node-4"})
+    assert (found["last_s"], found["healthy_last_s"], found["ratio_healthy_last"]) == (4.0, 2.0, 2.0)
+    assert "not slow took 2.00 s" in table([found])
+    assert "not slow" not in table([row(bench, outcome, 1.0, wire, ())])
+
+
 def test_nothing_is_predicted_of_racks_that_the_simulator_does_not_have(tmp_path: Path) -> None:
     bench = planned(tmp_path, [3, 1], [])
     assert predict(bench, 0.4, mbit=100, external_mbit=None, uplink_mbit=None, slow_mbit={}) is None
@@ -76,7 +86,7 @@ def test_a_chain_over_two_racks_moves_each_byte_once_over_every_wire(tmp_path: P
         finally:
             server.stop()
     assert single_s >= 0.9 * SIZE * 8 / 100e6, "the links are slower than the loopback"
-    result = row(bench, outcome, single_s, single)
+    result = row(bench, outcome, single_s, single, ())
     assert result["verified_hosts"] == 3
     assert 1.0 <= result["external_x"] <= 1.1
     assert 2.0 <= result["crossrack_x"] <= 2.2
