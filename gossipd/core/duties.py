@@ -12,7 +12,7 @@ Readers are neighbours of each other. In a small cluster everybody is everybody'
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 
 from gossipd.core.events import PeerView
 from gossipd.core.manifest_payload import Targets
@@ -29,6 +29,39 @@ def _ring_steps(size: int) -> tuple[int, ...]:
     """Distances of neighbours on a ring: powers of two, both ways."""
     steps = [2**power % size for power in range(max(1, size - 1).bit_length())]
     return tuple(sorted({step for near in steps for step in (near, size - near) if 0 < step < size}))
+
+
+@lru_cache(
+    maxsize=4
+)  # two tables of all members each: what all planners of a simulation share, and one needs at a time
+def _by_rack(
+    targets: frozenset[PeerView], out: frozenset[NodeId]
+) -> tuple[dict[str, tuple[NodeId, ...]], dict[NodeId, str]]:
+    """The racks with who of them has duties, and the rack of every target. Nobody changes what this returns.
+
+    Args:
+        out: hosts that have no duties.
+    """
+    racks: dict[str, list[NodeId]] = {}
+    for view in targets:
+        if view.node not in out:
+            racks.setdefault(view.rack, []).append(view.node)
+    by_rack = {rack: tuple(sorted(members)) for rack, members in sorted(racks.items())}
+    return by_rack, {view.node: view.rack for view in targets}
+
+
+@lru_cache(maxsize=512)  # some 100 kB each for 40 members; a planner keeps those of all its racks anyway
+def _rack_line(
+    members: tuple[NodeId, ...], readers: tuple[NodeId, ...], folds: int, salt: bytes
+) -> tuple[tuple[NodeId, ...], ...]:
+    """The lines of a rack. Its only reader has the first copies of what it reads to spread: it imports last.
+
+    Where there are several, each has less of that to do, and those at the end of every line would finish last.
+    """
+    importers = tuple(node for node in members if node not in readers)
+    if len(importers) < 2 or len(readers) > 1:
+        return bucket_lines(members, salt, folds)
+    return tuple((*line, *readers) for line in bucket_lines(importers, salt, folds))
 
 
 class Duties:
@@ -66,18 +99,14 @@ class Duties:
             return False
         self._known = key
         self._own = own
-        views = [own, *(peer.view for peer in peers if peer.member)]
-        usable = {own.node} | {peer.view.node for peer in peers if peer.usable(now)}
-        targets = [view for view in views if self._targets.include(name=view.name, rack=view.rack)]
+        unusable = peers.unusable(now)
+        targets = [view for view in peers.members() if self._targets.include(name=view.name, rack=view.rack)]
+        if self._targets.include(name=own.name, rack=own.rack):
+            targets.append(own)
         self.changed_s = now
-        self.rack_of = {view.node: view.rack for view in targets}
-        racks: dict[str, list[NodeId]] = {}
-        for view in targets:
-            if view.node in usable and view.node not in slow:
-                racks.setdefault(view.rack, []).append(view.node)
-        self.racks = {rack: tuple(sorted(members)) for rack, members in sorted(racks.items())}
+        self.racks, self.rack_of = _by_rack(frozenset(targets), frozenset(unusable | slow))
         self.mates = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
-        self.readers = self._elect([view for view in targets if view.node in usable], slow, seeds)
+        self.readers = self._elect([view for view in targets if view.node not in unusable], slow, seeds)
         most = max((len(members) for members in self.racks.values()), default=1)
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
         self._draw_lines()
@@ -101,17 +130,7 @@ class Duties:
         for rack, members in self.racks.items():
             readers = tuple(node for node in members if node in self.readers)
             key = self._made_of[rack] = (members, readers, self._folds)
-            self._lines[rack] = before[rack] if made_of.get(rack) == key else self._rack_line(members, readers)
-
-    def _rack_line(self, members: tuple[NodeId, ...], readers: tuple[NodeId, ...]) -> tuple[tuple[NodeId, ...], ...]:
-        """The lines of a rack. Its only reader has the first copies of what it reads to spread: it imports last.
-
-        Where there are several, each has less of that to do, and those at the end of every line would finish last.
-        """
-        importers = tuple(node for node in members if node not in readers)
-        if len(importers) < 2 or len(readers) > 1:
-            return bucket_lines(members, self._salt, self._folds)
-        return tuple((*line, *readers) for line in bucket_lines(importers, self._salt, self._folds))
+            self._lines[rack] = before[rack] if made_of.get(rack) == key else _rack_line(*key, self._salt)
 
     def _own_places(self) -> list[int]:
         lines = self._lines.get(self._own.rack, ())

@@ -113,7 +113,7 @@ class Election:
         if self._peers_version == peers.version:
             return
         self._peers_version = peers.version
-        views = [peer.view for peer in peers if peer.member]
+        views = peers.members()
         self._mates = [view for view in views if view.rack == self.own.rack]
         self._claimants = frozenset(view.node for view in views if view.seed_term > 0)
         self._racks = len({view.rack for view in views} | {self.own.rack})

@@ -136,6 +136,14 @@ class PeerSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class MembersSeen:
+    """All members, at once, instead of a ``PeerSeen`` for each: ten thousand planners may share one mapping."""
+
+    peers: dict[NodeId, PeerView]
+    """By node; this host may be among them. Nobody changes it any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class PeerLost:
     """The cluster's verdict: dead, left or forgotten."""
 
@@ -211,6 +219,7 @@ Event: TypeAlias = (
     | SourceReadFailed
     | SourceProbed
     | PeerSeen
+    | MembersSeen
     | PeerLost
     | PeerReachable
     | HoldingsHeard

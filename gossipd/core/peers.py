@@ -1,7 +1,10 @@
 """What this host knows of each other host, whatever the deployment: is it a member, can we reach it, is it fast.
 
-What lives here: one record per peer and the rules by which data-plane evidence changes it. What does not:
-what a peer holds (``availability``).
+What lives here: who the members are, one record per peer that this host has had to do with, and the rules by which
+data-plane evidence changes it. What does not: what a peer holds (``availability``).
+
+Of ten thousand members a host deals with a hundred, so that a record is made when it is first asked for; the members'
+views are a mapping that the ten thousand planners of a simulation share until one of them has to change it.
 
 Two tiers that never overwrite each other: ``member`` is the cluster's verdict, ``reachable`` is our own
 evidence about this pair, within a second. Fetches and duties want both.
@@ -9,7 +12,6 @@ evidence about this pair, within a second. Fetches and duties want both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 from gossipd.core.events import FailReason, PeerView
@@ -22,6 +24,7 @@ _PENALTY_S_MAX = 60.0
 # Longer costs the rack: mates import again what a host with one rotten chunk holds (30 s: 1.11 copies for 1.0).
 _CORRUPT_S = 2.0
 _SMOOTH = 0.25  # weight of the newest of about the last four samples
+_RECORDS_SPARE = 64  # records of peers that are no members any more, besides as many as there are members
 _SLOW_RATIO = 2.0  # equal peers differ by less under load (simulator: p99 of elapsed is 2.2 x the median)
 
 
@@ -49,9 +52,12 @@ class Peer:
 class Peers:
     """All other hosts, by node."""
 
-    def __init__(self, settings: PlannerSettings, rng: Random) -> None:
+    def __init__(self, settings: PlannerSettings, rng: Random, own: NodeId | None = None) -> None:
         self._settings = settings
         self._rng = rng
+        self._own = own
+        self._views: dict[NodeId, PeerView] = {}
+        self._views_are_shared = False
         self._peers: dict[NodeId, Peer] = {}
         self.version = 0  # changes whenever duties may move
         self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
@@ -59,36 +65,68 @@ class Peers:
         self.usual_s = 0.0  # what a fetch takes, over all peers, smoothed
 
     def get(self, node: NodeId) -> Peer | None:
-        """The record, also of a peer that is no member now."""
-        return self._peers.get(node)
+        """The record; also of a peer that is no member any more, for a while."""
+        peer = self._peers.get(node)
+        if peer is None and (view := self._views.get(node)) is not None and node != self._own:
+            peer = self._peers[node] = Peer(view, self._settings.slots_assumed)
+        return peer
 
-    def __iter__(self) -> Iterator[Peer]:
-        return iter(self._peers.values())
+    def members(self) -> list[PeerView]:
+        """What the members say of themselves; this host is none of them."""
+        return [view for view in self._views.values() if view.node != self._own]
+
+    def unusable(self, now: float) -> set[NodeId]:
+        """Members and others that may not be asked and have no duties."""
+        return {node for node, peer in self._peers.items() if not peer.usable(now)}
+
+    @property
+    def reachable_count(self) -> int:
+        """Members that nothing speaks against but, perhaps, a pause."""
+        return len(self.members()) - sum(peer.member and not peer.reachable for peer in self._peers.values())
+
+    def adopt(self, views: dict[NodeId, PeerView]) -> list[NodeId]:
+        """These are the members, and nobody else is; returns who of those we dealt with is none any more.
+
+        The mapping is copied before it is changed here.
+        """
+        gone = [node for node, peer in self._peers.items() if peer.member and node not in views]
+        for node in gone:
+            self.lost(node)
+        for node in self._peers.keys() & views.keys():
+            self.seen(views[node])
+        self._views, self._views_are_shared = views, True
+        self.version += 1
+        return gone
+
+    def _own_views(self) -> dict[NodeId, PeerView]:
+        if self._views_are_shared:
+            self._views, self._views_are_shared = dict(self._views), False
+        return self._views
 
     def seen(self, view: PeerView) -> bool:
         """A member record was heard; True when it is new or back."""
+        before = self._views.get(view.node)
+        if before == view:
+            return False
+        self._own_views()[view.node] = view
+        self.version += 1
         peer = self._peers.get(view.node)
-        if peer is None:
-            self._peers[view.node] = Peer(view, self._settings.slots_assumed)
-            self.version += 1
-            return True
-        came_back = not peer.member
-        if came_back or peer.view != view:
-            self.version += 1
-        peer.view, peer.member = view, True
-        if came_back:
-            self._forgive(peer)
-        return came_back
+        if peer is not None:
+            peer.view, peer.member = view, True
+            if before is None:
+                self._forgive(peer)
+        return before is None
 
     def lost(self, node: NodeId) -> None:
         """The cluster's verdict."""
-        if (peer := self._peers.get(node)) is not None and peer.member:
+        if node not in self._views:
+            return
+        del self._own_views()[node]
+        self.version += 1
+        if (peer := self._peers.get(node)) is not None:
             peer.member = False
-            self.version += 1
-
-    def forget_lost(self) -> None:
-        """Drop records of peers that are no members: called when they outnumber the members."""
-        self._peers = {node: peer for node, peer in self._peers.items() if peer.member}
+        if len(self._peers) > 2 * len(self._views) + _RECORDS_SPARE:
+            self._peers = {node: peer for node, peer in self._peers.items() if peer.member}
 
     def shuns(self, node: NodeId, now: float) -> bool:
         """True while the peer is not asked, for what it did."""
@@ -97,7 +135,7 @@ class Peers:
 
     def reached(self, node: NodeId, reachable: bool) -> bool:
         """Evidence about our own connection; True when it came back."""
-        peer = self._peers.get(node)
+        peer = self.get(node)
         if peer is None or (peer.reachable == reachable and not peer.shunned_until):
             return False
         came_back = reachable and not peer.reachable
@@ -113,7 +151,7 @@ class Peers:
 
     def slots(self, node: NodeId, free: int, now: float) -> None:
         """The peer said how many uploads it could begin."""
-        if (peer := self._peers.get(node)) is not None:
+        if (peer := self.get(node)) is not None:
             peer.free, peer.free_at = free, now
             self.slots_most = max(self.slots_most, free)
 
@@ -129,7 +167,7 @@ class Peers:
 
     def delivered(self, node: NodeId, elapsed_s: float) -> None:
         """A fetch from it ended well."""
-        peer = self._peers.get(node)
+        peer = self.get(node)
         if peer is None:
             return
         peer.asked = max(0, peer.asked - 1)
@@ -140,7 +178,7 @@ class Peers:
 
     def failed(self, node: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from it ended without a chunk."""
-        peer = self._peers.get(node)
+        peer = self.get(node)
         if peer is None:
             return
         peer.asked = max(0, peer.asked - 1)

@@ -12,7 +12,8 @@ How a daemon drives it, in one task::
     wait for an event, or until planner.next_deadline(now)
 
 * ``now`` is a monotonic clock in seconds that never goes back.
-* First ``PeerSeen`` for each member but ourselves (again when its record changes), then ``DeploymentOpened``. A
+* First ``PeerSeen`` for each member but ourselves (again when its record changes), or ``MembersSeen`` with all of
+  them, then ``DeploymentOpened``. A
   change of our own ability to read sources is told with ``set_own``. ``ClaimSeed`` asks to put the term on our record.
 * ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
   each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. After ``CancelFetch``
@@ -52,6 +53,7 @@ from gossipd.core.events import (
     HoldingsHeard,
     Isolated,
     LimitUploads,
+    MembersSeen,
     PeerLost,
     PeerReachable,
     PeerSeen,
@@ -100,7 +102,7 @@ class Planner:
         self.settings = settings
         self._rng = rng
         self._own = PeerView(node, rack, zone, can_read_sources, 0, name)
-        self._peers = Peers(settings, rng)
+        self._peers = Peers(settings, rng, node)
         self._link = LinkMeter()
         self._election = Election(self._own, settings)
         self._swarms: dict[DeploymentId, Swarm] = {}
@@ -124,7 +126,7 @@ class Planner:
     def handle(self, event: Event, now: float) -> None:
         """Note one event. Deployments that are not open here are no error: their words arrive late."""
         match event:
-            case PeerSeen() | PeerLost() | PeerReachable() | Isolated():
+            case PeerSeen() | PeerLost() | PeerReachable() | MembersSeen() | Isolated():
                 self._peer_changed(event, now)
             case SlotsChanged():
                 self._free_slots = event.free_slots
@@ -187,11 +189,14 @@ class Planner:
                     self._commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
                     self._peers.released(flight.supplier)
 
-    def _peer_changed(self, event: PeerSeen | PeerLost | PeerReachable | Isolated, now: float) -> None:
+    def _peer_changed(self, event: PeerSeen | PeerLost | PeerReachable | MembersSeen | Isolated, now: float) -> None:
         self._tick_s = -math.inf
         if isinstance(event, PeerSeen):
             if event.peer.node != self._own.node:
                 self._peers.seen(event.peer)
+        elif isinstance(event, MembersSeen):
+            for node in self._peers.adopt(event.peers):
+                self._forget(node, now)
         elif isinstance(event, Isolated):
             self._election.isolated = event.isolated
         elif isinstance(event, PeerLost):
@@ -271,8 +276,9 @@ class Planner:
         """Nobody is usable though somebody should be, or reading waits for the view to settle."""
         if self._election.isolated or now < around.begin_allowed_s:
             return True
-        members = [peer for peer in self._peers if peer.member]
-        return bool(members) and not any(peer.usable(now) for peer in members)
+        members = self._peers.members()
+        unusable = self._peers.unusable(now)
+        return bool(members) and all(view.node in unusable for view in members)
 
     def _limit_uploads(self) -> None:
         """As many uploads as others are likely to have fetches in flight, and those that are between two.
@@ -328,5 +334,6 @@ class Planner:
                 stall=swarm.stall.reported,
                 one_copy=0 not in swarm.reader.present,
             )
-        usable = sum(1 for peer in self._peers if peer.member and peer.reachable)
-        return PlannerStatistics(self._election.term, self._election.seeds, usable, self._link.rate, swarms)
+        return PlannerStatistics(
+            self._election.term, self._election.seeds, self._peers.reachable_count, self._link.rate, swarms
+        )

@@ -14,7 +14,17 @@ from random import Random
 from typing import Any
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import ClaimSeed, DeploymentOpened, Event, PeerLost, PeerReachable, PeerSeen, PeerView, Shape
+from gossipd.core.events import (
+    ClaimSeed,
+    DeploymentOpened,
+    Event,
+    MembersSeen,
+    PeerLost,
+    PeerReachable,
+    PeerSeen,
+    PeerView,
+    Shape,
+)
 from gossipd.core.ids import DeploymentId
 from gossipd.core.planner import Planner
 from gossipd.sim.fabric import Fabric, Flow
@@ -82,8 +92,9 @@ class World:
         rack = index * scenario.racks // scenario.hosts
         node = NodeId(blake2b(b"host %d %d" % (index, scenario.rng), digest_size=16).digest())
         planner = Planner(
-            node=node, rack=f"rack-{rack}", settings=scenario.settings, rng=Random(f"{scenario.rng} {index}")
-        )
+            node=node, rack=f"rack-{rack}", settings=scenario.settings, rng=Random(f"{scenario.rng} {index}"),
+            name=f"host-{index}",
+        )  # fmt: skip
         host = SimHost(self, index=index, node=node, rack=rack, planner=planner)
         host.up, host.down = self.fabric.add_link(scenario.link), self.fabric.add_link(scenario.link)
         return host
@@ -105,8 +116,7 @@ class World:
         scenario = self.scenario
         early = self.now = -10.0 if settled else 0.0
         for host in self.hosts:
-            for view in self.views.values():
-                host.planner.handle(PeerSeen(view), early)
+            host.planner.handle(MembersSeen(self.views), early)
         if settled:
             self._elect(early)
         self.now = 0.0
@@ -121,17 +131,16 @@ class World:
         step_s = self.scenario.settings.claim_rank_s
         now, quiet_s = early, 0.0
         while quiet_s < 2 * step_s:
-            claims = []
+            claims: dict[NodeId, PeerView] = {}
             for host in self.hosts:
                 host.planner.plan(now)
                 for command in host.planner.drain():
                     assert isinstance(command, ClaimSeed)
-                    self.views[host.node] = self._view(host, command.term)
-                    claims.append((host, PeerSeen(self.views[host.node])))
-            for host in self.hosts:
-                for claimant, claim in claims:
-                    if claimant is not host:
-                        host.planner.handle(claim, now)
+                    claims[host.node] = self._view(host, command.term)
+            if claims:
+                self.views = self.views | claims  # another mapping: the planners keep theirs
+                for host in self.hosts:
+                    host.planner.handle(MembersSeen(self.views), now)
             quiet_s = 0.0 if claims else quiet_s + step_s
             now += step_s
         assert now + self.scenario.settings.seeds_stable_s < 0.0, "the seeds are settled before the deployment opens"
@@ -185,7 +194,8 @@ class World:
 
     def claimed(self, host: SimHost, term: int) -> None:
         """A record with a claim spreads by gossip."""
-        view = self.views[host.node] = self._view(host, term)
+        view = self._view(host, term)
+        self.views = self.views | {host.node: view}
         for other in self.hosts:
             if other is not host:
                 self.after(self._rng.random() * _CLAIM_SPREAD_S, other.post, PeerSeen(view))

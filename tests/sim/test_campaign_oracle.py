@@ -105,7 +105,7 @@ def test_blame_that_falls_on_somebody_else_is_found(monkeypatch: pytest.MonkeyPa
     failed = Peers.failed
 
     def blame_all(self: Peers, node: NodeId, reason: FailReason, now: float) -> None:
-        for peer in [peer.view.node for peer in self] if reason is FailReason.CORRUPT else [node]:
+        for peer in [view.node for view in self.members()] if reason is FailReason.CORRUPT else [node]:
             failed(self, peer, reason, now)
 
     monkeypatch.setattr(Peers, "failed", blame_all)

@@ -91,3 +91,42 @@ def test_a_fetch_that_was_given_up_is_not_counted_for_ever() -> None:
     peers.started(peer)
     peers.released(node(1))
     assert peer.asked == 0
+
+
+def test_a_mapping_of_all_members_is_shared_until_one_of_them_changes() -> None:
+    shared = {node(number): view(number) for number in range(4)}
+    one, other = (Peers(SETTINGS, Random(1), node(0)) for _ in range(2))
+    for peers in (one, other):
+        assert peers.adopt(shared) == []
+        assert [member.node for member in peers.members()] == [node(1), node(2), node(3)]
+    one.lost(node(1))
+    one.seen(view(2, term=5))
+    assert [member.seed_term for member in one.members()] == [5, 0]
+    assert [member.seed_term for member in other.members()] == [0, 0, 0]
+    assert shared == {node(number): view(number) for number in range(4)}
+
+
+def test_whoever_is_not_among_all_members_any_more_is_lost_and_forgiven_when_back() -> None:
+    peers, peer = peers_with_one()
+    peers.failed(node(1), FailReason.GONE, 10.0)
+    assert peers.adopt({node(2): view(2)}) == [node(1)]
+    assert not peer.usable(1e6)
+    assert peers.adopt({node(1): view(1), node(2): view(2)}) == []
+    assert peer.usable(10.0)
+
+
+def test_hosts_that_came_and_went_leave_few_records() -> None:
+    peers = Peers(SETTINGS, Random(1))
+    for number in range(1, 1000):
+        peers.seen(view(number))
+        assert peers.get(node(number)) is not None
+        peers.lost(node(number))
+    assert len(peers.unusable(0.0)) <= 65
+    assert peers.get(node(1)) is None
+
+
+def test_we_are_no_peer_of_ours() -> None:
+    peers = Peers(SETTINGS, Random(1), node(1))
+    peers.adopt({node(1): view(1)})
+    assert peers.get(node(1)) is None
+    assert peers.reachable_count == 0

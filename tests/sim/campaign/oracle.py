@@ -234,9 +234,9 @@ class Oracle:
     def hear_corrupt(self, daemon: Daemon, event: FetchFailed) -> None:
         """The planner hears of a corrupt chunk; only its sender's standing may change."""
         peers, now = daemon.planner._peers, self._world.now
-        before = {peer.view.node for peer in peers if peer.shunned_until > now}
+        before = peers.unusable(now)
         daemon.planner.handle(event, now)
-        after = {peer.view.node for peer in peers if peer.shunned_until > now}
+        after = peers.unusable(now)
         if after - before - {event.peer}:
             raise Violation("blamed", f"host {daemon.index} shuns others for the chunk of one")
 
