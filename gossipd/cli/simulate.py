@@ -149,7 +149,7 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """A world leaves no cycles behind, and has millions of objects: looking for some took a fifth of the time."""
+    """While a world runs it leaves no cycles behind; to look for some among its objects took a fifth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -21,6 +21,7 @@ from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
 from membership.member import NodeId
 
+_PLACES_MAX = 3_000_000  # 24 MB: the lines of 290 racks of 40 hosts
 _LINES_PER_HOST = 5  # even enough, and few enough for a host to have some dozens of neighbours in other racks
 
 
@@ -50,7 +51,6 @@ def _by_rack(
     return by_rack, {view.node: view.rack for view in targets}
 
 
-@lru_cache(maxsize=512)  # some 100 kB each for 40 members; a planner keeps those of all its racks anyway
 def _rack_line(
     members: tuple[NodeId, ...], readers: tuple[NodeId, ...], folds: int, salt: bytes
 ) -> tuple[tuple[NodeId, ...], ...]:
@@ -62,6 +62,32 @@ def _rack_line(
     if len(importers) < 2 or len(readers) > 1:
         return bucket_lines(members, salt, folds)
     return tuple((*line, *readers) for line in bucket_lines(importers, salt, folds))
+
+
+class _DrawnLines:
+    """Lines that were drawn lately, by what they follow from: all planners of a simulation need the same ones."""
+
+    def __init__(self) -> None:
+        self._lines: dict[tuple[object, ...], tuple[tuple[NodeId, ...], ...]] = {}  # the last used last
+        self._places = 0
+
+    def line(
+        self, members: tuple[NodeId, ...], readers: tuple[NodeId, ...], folds: int, salt: bytes
+    ) -> tuple[tuple[NodeId, ...], ...]:
+        """As ``_rack_line``."""
+        key = (members, readers, folds, salt)
+        found = self._lines.pop(key, None)
+        if found is None:
+            found = _rack_line(members, readers, folds, salt)
+            self._places += folds * len(members)
+        self._lines[key] = found
+        while self._places > _PLACES_MAX:
+            oldest = self._lines.pop(next(iter(self._lines)))
+            self._places -= sum(map(len, oldest))
+        return found
+
+
+_DRAWN = _DrawnLines()
 
 
 class Duties:
@@ -130,7 +156,7 @@ class Duties:
         for rack, members in self.racks.items():
             readers = tuple(node for node in members if node in self.readers)
             key = self._made_of[rack] = (members, readers, self._folds)
-            self._lines[rack] = before[rack] if made_of.get(rack) == key else _rack_line(*key, self._salt)
+            self._lines[rack] = before[rack] if made_of.get(rack) == key else _DRAWN.line(*key, self._salt)
 
     def _own_places(self) -> list[int]:
         lines = self._lines.get(self._own.rack, ())

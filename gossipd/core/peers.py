@@ -24,7 +24,7 @@ _PENALTY_S_MAX = 60.0
 # Longer costs the rack: mates import again what a host with one rotten chunk holds (30 s: 1.11 copies for 1.0).
 _CORRUPT_S = 2.0
 _SMOOTH = 0.25  # weight of the newest of about the last four samples
-_RECORDS_SPARE = 64  # records of peers that are no members any more, besides as many as there are members
+_RECORDS_SPARE = 64  # with so many records more than twice the members, those of who is no member any more go
 _SLOW_RATIO = 2.0  # equal peers differ by less under load (simulator: p99 of elapsed is 2.2 x the median)
 
 
@@ -85,17 +85,20 @@ class Peers:
         return len(self.members()) - sum(peer.member and not peer.reachable for peer in self._peers.values())
 
     def adopt(self, views: dict[NodeId, PeerView]) -> list[NodeId]:
-        """These are the members, and nobody else is; returns who of those we dealt with is none any more.
+        """These are the members, and nobody else is; returns who was one and is none any more.
 
         The mapping is copied before it is changed here.
         """
-        gone = [node for node, peer in self._peers.items() if peer.member and node not in views]
-        for node in gone:
-            self.lost(node)
-        for node in self._peers.keys() & views.keys():
-            self.seen(views[node])
+        gone = sorted(node for node in self._views if node not in views)
         self._views, self._views_are_shared = views, True
         self.version += 1
+        for node, peer in self._peers.items():
+            if (view := views.get(node)) is None:
+                peer.member = False
+                continue
+            if not peer.member:
+                self._forgive(peer)
+            peer.view, peer.member = view, True
         return gone
 
     def _own_views(self) -> dict[NodeId, PeerView]:

@@ -13,8 +13,8 @@ How a daemon drives it, in one task::
 
 * ``now`` is a monotonic clock in seconds that never goes back.
 * First ``PeerSeen`` for each member but ourselves (again when its record changes), or ``MembersSeen`` with all of
-  them, then ``DeploymentOpened``. A
-  change of our own ability to read sources is told with ``set_own``. ``ClaimSeed`` asks to put the term on our record.
+  them, then ``DeploymentOpened``. A change of our own ability to read sources is told with ``set_own``. ``ClaimSeed``
+  asks to put the term on our record.
 * ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
   each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. After ``CancelFetch``
   the same: the ``FetchFailed`` may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
@@ -215,7 +215,7 @@ class Planner:
 
     def plan(self, now: float) -> None:
         """Decide; commands wait for ``drain``."""
-        if now >= self._tick_s + self._tick_interval_s:
+        if now >= self._tick_due_s():
             self._tick(now)
             self._surroundings = self._around(now)
         room = self._fetches_max()
@@ -233,6 +233,10 @@ class Planner:
                 self._commands += swarm.commands
                 swarm.commands = []
         self._link.expects(sum(len(swarm.replica.flights) for swarm in self._swarms.values()), now)
+
+    def _tick_due_s(self) -> float:
+        due_s, claim_s = self._tick_s + self._tick_interval_s, self._election.next_deadline()
+        return due_s if claim_s is None else min(due_s, claim_s)
 
     def _fetches_max(self) -> int:
         """Of all deployments together; fewer on a link so slow, or limited so low, that each would only drip."""
@@ -308,9 +312,7 @@ class Planner:
 
     def next_deadline(self, now: float) -> float:
         """When ``plan`` should be called though no event has come; may be in the past."""
-        deadline = self._tick_s + self._tick_interval_s if self._swarms else now + 1.0
-        if (claim := self._election.next_deadline()) is not None:
-            deadline = min(deadline, claim)
+        deadline = self._tick_due_s() if self._swarms else min(now + 1.0, self._tick_due_s())
         return min([deadline, *(swarm.next_deadline(now) for swarm in self._swarms.values())])
 
     def listens_to(self, node: NodeId) -> bool:

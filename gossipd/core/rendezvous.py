@@ -37,7 +37,7 @@ def scores(name: bytes, salt: bytes, count: int) -> tuple[int, ...]:
     return struct.unpack(f"<{count}Q", blake3(salt + name).digest(length=8 * count))
 
 
-@lru_cache(maxsize=128)  # some 100 kB each for 40 members: 12 MB at most
+@lru_cache(maxsize=16)  # some 100 kB each for 40 members; lines of readers, racks' are kept by ``duties``
 def bucket_lines(members: tuple[NodeId, ...], salt: bytes, count: int = BUCKETS) -> tuple[tuple[NodeId, ...], ...]:
     """For each of ``count`` buckets, the members from first to last in line. ``members`` must be sorted."""
     if not members:

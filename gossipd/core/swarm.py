@@ -51,7 +51,7 @@ _CHUNK_TIME_FALLBACK_S = 0.05
 _FETCH_CHUNK_TIMES = 8.0  # what a fetch takes among as many others, until one has been seen
 _TIMEOUT_USUALS = 20  # a fetch may take so many times the usual; a slow peer's is asked for elsewhere long before
 _TICK_S_MIN = 0.25  # duties, hedges, stalls and subscriptions are looked at this often,
-_TICK_S_MAX = 1.0  # or twice per chunk time where chunks take long, but reasons for a stall are due after 3 s
+_TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; reasons for a stall are due after 3 s
 
 
 @dataclass(frozen=True, slots=True)

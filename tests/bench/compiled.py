@@ -2,8 +2,8 @@
 
 What lives here: copying the sources aside, compiling them there, running the command on the copy. What does not: the
 package, which is plain Python and stays so. The figures of a simulation are the same (``--rng``); it takes some half of
-the time. Needs mypy (the ``test`` extra), a C compiler and Python's headers. What was compiled is kept in the
-directory for temporary files under a name that follows from the sources, and used again while they are the same.
+the time. Needs mypy (the ``test`` extra), a C compiler and Python's headers. What was compiled is kept in the user's
+cache directory under a name that follows from the sources, and used again while they are the same.
 
 Rejected: to compile at installation. It would save users of ``gossipd simulate`` half of a coffee break, and cost
 everybody a compiler, a minute, and stack traces that say less.
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from hashlib import blake2b
+from importlib.metadata import version
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
@@ -43,7 +44,8 @@ def main(arguments: list[str]) -> int:
         print(f"usage: python -m tests.bench.compiled COMMAND ...\n\n{__doc__}", file=sys.stderr)
         return 2
     modules = [f"gossipd/core/{name}.py" for name in _COMPILED] + [f"gossipd/sim/{name}.py" for name in _SIMULATOR]
-    place = Path(tempfile.gettempdir()) / f"gossipd-compiled-{_digest()}"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    place = cache / "gossipd" / f"compiled-{_digest()}"
     if not place.exists():
         try:
             _compile(place, modules)
@@ -56,7 +58,7 @@ def main(arguments: list[str]) -> int:
 
 def _digest() -> str:
     digest = blake2b(Path(__file__).read_bytes(), digest_size=8)
-    digest.update(sys.version.encode())
+    digest.update(f"{sys.version} mypy {version('mypy')}".encode())
     for package in _PACKAGES:
         for path in sorted((_ROOT / package).rglob("*.py")):
             digest.update(path.read_bytes())
@@ -66,8 +68,10 @@ def _digest() -> str:
 def _compile(place: Path, modules: list[str]) -> None:
     """Fill ``place``; it appears whole or not at all."""
     print(f"compiling {len(modules)} modules, about half a minute", file=sys.stderr)
-    with tempfile.TemporaryDirectory(prefix="gossipd-compiling-") as name:
-        making = Path(name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="compiling-", dir=place.parent) as name:
+        making = Path(name) / "tree"
+        making.mkdir()
         for package in _PACKAGES:
             shutil.copytree(_ROOT / package, making / package, ignore=shutil.ignore_patterns("__pycache__", "*.so"))
         (making / "mypy.ini").write_text(_MYPY)
@@ -76,8 +80,11 @@ def _compile(place: Path, modules: list[str]) -> None:
         done = subprocess.run(build, cwd=making, capture_output=True, text=True, timeout=_COMPILE_S_MAX, check=False)
         if done.returncode:
             raise subprocess.SubprocessError(f"mypyc failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
-        shutil.move(making, place)
-        making.mkdir()  # for its context to remove
+        try:
+            making.rename(place)
+        except OSError:
+            if not place.exists():  # else somebody was quicker
+                raise
 
 
 if __name__ == "__main__":

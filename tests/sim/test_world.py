@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import replace
 from functools import cache
 
@@ -105,3 +106,15 @@ def test_a_larger_cluster_with_neighbours_only_delivers() -> None:
     check_everything_arrived(world)
     assert max(len(host.planner.statistics().swarms[world.deployment].readers) for host in world.hosts) == 6
     assert outcome.external_x <= 1.05
+
+
+def test_a_run_leaves_no_cycles_for_the_collector_to_find() -> None:
+    world = World(replace(TINY, kills=(Kill(0.5, share=0.2),)))
+    gc.collect()
+    gc.disable()
+    try:
+        world.run()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+    assert world.unfinished == 0

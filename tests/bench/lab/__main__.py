@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import isnan
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -112,11 +113,12 @@ def _predicted(given: argparse.Namespace, bench: Bench, row: dict[str, Any]) -> 
     )  # fmt: skip
     if outcome is None:
         return dict.fromkeys(("predicted_last_s", "last_over_predicted", "healthy_last_over_predicted"))
-    last_s = max(outcome.seconds_last, outcome.seconds_last_slow or 0.0)
+    last_s = max(outcome.seconds_last_slow or 0.0, outcome.seconds_last)
+    healthy_s = None if isnan(outcome.seconds_last) else outcome.seconds_last  # NaN: every host is slow
     return {
         "predicted_last_s": round(last_s, 3),
         "last_over_predicted": round(row["last_s"] / last_s, 4),
-        "healthy_last_over_predicted": round(row["healthy_last_s"] / outcome.seconds_last, 4),
+        "healthy_last_over_predicted": round(row["healthy_last_s"] / healthy_s, 4) if healthy_s else None,
     }
 
 

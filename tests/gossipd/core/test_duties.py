@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from gossipd.core.duties import Duties
+import pytest
+
+from gossipd.core.duties import Duties, _DrawnLines
 from gossipd.core.events import PeerView
 from gossipd.core.manifest_payload import EVERY_HOST, Targets
 from gossipd.core.peers import Peers
@@ -99,3 +101,15 @@ def test_a_rack_larger_than_the_limit_is_a_ring() -> None:
     everyone: dict[NodeId, set[NodeId]] = {own.node: duties_of(own, views).neighbours for own in views}
     assert all(len(neighbours) <= SETTINGS.mates_max + 1 for neighbours in everyone.values())
     assert all(own in everyone[other] for own, neighbours in everyone.items() for other in neighbours)
+
+
+def test_lines_that_were_drawn_are_kept_up_to_a_bound_and_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossipd.core.duties._PLACES_MAX", 2 * 8 * 4)
+    drawn = _DrawnLines()
+    racks = [tuple(node(rack * 8 + at) for at in range(4)) for rack in range(3)]
+    first, second = (drawn.line(rack, (), 8, b"salt") for rack in racks[:2])
+    assert drawn.line(racks[0], (), 8, b"salt") is first
+    drawn.line(racks[2], (), 8, b"salt")
+    assert drawn.line(racks[0], (), 8, b"salt") is first, "used later than the second"
+    again = drawn.line(racks[1], (), 8, b"salt")
+    assert again == second

@@ -98,6 +98,7 @@ def test_a_mapping_of_all_members_is_shared_until_one_of_them_changes() -> None:
     one, other = (Peers(SETTINGS, Random(1), node(0)) for _ in range(2))
     for peers in (one, other):
         assert peers.adopt(shared) == []
+        assert peers.adopt(shared) == [], "nobody is gone"
         assert [member.node for member in peers.members()] == [node(1), node(2), node(3)]
     one.lost(node(1))
     one.seen(view(2, term=5))

@@ -21,6 +21,7 @@ from gossipd.core.events import (
     HoldingsHeard,
     Isolated,
     LimitUploads,
+    MembersSeen,
     PeerLost,
     PeerReachable,
     PeerSeen,
@@ -40,7 +41,18 @@ from gossipd.core.events import (
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
 from gossipd.core.planner_settings import PlannerSettings
 from membership.member import NodeId
-from tests.gossipd.core.planning import CHUNK_BYTES, DEPLOYMENT, OWN, Driven, node, opened, seed_alone, shape, view
+from tests.gossipd.core.planning import (
+    CHUNK_BYTES,
+    DEPLOYMENT,
+    OWN,
+    SETTINGS,
+    Driven,
+    node,
+    opened,
+    seed_alone,
+    shape,
+    view,
+)
 
 C = TypeVar("C")
 A, B = node(1), node(2)
@@ -343,6 +355,25 @@ def test_a_member_declared_dead_holds_nothing_any_more() -> None:
     driven.tell(holdings(1, 5, free=0))
     driven.tell(PeerLost(A))
     assert not of(StartFetch, driven.wait(2.0))
+
+
+def test_who_is_not_among_all_members_any_more_is_told_nothing() -> None:
+    driven = among_mates()
+    driven.tell(SubscribeHeard(A, DEPLOYMENT), SubscribeHeard(B, DEPLOYMENT))
+    driven.tell(MembersSeen({OWN: view(0), B: view(2)}))
+    told = {peer for message in of(SendDelta, driven.tell(stored(3, B)) + driven.wait(2.0)) for peer in message.peers}
+    assert told == {B}
+
+
+def test_a_claim_is_made_when_it_is_due_however_long_a_chunk_takes() -> None:
+    driven = Driven()
+    driven.meet(*[view(number) for number in range(1, 4)])
+    driven.tell(opened(8))
+    while not of(ClaimSeed, driven.tell()):
+        due = driven.planner.next_deadline(driven.now)
+        assert due > driven.now, "a plan has done what was due"
+        driven.now = due
+    assert driven.now <= 100.0 + 4 * SETTINGS.claim_rank_s
 
 
 def test_chunks_copied_from_another_version_need_no_fetch_and_are_told() -> None:

@@ -233,10 +233,10 @@ class Oracle:
 
     def hear_corrupt(self, daemon: Daemon, event: FetchFailed) -> None:
         """The planner hears of a corrupt chunk; only its sender's standing may change."""
-        peers, now = daemon.planner._peers, self._world.now
-        before = peers.unusable(now)
+        records, now = daemon.planner._peers._peers, self._world.now
+        before = {node for node, peer in records.items() if peer.shunned_until > now}
         daemon.planner.handle(event, now)
-        after = peers.unusable(now)
+        after = {node for node, peer in records.items() if peer.shunned_until > now}
         if after - before - {event.peer}:
             raise Violation("blamed", f"host {daemon.index} shuns others for the chunk of one")
 
