@@ -103,6 +103,16 @@ def test_a_rack_larger_than_the_limit_is_a_ring() -> None:
     assert all(own in everyone[other] for own, neighbours in everyone.items() for other in neighbours)
 
 
+def test_there_are_no_more_readers_than_can_hear_of_each_other_and_all_hosts_name_the_same() -> None:
+    views = cluster(100, 2)
+    seeds = range(0, 200, 2)
+    readers = duties_of(views[0], views, seeds=seeds).readers
+    assert len(readers) == SETTINGS.far_neighbours_max + 1
+    assert duties_of(views[77], views, seeds=seeds).readers == readers
+    one = next(own for own in views if own.node in readers)
+    assert set(readers) - {one.node} <= duties_of(one, views, seeds=seeds).neighbours
+
+
 def test_lines_that_were_drawn_are_kept_up_to_a_bound_and_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gossipd.core.duties._PLACES_MAX", 2 * 8 * 4)
     drawn = _DrawnLines()
