@@ -52,8 +52,8 @@ MUTANTS = (
         "every-host-reads-storage",
         "Whoever can read the source does, elected or not.",
         "gossipd/core/duties.py",
-        "            return tuple(sorted([node for node in readers if node not in slow] or readers))\n",
-        "            return tuple(sorted(view.node for view in views if view.can_read_sources))\n",
+        "        readers = [view.node for view in views if view.can_read_sources and view.node in seeds]\n",
+        "        readers = [view.node for view in views if view.can_read_sources]\n",
         (f"{_CORE}/test_duties.py",),
     ),
     Mutant(
