@@ -146,22 +146,21 @@ class Swarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
-        self._tell(chunk, relay=supplier is SOURCE or supplier not in self.duties.mates, read=supplier is SOURCE)
+        self._tell(chunk, relay=supplier is SOURCE or supplier not in self.duties.mates)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
             self._seal()
 
-    def _tell(self, chunk: int, *, relay: bool, read: bool) -> None:
+    def _tell(self, chunk: int, *, relay: bool) -> None:
         bucket = bucket_of(chunk)
         relay = relay or not self.duties.places[bucket]
         lacks, mates, duties = self.availability.lacks, self.duties.mates, self.duties
-        readers = self.reader.readers if read else ()  # they may begin the next ones
 
         def is_urgent(peer: NodeId) -> bool:
             if not lacks(peer, chunk):
                 return False
-            if peer in mates or peer in readers:
+            if peer in mates:
                 return True
             return relay and duties.first_in_line(duties.rack_of.get(peer, ""), bucket) == peer
 

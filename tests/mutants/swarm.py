@@ -184,12 +184,4 @@ MUTANTS = (
         "            if any(map(has_unread, self._sockets)):\n",
         ("tests/gossipd/control/test_beat.py",),
     ),
-    Mutant(
-        "readers-hear-of-reads-late",
-        "The end of a read is no news for other readers, who wait for it to begin the next.",
-        "gossipd/core/swarm.py",
-        "            if peer in mates or peer in readers:\n",
-        "            if peer in mates:\n",
-        (_PLANNER,),
-    ),
 )
