@@ -23,7 +23,7 @@ _SIZES = {
     "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
 }  # fmt: skip
 _BITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
-_DELIVERIES_MAX = 2_000_000  # hosts x chunks that run in about half an hour on one core
+_DELIVERIES_MAX = 2_000_000  # hosts x chunks that run in some 90 minutes on one core, compiled in 45
 _CHUNKS_MAX = 2_000
 
 

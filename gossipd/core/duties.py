@@ -34,9 +34,8 @@ def _ring_steps(size: int) -> tuple[int, ...]:
     return tuple(sorted({step for near in steps for step in (near, size - near) if 0 < step < size}))
 
 
-@lru_cache(
-    maxsize=4
-)  # two tables of all members each: what all planners of a simulation share, and one needs at a time
+# Tables of all members: all planners of a simulation share one, and a daemon needs one for each set of targets.
+@lru_cache(maxsize=4)
 def _by_rack(
     targets: frozenset[PeerView], out: frozenset[NodeId]
 ) -> tuple[dict[str, tuple[NodeId, ...]], dict[NodeId, str]]:
@@ -189,10 +188,7 @@ class Duties:
         mates = self._ring_of_mates()
         far = self._ring_of_racks()
         if own in self.readers:
-            others = sorted(self.readers, key=lambda node: scores(node, self._salt, 1))
-            at = others.index(own)
-            near_readers = (others[at:] + others[:at])[1 : self._settings.far_neighbours_max + 1]
-            far.update(near_readers)
+            far.update(node for node in self.readers if node != own)
         return mates | far
 
     def _ring_of_mates(self) -> set[NodeId]:

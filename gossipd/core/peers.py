@@ -101,7 +101,7 @@ class Peers:
             peer.view, peer.member = view, True
         return gone
 
-    def _own_views(self) -> dict[NodeId, PeerView]:
+    def _unshared_views(self) -> dict[NodeId, PeerView]:
         if self._views_are_shared:
             self._views, self._views_are_shared = dict(self._views), False
         return self._views
@@ -111,7 +111,7 @@ class Peers:
         before = self._views.get(view.node)
         if before == view:
             return False
-        self._own_views()[view.node] = view
+        self._unshared_views()[view.node] = view
         self.version += 1
         peer = self._peers.get(view.node)
         if peer is not None:
@@ -124,7 +124,7 @@ class Peers:
         """The cluster's verdict."""
         if node not in self._views:
             return
-        del self._own_views()[node]
+        del self._unshared_views()[node]
         self.version += 1
         if (peer := self._peers.get(node)) is not None:
             peer.member = False

@@ -47,7 +47,8 @@ class PlannerSettings:
     mates_max: int = 40
     """Neighbours in the rack. 20 to 40 are needed for 95 % and more (design notes, simulation)."""
     far_neighbours_max: int = 64
-    """Neighbours in other racks, from whom and to whom this host imports and relays."""
+    """Neighbours in other racks, from whom and to whom this host imports and relays. No more readers than this and one,
+    as they are neighbours of each other."""
     everyone_max: int = 48
     """Up to so many hosts, all are neighbours."""
     subscribers_max: int = 160

@@ -68,7 +68,7 @@ MUTANTS = (
         "a-dead-seed-is-not-replaced",
         "A host that is no member any more is still its rack's seed.",
         "gossipd/core/peers.py",
-        "        del self._own_views()[node]\n",
+        "        del self._unshared_views()[node]\n",
         "",
         (f"{_CORE}/test_election.py",),
     ),

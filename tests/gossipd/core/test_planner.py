@@ -349,7 +349,7 @@ def test_who_is_not_among_all_members_any_more_is_told_nothing() -> None:
     assert told == {B}
 
 
-def test_a_claim_is_made_when_it_is_due_however_long_a_chunk_takes() -> None:
+def test_a_claim_is_made_when_it_is_due_and_not_at_the_next_tick() -> None:
     driven = Driven()
     driven.meet(*[view(number) for number in range(1, 4)])
     driven.tell(opened(8))
