@@ -5,12 +5,11 @@ form and numbering of messages (the control hand), which are per pair: it turns 
 
 Every subscriber is told everything in the end, in batches. News are urgent for a rack mate that lacks the chunk, and
 for the importer of another rack when this host is a natural origin of the chunk: it read it from storage, imported
-it, or is its own rack's first in line. The end of a read is not urgent for the other readers, who begin the next by it:
-told at once it keeps storage's link busy, idle for 3 % of the time else, but then the readers, who share their links
-with their reads, seem to fall 5 % behind the others (1,000 hosts, 2,000 chunks of 0.2 s, simulation: 446 s for 429).
-Urgent news wait for one batch time, which takes all that is pending for that peer with it; the rest waits for
-``news_lazy_s``. What is being read from storage rides on every message and is urgent for other readers. Subscribers
-with the same pending news share one command.
+it, or is its own rack's first in line. The end of a read is urgent for the other readers too, who begin the next ones
+by it: else storage's link is idle for 3 % of the time (1,000 hosts, chunks of 0.2 s, simulation). Urgent news wait for
+one batch time, which takes all that is pending for that peer with it; the rest waits for ``news_lazy_s``. What is being
+read from storage rides on every message and is urgent for other readers. Subscribers with the same pending news share
+one command.
 """
 
 from __future__ import annotations

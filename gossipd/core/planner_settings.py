@@ -56,7 +56,7 @@ class PlannerSettings:
     silence_s: float = 5.0
     """A neighbour that said nothing for so long, and for several chunk times, is asked again for its holdings."""
 
-    spread: int = 4
+    spread: int = 6
     """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
     spread_far: int = 2
     """The same among racks: with h holders in other racks known, the first ``spread_far x h`` racks import."""
@@ -70,7 +70,7 @@ class PlannerSettings:
     """How long the next in line waits at least for the one before it to import a chunk that another rack is known to
     hold; else ``patience`` times what a fetch usually takes."""
 
-    reader_share: float = 0.6
+    reader_share: float = 0.8
     """Where many readers read, how much of the flows that their reads allow on their own links is used: not all of
     them read all the time."""
     reads_window: int = 12

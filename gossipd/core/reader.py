@@ -4,10 +4,11 @@ What lives here: one deployment's reading order, whose turn it is, takeover. Wha
 (``duties``), how a range is read (the sources hand).
 
 Theory of operation. The extents of a model leave storage in one order that all readers compute
-(``rendezvous.reading_order``), and each extent has a line of readers, the first of which owns it. A reader starts an
-extent of its own when fewer than ``reads_window`` earlier or equal extents are not yet known to be present
-anywhere. So the whole cluster has about that many in flight, however many racks there are, without a message about
-it: news of chunks is the clock. This matters at the end: 25 readers with two reads each would all get their last
+(``rendezvous.reading_order``). Each extent has a line of readers, the first of which owns it: in turns, which is the
+most even, or by the bucket of its chunk where the owner is to be first in its rack's line for that too (``duties``).
+A reader starts an extent of its own when fewer than ``reads_window`` earlier or equal extents are not yet known to be
+present anywhere. So the whole cluster has about that many in flight, however many racks there are, without a message
+about it: news of chunks is the clock. This matters at the end: 25 readers with two reads each would all get their last
 chunk at the same late moment (25 readers, 2,000 chunks, simulated: 2 % of the total).
 
 An extent that stays at the head of the order is stuck: after ``read_stuck_s`` it no longer holds up those behind
@@ -28,7 +29,7 @@ from random import Random
 
 from gossipd.core.events import Shape
 from gossipd.core.planner_settings import PlannerSettings
-from gossipd.core.rendezvous import BUCKETS, bucket_lines, reading_order
+from gossipd.core.rendezvous import BUCKETS, bucket_of, reading_order
 from gossipd.core.replica import Replica
 from membership.member import NodeId
 
@@ -43,11 +44,10 @@ class Reader:
     def __init__(self, own: NodeId, shape: Shape, salt: bytes, settings: PlannerSettings, rng: Random) -> None:
         self._own = own
         self._shape = shape
-        self._salt = salt + b"readers"
         self._settings = settings
         self._rng = rng
         extents = -(-shape.chunk_count // shape.extent_chunks)
-        self._order = reading_order(extents, salt)
+        self._order = reading_order(extents, salt, shape.extent_chunks)
         self._position_of = [0] * extents
         for position, extent in enumerate(self._order):
             self._position_of[extent] = position
@@ -59,6 +59,7 @@ class Reader:
         self._claims: dict[NodeId, frozenset[int]] = {}
         self._progress_s: dict[NodeId, float] = {}  # when something that a reader owns was last seen to arrive
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
+        self._by_chunk = False
         self._inherited: dict[int, float] = {}  # bucket -> when we may begin with it
         self.readers: tuple[NodeId, ...] = ()
         self.is_reader = False
@@ -85,15 +86,27 @@ class Reader:
             if 0 in present[extent * width : (extent + 1) * width]
         )
 
-    def set_readers(self, readers: tuple[NodeId, ...], now: float) -> None:
-        """The readers have changed."""
-        if readers == self.readers:
+    def _bucket(self, position: int) -> int:
+        return bucket_of(self._order[position] * self._shape.extent_chunks) if self._by_chunk else position % BUCKETS
+
+    def _line(self, position: int) -> tuple[NodeId, ...]:
+        return self._lines[self._bucket(position)]
+
+    def set_readers(self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float) -> None:
+        """The readers may have changed.
+
+        Args:
+            lines: for each bucket all of them, from first to last.
+            by_chunk: whether an extent's bucket is that of its first chunk, and not just its turn.
+        """
+        if lines == self._lines and by_chunk == self._by_chunk:
             return
-        lines = bucket_lines(readers, self._salt)
         if self.readers:
-            for bucket in range(BUCKETS):
-                if lines[bucket] and lines[bucket][0] == self._own and self._lines[bucket][:1] != (self._own,):
+            for bucket, (line, before) in enumerate(zip(lines, self._lines, strict=True)):
+                if line[:1] == (self._own,) and (before[:1] != line[:1] or by_chunk != self._by_chunk):
                     self._inherited[bucket] = now + self._settings.read_grace_s
+        self._by_chunk = by_chunk
+        readers = tuple(sorted(lines[0]))
         self._claims = {node: chunks for node, chunks in self._claims.items() if node in readers}
         self.readers, self._lines = readers, lines
         self.is_reader = self._own in readers
@@ -105,7 +118,7 @@ class Reader:
                 self._claims[peer] = claim
                 self._progress_s[peer] = now
                 for position in {self._position_of[chunk // self._shape.extent_chunks] for chunk in claim}:
-                    if self._lines[position % BUCKETS][:1] != (peer,):
+                    if self._line(position)[:1] != (peer,):
                         self._taken_over.add(position)
         else:
             self._claims.pop(peer, None)
@@ -145,7 +158,7 @@ class Reader:
         return len(self.readers) * self.reads_max() <= 1.5 * self.window
 
     def _positions_max(self) -> int:
-        return self.window * 3 if self._are_few() else max(1, self.window * 2 // 3)
+        return self.window * 3 if self._are_few() else self.window
 
     def flows_max(self) -> int:
         """How many flows may share our link while we read, so that each read still gets its part of the external link.
@@ -174,7 +187,7 @@ class Reader:
             if room <= 0:
                 break
             if self._may_read(position, now):
-                if self._lines[position % BUCKETS][0] != self._own:
+                if self._line(position)[0] != self._own:
                     self._taken_over.add(position)
                 respecting = now - self._at_head_s[position] < _CLAIM_FACTOR * self._takeover_s()
                 for run in self._runs(position, replica, room, respecting=respecting):
@@ -187,7 +200,7 @@ class Reader:
     def _steal(self, head: list[int], replica: Replica, now: float) -> list[tuple[int, ...]]:
         """With nothing of our own to read, help the one before us in line with what it will come to last."""
         for position in reversed(head):
-            line = self._lines[position % BUCKETS]
+            line = self._line(position)
             if len(line) > 1 and line[1] == self._own and not self._is_claimed(position):
                 age = now - self._at_head_s[position]
                 if age >= max(self._settings.read_stuck_s, 2 * self._usual_s):
@@ -211,7 +224,7 @@ class Reader:
             position = ahead.popleft()
             if all(present[chunk] for chunk in self._chunks(position)):
                 self._at_head_s.pop(position, None)
-                line = self._lines[position % BUCKETS]
+                line = self._line(position)
                 if line and position not in self._taken_over:
                     self._progress_s[line[0]] = now
                 self._taken_over.discard(position)
@@ -223,7 +236,7 @@ class Reader:
         return head
 
     def _may_read(self, position: int, now: float) -> bool:
-        bucket = position % BUCKETS
+        bucket = self._bucket(position)
         line = self._lines[bucket]
         place = line.index(self._own)
         if place == 0:

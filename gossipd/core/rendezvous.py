@@ -65,7 +65,17 @@ def rack_lines(racks: tuple[str, ...], salt: bytes) -> tuple[tuple[str, ...], ..
 
 
 @lru_cache(maxsize=64)
-def reading_order(extents: int, salt: bytes) -> tuple[int, ...]:
-    """The order in which extents leave external storage: random, and the same for all readers."""
+def reading_order(extents: int, salt: bytes, extent_chunks: int) -> tuple[int, ...]:
+    """The order in which extents leave external storage: random, and the same for all readers.
+
+    One of each bucket before the next of any, so that every reader has something to read at any time.
+    """
     score = scores(b"reading order", salt, extents)
-    return tuple(sorted(range(extents), key=score.__getitem__))
+    turn = scores(b"order of buckets", salt, BUCKETS)
+    read = [0] * BUCKETS
+    places: list[tuple[int, int, int]] = []
+    for extent in sorted(range(extents), key=score.__getitem__):
+        bucket = bucket_of(extent * extent_chunks)
+        places.append((read[bucket], turn[bucket], extent))
+        read[bucket] += 1
+    return tuple(extent for _, _, extent in sorted(places))

@@ -80,7 +80,7 @@ class Swarm:
         size = event.shape.chunk_count
         self.replica = Replica(event.deployment, event.shape, event.held, now=now)
         self.availability = Availability(size, event.held.bits)
-        self.duties = Duties(own, event.targets, event.deployment, settings)
+        self.duties = Duties(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
         self.demand = Demand(self.availability, settings)
         self.demand.want(self.replica.missing())
         self.scheduler = Scheduler(self.availability, self.demand, peers, settings=settings, rng=rng)
@@ -146,21 +146,22 @@ class Swarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
-        self._tell(chunk, relay=supplier is SOURCE or supplier not in self.duties.mates)
+        self._tell(chunk, relay=supplier is SOURCE or supplier not in self.duties.mates, read=supplier is SOURCE)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
             self._seal()
 
-    def _tell(self, chunk: int, *, relay: bool) -> None:
+    def _tell(self, chunk: int, *, relay: bool, read: bool) -> None:
         bucket = bucket_of(chunk)
         relay = relay or not self.duties.places[bucket]
         lacks, mates, duties = self.availability.lacks, self.duties.mates, self.duties
+        readers = self.reader.readers if read else ()  # they may begin the next ones
 
         def is_urgent(peer: NodeId) -> bool:
             if not lacks(peer, chunk):
                 return False
-            if peer in mates:
+            if peer in mates or peer in readers:
                 return True
             return relay and duties.first_in_line(duties.rack_of.get(peer, ""), bucket) == peer
 

@@ -184,4 +184,28 @@ MUTANTS = (
         "            if any(map(has_unread, self._sockets)):\n",
         ("tests/gossipd/control/test_beat.py",),
     ),
+    Mutant(
+        "readers-hear-of-reads-late",
+        "The end of a read is no news for other readers, who wait for it to begin the next.",
+        "gossipd/core/swarm.py",
+        "            if peer in mates or peer in readers:\n",
+        "            if peer in mates:\n",
+        (_PLANNER,),
+    ),
+    Mutant(
+        "a-readers-chunks-leave-its-rack-over-a-mate",
+        "What a reader reads is imported by its rack's first in line before other racks hear of it.",
+        "gossipd/core/duties.py",
+        "        for bucket, reader in self.heads:\n",
+        "        for bucket, reader in self.heads[:0]:\n",
+        (f"{_CORE}/test_duties.py",),
+    ),
+    Mutant(
+        "new-rule-of-reading-at-once",
+        "A reader that owns an extent by another rule than before reads it at once.",
+        "gossipd/core/reader.py",
+        " and (before[:1] != line[:1] or by_chunk != self._by_chunk):\n",
+        " and before[:1] != line[:1]:\n",
+        (f"{_CORE}/test_reader.py",),
+    ),
 )

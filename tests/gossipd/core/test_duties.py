@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gossipd.core.duties import Duties, _DrawnLines
+from gossipd.core.duties import Duties, _DrawnLines, _Rack
 from gossipd.core.events import PeerView
 from gossipd.core.manifest_payload import EVERY_HOST, Targets
 from gossipd.core.peers import Peers
@@ -25,6 +25,7 @@ def duties_of(
     slow: Sequence[int] = (),
     unreachable: Sequence[int] = (),
     settings: PlannerSettings = SETTINGS,
+    extent_chunks: int = 1,
 ) -> Duties:
     peers = Peers(settings, Random(1))
     for one in views:
@@ -32,7 +33,7 @@ def duties_of(
             peers.seen(one)
     for number in unreachable:
         peers.reached(node(number), False)
-    duties = Duties(own, targets, b"salt", settings)
+    duties = Duties(own, targets, b"salt", settings, extent_chunks=extent_chunks)
     slow_nodes = frozenset(node(number) for number in slow)
     assert duties.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 0.0)
     assert not duties.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 1.0)
@@ -88,10 +89,17 @@ def test_without_any_claim_one_host_reads() -> None:
 
 def test_neighbours_are_mutual_and_few_in_a_large_cluster() -> None:
     views = cluster(12, 8)
-    everyone = {own.node: duties_of(own, views).neighbours for own in views}
+    for seeds in ((), range(0, 96, 8)):
+        assert_neighbours_are_mutual_and_few(views, seeds)
+
+
+def assert_neighbours_are_mutual_and_few(views: Sequence[PeerView], seeds: Sequence[int]) -> None:
+    everyone = {own.node: duties_of(own, views, seeds=seeds).neighbours for own in views}
+    readers = duties_of(views[0], views, seeds=seeds).readers
     for own, neighbours in everyone.items():
         assert own not in neighbours
-        assert len(neighbours) <= SETTINGS.mates_max + SETTINGS.far_neighbours_max
+        far = SETTINGS.subscribers_max - SETTINGS.mates_max if own in readers else SETTINGS.far_neighbours_max
+        assert len(neighbours) <= SETTINGS.mates_max + far
         for other in neighbours:
             assert own in everyone[other]
 
@@ -113,13 +121,36 @@ def test_there_are_no_more_readers_than_can_hear_of_each_other_and_all_hosts_nam
     assert set(readers) - {one.node} <= duties_of(one, views, seeds=seeds).neighbours
 
 
+def test_in_a_large_cluster_a_reader_is_the_first_in_its_racks_line_for_what_it_reads_and_the_last_for_the_rest() -> (
+    None
+):
+    views = cluster(10, 6)
+    seeds = range(0, 60, 6)
+    duties = duties_of(views[0], views, seeds=seeds)
+    for bucket, (reader, *_) in enumerate(duties.reader_lines):
+        rack = duties.rack_of[reader]
+        assert duties.first_in_line(rack, bucket) == reader
+        assert duties.first_in_line("rack-1" if rack != "rack-1" else "rack-2", bucket) not in duties.readers
+    assert {line[0] for line in duties.reader_lines} == set(duties.readers)
+    for own in views:
+        assert duties_of(own, views, seeds=seeds).reader_lines == duties.reader_lines
+
+
+def test_where_extents_are_of_many_chunks_or_hosts_are_few_a_reader_is_the_last_to_import() -> None:
+    for racks, extent_chunks in ((10, 4), (4, 1)):
+        views = cluster(racks, 6)
+        seeds = range(0, racks * 6, 6)
+        duties = duties_of(views[0], views, seeds=seeds, extent_chunks=extent_chunks)
+        assert duties.places == [5] * 256
+
+
 def test_lines_that_were_drawn_are_kept_up_to_a_bound_and_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gossipd.core.duties._PLACES_MAX", 2 * 8 * 4)
     drawn = _DrawnLines()
-    racks = [tuple(node(rack * 8 + at) for at in range(4)) for rack in range(3)]
-    first, second = (drawn.line(rack, (), 8, b"salt") for rack in racks[:2])
-    assert drawn.line(racks[0], (), 8, b"salt") is first
-    drawn.line(racks[2], (), 8, b"salt")
-    assert drawn.line(racks[0], (), 8, b"salt") is first, "used later than the second"
-    again = drawn.line(racks[1], (), 8, b"salt")
+    racks = [_Rack(tuple(node(rack * 8 + at) for at in range(4)), (), (), 8, b"salt") for rack in range(3)]
+    first, second = (drawn.lines(rack) for rack in racks[:2])
+    assert drawn.lines(racks[0]) is first
+    drawn.lines(racks[2])
+    assert drawn.lines(racks[0]) is first, "used later than the second"
+    again = drawn.lines(racks[1])
     assert again == second

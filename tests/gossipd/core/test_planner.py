@@ -40,6 +40,7 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
 from gossipd.core.planner_settings import PlannerSettings
+from membership.member import NodeId
 from tests.gossipd.core.planning import (
     CHUNK_BYTES,
     DEPLOYMENT,
@@ -143,6 +144,21 @@ def test_a_lone_host_elects_itself_probes_and_reads() -> None:
     chunks = [chunk for read in reads for chunk in read.chunks]
     assert len(chunks) == 8
     assert all(one + 1 == other for read in reads for one, other in zip(read.chunks, read.chunks[1:], strict=False))
+
+
+def test_the_end_of_a_read_is_told_at_once_to_readers_in_other_racks_who_may_begin_the_next() -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in range(50, 54)])
+    driven.wait(5.0)
+    driven.tell(opened(40), *[SubscribeHeard(node(number), DEPLOYMENT) for number in range(50, 54)])
+    driven.wait(1.0)
+    told: dict[NodeId, set[int]] = {}
+    for chunk in range(8):
+        for message in of(SendDelta, driven.tell(stored(chunk, SOURCE)) + driven.wait(0.05, step=0.05)):
+            for peer in message.peers:
+                told.setdefault(peer, set()).update(message.added)
+    assert told[node(50)] == set(range(8))
+    assert any(told.get(node(number), set()) != set(range(8)) for number in (51, 52, 53))
 
 
 def test_a_failed_read_is_tried_again_after_a_pause() -> None:

@@ -8,6 +8,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE
 from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.reader import Reader
+from gossipd.core.rendezvous import bucket_lines, bucket_of
 from gossipd.core.replica import Replica
 from tests.gossipd.core.planning import DEPLOYMENT, node, shape
 
@@ -17,7 +18,15 @@ SETTINGS = PlannerSettings(reads_window=12)
 class Storage:
     """Several readers that see each other's reads after a while."""
 
-    def __init__(self, readers: int, chunks: int, *, extent: int = 1, settings: PlannerSettings = SETTINGS) -> None:
+    def __init__(
+        self,
+        readers: int,
+        chunks: int,
+        *,
+        extent: int = 1,
+        by_chunk: bool = False,
+        settings: PlannerSettings = SETTINGS,
+    ) -> None:
         self.nodes = tuple(sorted(node(number) for number in range(1, readers + 1)))
         self.now = 100.0
         self.readers: dict[bytes, Reader] = {}
@@ -25,7 +34,7 @@ class Storage:
         for own in self.nodes:
             reader = Reader(own, shape(chunks, extent=extent), DEPLOYMENT, settings, Random(1))
             reader.readable = True
-            reader.set_readers(self.nodes, self.now)
+            reader.set_readers(bucket_lines(self.nodes, b"salt"), by_chunk=by_chunk, now=self.now)
             self.readers[own] = reader
             self.replicas[own] = Replica(DEPLOYMENT, shape(chunks, extent=extent), ChunkSet(chunks), now=self.now)
         self.read: list[int] = []
@@ -57,6 +66,28 @@ def test_every_chunk_is_read_once_by_somebody() -> None:
             storage.land(own)
         storage.now += 0.1
     assert sorted(storage.read) == list(range(300))
+
+
+def test_every_chunk_is_read_once_by_who_is_first_in_line_for_its_bucket() -> None:
+    storage = Storage(10, 600, by_chunk=True)
+    lines = bucket_lines(storage.nodes, b"salt")
+    for _ in range(300):
+        for own in storage.nodes:
+            assert all(lines[bucket_of(chunk)][0] == own for chunk in storage.plan(own))
+        for own in storage.nodes:
+            storage.land(own)
+        storage.now += 0.1
+    assert sorted(storage.read) == list(range(600))
+
+
+def test_who_owns_an_extent_by_another_rule_than_before_waits_for_news() -> None:
+    storage = Storage(2, 256)
+    first = storage.nodes[0]
+    reader = storage.readers[first]
+    reader.set_readers(bucket_lines(storage.nodes, b"salt"), by_chunk=True, now=storage.now)
+    assert storage.plan(first) == []
+    storage.now += 2 * SETTINGS.read_grace_s
+    assert storage.plan(first)
 
 
 def test_shares_are_even() -> None:
@@ -113,7 +144,7 @@ def test_the_heir_of_a_dead_reader_waits_for_news_and_then_reads_its_share() -> 
     first, second = storage.nodes
     own_share = set(storage.plan(second))
     storage.land(second)
-    storage.readers[second].set_readers((second,), storage.now)
+    storage.readers[second].set_readers(bucket_lines((second,), b"salt"), by_chunk=False, now=storage.now)
     before = set(storage.plan(second))
     assert own_share.isdisjoint(before)
     storage.land(second)

@@ -46,10 +46,18 @@ def test_adjacent_chunks_fall_into_different_buckets_and_all_are_used() -> None:
 
 
 def test_the_reading_order_is_a_permutation_that_does_not_follow_the_file() -> None:
-    order = reading_order(1_000, b"salt")
+    order = reading_order(1_000, b"salt", 1)
     assert sorted(order) == list(range(1_000))
-    assert order == reading_order(1_000, b"salt")
+    assert order == reading_order(1_000, b"salt", 1)
     assert sum(1 for one, other in pairwise(order) if other == one + 1) < 20
+
+
+def test_the_reading_order_takes_one_extent_of_each_bucket_before_the_next_of_any() -> None:
+    for extent_chunks in (1, 4):
+        order = reading_order(2_000, b"salt", extent_chunks)
+        buckets = [bucket_of(extent * extent_chunks) for extent in order]
+        used = len(set(buckets))
+        assert len(set(buckets[:used])) == used
 
 
 def test_racks_stand_in_a_line_for_each_bucket() -> None:
