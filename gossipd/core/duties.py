@@ -68,15 +68,18 @@ class _Rack(NamedTuple):
     salt: bytes
 
     def lines(self) -> tuple[tuple[NodeId, ...], ...]:
-        """Each from first to last. The only reader has the first copies of what it reads to spread: it imports last.
+        """Each from first to last. The only reader has the first copies of what it reads to spread: it imports nothing
+        else while others can, and is in the middle of every line, as it finished last when it was at the end.
 
-        Where there are several, each has less of that to do, and those at the end of every line would finish last.
+        Where there are several readers, each has less of that to do.
         """
         importers = tuple(node for node in self.members if node not in self.readers)
         if len(importers) < 2 or len(self.readers) > 1:
             lines = list(bucket_lines(self.members, self.salt, self.folds))
         else:
-            lines = [(*line, *self.readers) for line in bucket_lines(importers, self.salt, self.folds)]
+            half = len(importers) // 2
+            drawn = bucket_lines(importers, self.salt, self.folds)
+            lines = [(*line[:half], *self.readers, *line[half:]) for line in drawn]
         for bucket, reader in self.heads:
             lines[bucket] = (reader, *(node for node in lines[bucket] if node != reader))
         return tuple(lines)
