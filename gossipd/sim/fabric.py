@@ -18,7 +18,7 @@ from heapq import heapify, heappop, heappush
 class Flow:
     """Bytes under way over some links."""
 
-    __slots__ = ("key", "links", "moved_s", "rate", "remaining")
+    __slots__ = ("filling", "key", "links", "moved_s", "rate", "remaining")
 
     def __init__(self, key: object, links: tuple[int, ...], length: float, now: float) -> None:
         self.key = key
@@ -26,6 +26,7 @@ class Flow:
         self.remaining = length
         self.rate = 0.0
         self.moved_s = now
+        self.filling = 0  # the last one that set the rate
 
     def advance(self, now: float) -> None:
         """Move bytes up to now at the present rate."""
@@ -43,6 +44,7 @@ class Fabric:
         self.carried: list[float] = []
         self.flows: dict[Flow, None] = {}
         self._has_changed = False
+        self._filling = 0
 
     def add_link(self, capacity: float) -> int:
         """A new link; returns its index."""
@@ -95,26 +97,29 @@ class Fabric:
         ]
 
     def _set_rates(self, now: float) -> None:
-        rates = self._fill()
-        self.free = list(self.capacity)
-        free, carried = self.free, self.carried
+        carried = self.carried
         for flow in self.flows:
             moved = flow.rate * (now - flow.moved_s)
             flow.remaining -= moved
             flow.moved_s = now
-            flow.rate = rate = rates[flow]
             for link in flow.links:
                 carried[link] += moved
+        self._fill()
+        free = self.free = list(self.capacity)
+        for flow in self.flows:
+            rate = flow.rate
+            for link in flow.links:
                 free[link] -= rate
 
-    def _fill(self) -> dict[Flow, float]:
-        """Max-min fair rates by progressive filling."""
+    def _fill(self) -> None:
+        """Max-min fair rates by progressive filling. A flow whose rate is fixed bears the number of this filling."""
         flows_of = self._flows
+        self._filling += 1
+        filling = self._filling
         left = list(self.capacity)
         open_count = [len(flows) for flows in flows_of]
         heap = [(left[link] / count, link) for link, count in enumerate(open_count) if count]
         heapify(heap)
-        rates: dict[Flow, float] = {}
         while heap:
             share, link = heappop(heap)
             count = open_count[link]
@@ -125,9 +130,9 @@ class Fabric:
                 heappush(heap, (fair, link))
                 continue
             for flow in flows_of[link]:
-                if flow not in rates:
-                    rates[flow] = fair
+                if flow.filling != filling:
+                    flow.filling = filling
+                    flow.rate = fair
                     for other in flow.links:
                         left[other] -= fair
                         open_count[other] -= 1
-        return rates
