@@ -70,6 +70,9 @@ def main() -> int:
     if unknown := [name for name in wanted if name not in SYSTEMS]:
         print(f"unknown systems {unknown}; there are {', '.join(SYSTEMS)}", file=sys.stderr)
         return 2
+    if (wrong := wrong_slow(given)) is not None:
+        print(f"--slow {wrong}", file=sys.stderr)
+        return 2
     failed = False
     rows: list[dict[str, Any]] = []
     for number in range(given.runs):
@@ -125,6 +128,18 @@ def _predicted(given: argparse.Namespace, bench: Bench, row: dict[str, Any]) -> 
 def slow_hosts(given: argparse.Namespace) -> dict[str, float]:
     """``--slow`` by name: Mbit/s."""
     return {name: float(mbit) for name, _, mbit in (one.partition(":") for one in given.slow)}
+
+
+def wrong_slow(given: argparse.Namespace) -> str | None:
+    """What ``--slow`` says wrongly and what it may say; None where it is right."""
+    names = [f"node-{number}" for number in range(sum(int(count) for count in given.racks.split(",")))]
+    for one in given.slow:
+        name, _, mbit = one.partition(":")
+        if name not in names:
+            return f"{one}: no host is called {name!r}; they are node-0 to {names[-1]}"
+        if not mbit.replace(".", "", 1).isdigit() or not float(mbit):
+            return f"{one}: want HOST:MBIT with a rate above 0, as node-6:25"
+    return None
 
 
 @contextmanager

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.bench.lab.__main__ import wrong_slow
 from tests.bench.lab.fabric import Counters, Fabric, fabric
 from tests.bench.lab.prediction import predict
 from tests.bench.lab.report import BUSY_MAX, row, table
@@ -34,6 +36,15 @@ def planned(tmp_path: Path, racks: list[int], kills: list[KillOrder]) -> Bench:
     """A bench of which nothing exists but its plan."""
     network = Fabric(racks, mbit=100, uplink_mbit=None)
     return Bench(network, tmp_path, tmp_path / "m", "http://storage/m", SIZE, kills, "none", 60.0, Random(1))
+
+
+@pytest.mark.parametrize(
+    ("slow", "said"),
+    [("5:3", "they are node-0 to node-3"), ("node-3", "HOST:MBIT"), ("node-3:0", "above 0"), ("node-3:25", None)],
+)
+def test_a_slow_host_that_is_none_or_has_no_rate_is_refused_before_anything_runs(slow: str, said: str | None) -> None:
+    wrong = wrong_slow(Namespace(racks="2,2", slow=[slow]))
+    assert wrong is None if said is None else wrong is not None and said in wrong
 
 
 def test_the_simulator_predicts_the_cluster_that_the_lab_ran(tmp_path: Path) -> None:
