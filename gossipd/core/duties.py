@@ -217,7 +217,7 @@ class Duties:
         return [places[bucket % self._folds] * turns // size for bucket in range(BUCKETS)]
 
     def first_in_line(self, rack: str, bucket: int) -> NodeId | None:
-        """Who imports this bucket's chunks into that rack."""
+        """Who brings this bucket's chunks into that rack: imports them, or reads them from storage."""
         lines = self._lines.get(rack)
         return lines[bucket % self._folds][0] if lines else None
 

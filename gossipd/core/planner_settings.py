@@ -48,11 +48,12 @@ class PlannerSettings:
     """Neighbours in the rack. 20 to 40 are needed for 95 % and more (design notes, simulation)."""
     far_neighbours_max: int = 64
     """Neighbours in other racks, from whom and to whom this host imports and relays. No more readers than this and one,
-    as they are neighbours of each other."""
+    as they are neighbours of each other; a reader may have more, within ``subscribers_max``."""
     everyone_max: int = 48
     """Up to so many hosts, all are neighbours."""
     subscribers_max: int = 160
-    """Peers that may hear our news; more are not answered. mates_max + far_neighbours_max and room for newcomers."""
+    """Peers that may hear our news; more are not answered. mates_max + far_neighbours_max and room for newcomers, or
+    for those who import what a reader reads."""
     silence_s: float = 5.0
     """A neighbour that said nothing for so long, and for several chunk times, is asked again for its holdings."""
 

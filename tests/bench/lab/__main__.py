@@ -19,7 +19,7 @@ from typing import Any
 
 from gossipd.demo.model import write_toy_model
 from tests.bench.lab import report
-from tests.bench.lab.fabric import Fabric, LabError, fabric, missing
+from tests.bench.lab.fabric import Fabric, LabError, fabric, host_name, missing
 from tests.bench.lab.prediction import predict
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
 from tests.bench.lab.systems.gossip import run_gossipd
@@ -132,11 +132,11 @@ def slow_hosts(given: argparse.Namespace) -> dict[str, float]:
 
 def wrong_slow(given: argparse.Namespace) -> str | None:
     """What ``--slow`` says wrongly and what it may say; None where it is right."""
-    names = [f"node-{number}" for number in range(sum(int(count) for count in given.racks.split(",")))]
+    names = [host_name(number) for number in range(sum(int(count) for count in given.racks.split(",")))]
     for one in given.slow:
         name, _, mbit = one.partition(":")
         if name not in names:
-            return f"{one}: no host is called {name!r}; they are node-0 to {names[-1]}"
+            return f"{one}: no host is called {name!r}; they are {names[0]} to {names[-1]}"
         if not mbit.replace(".", "", 1).isdigit() or not float(mbit):
             return f"{one}: want HOST:MBIT with a rate above 0, as node-6:25"
     return None

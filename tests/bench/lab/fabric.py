@@ -46,6 +46,11 @@ NEIGHBOURS_MIN = 32  # a flat network with more members outgrows the kernel's de
 _SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
+def host_name(number: int) -> str:
+    """What a host is called, from 0."""
+    return f"node-{number}"
+
+
 class LabError(RuntimeError):
     """The lab cannot be set up, or a system under test did not do its part."""
 
@@ -110,7 +115,7 @@ class Fabric:
             for position in range(count):
                 number = len(self.hosts) + 1
                 address = f"10.77.{rack + 1}.{position + 1}"
-                self.hosts.append(Station(f"node-{number}", f"{self._tag}-h{number}", address, rack, f"h{number}"))
+                self.hosts.append(Station(host_name(number), f"{self._tag}-h{number}", address, rack, f"h{number}"))
 
     def build(self) -> None:
         """Namespaces, bridges, links, rates."""
