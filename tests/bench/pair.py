@@ -3,7 +3,7 @@
 ``python -m tests.bench.pair [--gb 2] [--encryption none|tls] [--duplex] [--fan-out N] [--json]``. gossipd is whole
 daemons as they are run (``pair_systems/daemons``). Both ends share the machine's cores; the source is in the page
 cache. Each repetition runs every system once, in turn, so that what else the machine does falls on all of them alike;
-figures are medians. All write fresh files, into pages that the machine's host has backed (``pair_systems/pages``).
+figures are medians. All write fresh files, into pages that the machine's host has backed (``tests.bench.pages``).
 
 ``ratio_reference`` is the rate over the bare reference's, ``ratio_cpu_reference`` the CPU seconds per GB of both
 ends over the reference's. ``--duplex`` sends a model each way at once (``ratio_duplex``: the sum of both directions
@@ -26,9 +26,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tests.bench.pages import backed_pages, handed_over
 from tests.bench.pair_systems import daemons
 from tests.bench.pair_systems.endpoint import Plan, digests
-from tests.bench.pair_systems.pages import backed_pages, handed_over
 
 SYSTEMS = ("daemons", "reference", "libtorrent")
 OWN = ("daemons", "hands")  # gossipd; the first of them that is measured has the ratios

@@ -24,8 +24,8 @@ from functools import partial
 from pathlib import Path
 
 from gossipd.ops.counting import LAG_BOUNDS_S
+from tests.bench.pages import backed_pages, handed_over
 from tests.bench.pair_systems.endpoint import Plan
-from tests.bench.pair_systems.pages import backed_pages, handed_over
 from tests.e2e.cluster import Cluster, Daemon, cluster, until
 from tests.servers import free_port
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -12,9 +13,11 @@ from blake3 import blake3
 
 from tests.bench.lab.fabric import Counters, Fabric, LabError, Station
 from tests.bench.lab.process import Agent, MachineCpu, Usage
+from tests.bench.pages import backed_pages, handed_over
 
 START_SECONDS_MAX = 90.0  # 64 Python processes on two cores import for about 40 s
 POLL_S = 0.01
+PAGES_LOOK_S = 0.1  # a tenth of a second of 16 hosts at 100 Mbit/s are 20 MB, and a look is a file read for each
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,16 @@ class Bench:
         path = self.base / system / station.name
         path.mkdir(parents=True, exist_ok=True)
         return path
+
+
+@contextmanager
+def ready_to_write(bench: Bench, writers: Sequence[int]) -> Iterator[None]:
+    """The machine has memory for what these processes are going to write, without asking its own host for it."""
+    with (
+        backed_pages(str(bench.base), bench.size * len(writers)) as pages,
+        handed_over(pages, writers, look_s=PAGES_LOOK_S),
+    ):
+        yield
 
 
 @dataclass
@@ -125,6 +138,11 @@ def run_agents(bench: Bench, system: str, agents: Sequence[Agent], copies: dict[
     """Start them together, watch until all that live are done, measure, stop, verify."""
     for agent in agents:
         agent.wait_ready(START_SECONDS_MAX)
+    with ready_to_write(bench, [agent.process.pid for agent in agents]):
+        return _run(bench, system, agents, copies)
+
+
+def _run(bench: Bench, system: str, agents: Sequence[Agent], copies: dict[str, Path]) -> Outcome:
     by_name = {agent.station.name: agent for agent in agents}
     before, cpu = bench.fabric.counters(), MachineCpu()
     killer = Killer(bench, lambda name: by_name[name].kill(), lambda: agents[0].station.name)

@@ -20,7 +20,7 @@ from gossipd.ops.keyfiles import write_key_pair
 from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.fabric import LabError
 from tests.bench.lab.process import MachineCpu, usage
-from tests.bench.lab.systems.base import POLL_S, START_SECONDS_MAX, Bench, Killer, Outcome, is_right
+from tests.bench.lab.systems.base import POLL_S, START_SECONDS_MAX, Bench, Killer, Outcome, is_right, ready_to_write
 
 PORT = 7946
 NAME, VERSION = "model", 1
@@ -38,8 +38,9 @@ def run_gossipd(bench: Bench) -> Outcome:
         for host in hosts:
             host.start()
         _converge(hosts)
-        time.sleep(COOL_S)
-        return _deploy(bench, hosts, manifest)
+        with ready_to_write(bench, [_pid(host) for host in hosts]):
+            time.sleep(COOL_S)
+            return _deploy(bench, hosts, manifest)
     except LabError as error:
         tails = "\n".join(f"--- {host.name}\n{host.log_tail()[-600:]}" for host in hosts)
         raise LabError(f"{error}\n{tails}") from None
