@@ -68,7 +68,10 @@ class Availability:
             bits |= bit
             count += 1
             if not self._held & bit:
-                lists.setdefault(chunk, []).append(node)
+                if (holders := lists.get(chunk)) is None:
+                    lists[chunk] = [node]
+                else:
+                    holders.append(node)
                 news.append(chunk)
         self.bits[node], self.count[node] = bits, count
         return tuple(news)

@@ -10,11 +10,14 @@ by it: else storage's link is idle for 3 % of the time (1,000 hosts, chunks of 0
 one batch time, which takes all that is pending for that peer with it; the rest waits for ``news_lazy_s``. What is being
 read from storage rides on every message and is urgent for other readers. Subscribers with the same pending news share
 one command.
+
+What happened is one list for all subscribers, and each has its place in it: a chunk stored is one entry, and not one
+for each of a hundred neighbours (a list for each took a tenth of the time of a simulation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
 from gossipd.core.events import SendDelta
 from gossipd.core.ids import DeploymentId
@@ -25,13 +28,11 @@ _ITEMS_MAX = 256  # of one list of a delta; longer news are split
 
 
 class _Subscriber:
-    __slots__ = ("added", "dropped", "pending_s", "urgent")
+    __slots__ = ("told", "urgent")
 
-    def __init__(self) -> None:
-        self.added: list[int] = []
-        self.dropped: list[int] = []
+    def __init__(self, told: int) -> None:
+        self.told = told  # how much of the log
         self.urgent = False
-        self.pending_s = 0.0
 
 
 class News:
@@ -41,6 +42,7 @@ class News:
         self._deployment = deployment
         self._settings = settings
         self._subscribers: dict[NodeId, _Subscriber] = {}
+        self._log: list[int] = []  # since all were told last: a chunk for one stored, its complement for one lost
         self._flushed_s = 0.0
         self._lazy_s = 0.0
         self._urgent = False
@@ -56,29 +58,36 @@ class News:
         """False when there is no room. Whoever calls sends our holdings; pending news are part of them."""
         if peer not in self._subscribers and len(self._subscribers) >= self._settings.subscribers_max:
             return False
-        self._subscribers[peer] = _Subscriber()
+        self._subscribers[peer] = _Subscriber(len(self._log))
         return True
 
     def unsubscribe(self, peer: NodeId) -> None:
         """No more news for this peer."""
         self._subscribers.pop(peer, None)
 
-    def stored(self, chunk: int, is_urgent: Callable[[NodeId], bool]) -> None:
-        """A chunk is held here now."""
-        for peer, subscriber in self._subscribers.items():
-            subscriber.added.append(chunk)
-            if not subscriber.urgent and is_urgent(peer):
+    def stored(self, chunk: int, urgent: Iterable[NodeId]) -> None:
+        """A chunk is held here now.
+
+        Args:
+            urgent: who should hear of it soon; those of them who do not listen are passed over.
+        """
+        if not self._subscribers:
+            return
+        self._log.append(chunk)
+        self._pending = True
+        for peer in urgent:
+            if (subscriber := self._subscribers.get(peer)) is not None:
                 subscriber.urgent = self._urgent = True
-        self._pending = bool(self._subscribers)
 
     def lost(self, chunk: int) -> None:
-        """A chunk is not held any more; urgent for all, since they may ask for it."""
+        """A chunk is not held any more; urgent for all who were told that it is, since they may ask for it."""
+        if not self._subscribers:
+            return
         for subscriber in self._subscribers.values():
-            if chunk in subscriber.added:
-                subscriber.added.remove(chunk)
-            else:
-                subscriber.dropped.append(chunk)
-                subscriber.urgent = self._urgent = self._pending = True
+            if chunk not in self._log[subscriber.told :]:
+                subscriber.urgent = self._urgent = True
+        self._log.append(~chunk)
+        self._pending = True
 
     def read(self, reading: tuple[int, ...], readers: tuple[NodeId, ...]) -> None:
         """What is being read from storage now."""
@@ -96,17 +105,22 @@ class News:
         lazy = self._pending and now >= self._lazy_s + self._settings.news_lazy_s
         if not urgent and not lazy:
             return []
-        groups: dict[tuple[tuple[int, ...], tuple[int, ...]], list[NodeId]] = {}
+        groups: dict[int, list[NodeId]] = {}
+        end = len(self._log)
         for peer, subscriber in self._subscribers.items():
-            if subscriber.urgent or (lazy and (subscriber.added or subscriber.dropped)):
-                groups.setdefault((tuple(subscriber.added), tuple(subscriber.dropped)), []).append(peer)
-                subscriber.added, subscriber.dropped, subscriber.urgent = [], [], False
+            if subscriber.urgent or (lazy and subscriber.told < end):
+                groups.setdefault(subscriber.told, []).append(peer)
+                subscriber.told, subscriber.urgent = end, False
+        messages: list[SendDelta] = []
+        for told, peers in groups.items():
+            added, dropped = _outcome(self._log[told:])
+            messages += self._messages(tuple(peers), added, dropped, free_slots)
         self._flushed_s, self._urgent = now, False
         if lazy:
             self._lazy_s, self._pending = now, False
-        messages: list[SendDelta] = []
-        for (added, dropped), peers in groups.items():
-            messages += self._messages(tuple(peers), added, dropped, free_slots)
+            self._log.clear()
+            for subscriber in self._subscribers.values():
+                subscriber.told = 0
         return messages
 
     def _messages(
@@ -130,3 +144,17 @@ class News:
         if self._urgent:
             return self._flushed_s + batch_s
         return self._lazy_s + self._settings.news_lazy_s if self._pending else None
+
+
+def _outcome(log: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """What to tell whoever was told all that was before: chunks held now, and chunks not held any more."""
+    if min(log, default=0) >= 0:
+        return tuple(log), ()
+    was_held: dict[int, bool] = {}
+    is_held: dict[int, bool] = {}
+    for entry in log:
+        chunk = entry if entry >= 0 else ~entry
+        was_held.setdefault(chunk, entry < 0)
+        is_held[chunk] = entry >= 0
+    added = tuple(chunk for chunk, held in is_held.items() if held)
+    return added, tuple(chunk for chunk, held in is_held.items() if was_held[chunk] and not held)

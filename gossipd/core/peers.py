@@ -131,11 +131,6 @@ class Peers:
         if len(self._peers) > 2 * len(self._views) + _RECORDS_SPARE:
             self._peers = {node: peer for node, peer in self._peers.items() if peer.member}
 
-    def shuns(self, node: NodeId, now: float) -> bool:
-        """True while the peer is not asked, for what it did."""
-        peer = self._peers.get(node)
-        return peer is not None and peer.shunned_until > now
-
     def reached(self, node: NodeId, reachable: bool) -> bool:
         """Evidence about our own connection; True when it came back."""
         peer = self.get(node)
@@ -152,11 +147,17 @@ class Peers:
         peer.failures, peer.shunned_until, peer.reachable = 0, 0.0, True
         peer.free, peer.free_at = self._settings.slots_assumed, 0.0
 
-    def slots(self, node: NodeId, free: int, now: float) -> None:
-        """The peer said how many uploads it could begin."""
-        if (peer := self.get(node)) is not None:
-            peer.free, peer.free_at = free, now
-            self.slots_most = max(self.slots_most, free)
+    def hears(self, node: NodeId, free: int, now: float) -> bool:
+        """The peer said something, and how many uploads it could begin; False while it is not asked for what it did,
+        and what it says does not count."""
+        peer = self.get(node)
+        if peer is None:
+            return True
+        if peer.shunned_until > now:
+            return False
+        peer.free, peer.free_at = free, now
+        self.slots_most = max(self.slots_most, free)
+        return True
 
     def started(self, peer: Peer) -> None:
         """We ask it for a chunk."""

@@ -153,19 +153,15 @@ class Swarm:
             self._seal()
 
     def _tell(self, chunk: int, *, relay: bool, read: bool) -> None:
+        lacks, duties = self.availability.lacks, self.duties
+        urgent = [mate for mate in duties.mates if lacks(mate, chunk)]
+        if read:  # other readers may begin the next ones
+            urgent += [reader for reader in self.reader.readers if lacks(reader, chunk)]
         bucket = bucket_of(chunk)
-        relay = relay or not self.duties.places[bucket]
-        lacks, mates, duties = self.availability.lacks, self.duties.mates, self.duties
-        readers = self.reader.readers if read else ()  # they may begin the next ones
-
-        def is_urgent(peer: NodeId) -> bool:
-            if not lacks(peer, chunk):
-                return False
-            if peer in mates or peer in readers:
-                return True
-            return relay and duties.first_in_line(duties.rack_of.get(peer, ""), bucket) == peer
-
-        self.news.stored(chunk, is_urgent)
+        if relay or not duties.places[bucket]:
+            firsts = [duties.first_in_line(rack, bucket) for rack in duties.racks if rack != self.own.rack]
+            urgent += [first for first in firsts if first is not None and lacks(first, chunk)]
+        self.news.stored(chunk, urgent)
 
     def chunk_lost(self, chunk: int, now: float) -> None:
         """A held chunk has rotted: it is wanted again, and nobody may ask us for it."""
@@ -216,10 +212,10 @@ class Swarm:
 
     def holdings_heard(self, event: HoldingsHeard, now: float) -> None:
         """A peer's complete holdings."""
-        if event.chunks.size != self.replica.shape.chunk_count or self.peers.shuns(event.peer, now):
+        is_ours = event.chunks.size == self.replica.shape.chunk_count
+        if not is_ours or not self.peers.hears(event.peer, event.free_slots, now):
             return
         self.subscriptions.heard(event.peer, now)
-        self.peers.slots(event.peer, event.free_slots, now)
         news = self.availability.replace(event.peer, event.chunks, near=event.peer in self.duties.mates)
         self._heard(news, now)
         if event.chunks:
@@ -228,10 +224,9 @@ class Swarm:
     def delta_heard(self, event: DeltaHeard, now: float) -> None:
         """A peer's news."""
         peer = event.peer
-        if self.peers.shuns(peer, now):
+        if not self.peers.hears(peer, event.free_slots, now):
             return
         self.subscriptions.heard(peer, now)
-        self.peers.slots(peer, event.free_slots, now)
         if event.dropped:
             self.availability.drop(peer, event.dropped)
             for chunk in event.dropped:

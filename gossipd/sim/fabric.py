@@ -28,11 +28,6 @@ class Flow:
         self.moved_s = now
         self.filling = 0  # the last one that set the rate
 
-    def advance(self, now: float) -> None:
-        """Move bytes up to now at the present rate."""
-        self.remaining -= self.rate * (now - self.moved_s)
-        self.moved_s = now
-
 
 class Fabric:
     """All links of a cluster. Capacities in bytes/s; a link is an index."""
@@ -41,7 +36,6 @@ class Fabric:
         self.capacity: list[float] = []
         self.free: list[float] = []
         self._flows: list[dict[Flow, None]] = []  # ordered, so that runs repeat exactly
-        self.carried: list[float] = []
         self.flows: dict[Flow, None] = {}
         self._has_changed = False
         self._filling = 0
@@ -51,7 +45,6 @@ class Fabric:
         self.capacity.append(capacity)
         self.free.append(capacity)
         self._flows.append({})
-        self.carried.append(0.0)
         return len(self.capacity) - 1
 
     def begin(self, flow: Flow) -> None:
@@ -64,21 +57,13 @@ class Fabric:
             self._flows[link][flow] = None
             self.free[link] -= flow.rate
 
-    def end(self, flow: Flow, now: float) -> None:
+    def end(self, flow: Flow) -> None:
         """A flow is over, whether or not all of it has moved."""
-        before = flow.remaining
-        flow.advance(now)
-        self._count(flow, before)
         self.flows.pop(flow, None)
         self._has_changed = True
         for link in flow.links:
             self._flows[link].pop(flow, None)
             self.free[link] += flow.rate
-
-    def _count(self, flow: Flow, before: float) -> None:
-        moved = before - max(0.0, flow.remaining)
-        for link in flow.links:
-            self.carried[link] += moved
 
     def busy(self, link: int) -> float:
         """How much of a link is in use, 0 to 1."""
@@ -89,30 +74,18 @@ class Fabric:
         """Set all rates afresh if they may differ; returns the flows that end before ``until``, with the time."""
         if self._has_changed:
             self._has_changed = False
-            self._set_rates(now)
+            self._fill(now)
         return [
             (max(now, flow.moved_s + flow.remaining / flow.rate), flow)
             for flow in self.flows
             if flow.remaining <= flow.rate * (until - flow.moved_s)
         ]
 
-    def _set_rates(self, now: float) -> None:
-        carried = self.carried
-        for flow in self.flows:
-            moved = flow.rate * (now - flow.moved_s)
-            flow.remaining -= moved
-            flow.moved_s = now
-            for link in flow.links:
-                carried[link] += moved
-        self._fill()
-        free = self.free = list(self.capacity)
-        for flow in self.flows:
-            rate = flow.rate
-            for link in flow.links:
-                free[link] -= rate
+    def _fill(self, now: float) -> None:
+        """Max-min fair rates by progressive filling. A flow whose rate is fixed bears the number of this filling.
 
-    def _fill(self) -> None:
-        """Max-min fair rates by progressive filling. A flow whose rate is fixed bears the number of this filling."""
+        What is left of the links is free. One pass over the flows: it moves their bytes up to now as well.
+        """
         flows_of = self._flows
         self._filling += 1
         filling = self._filling
@@ -132,7 +105,10 @@ class Fabric:
             for flow in flows_of[link]:
                 if flow.filling != filling:
                     flow.filling = filling
+                    flow.remaining -= flow.rate * (now - flow.moved_s)
+                    flow.moved_s = now
                     flow.rate = fair
                     for other in flow.links:
                         left[other] -= fair
                         open_count[other] -= 1
+        self.free = left

@@ -259,7 +259,7 @@ class World:
 
     def _end_flow(self, transfer: Transfer) -> None:
         if transfer.flow is not None:
-            self.fabric.end(transfer.flow, self.now)
+            self.fabric.end(transfer.flow)
             transfer.flow = None  # each has the other: a cycle that only the collector would find
 
     # ---- progress and faults -------------------------------------------------------------------

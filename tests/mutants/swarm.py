@@ -188,8 +188,8 @@ MUTANTS = (
         "readers-hear-of-reads-late",
         "The end of a read is no news for other readers, who wait for it to begin the next.",
         "gossipd/core/swarm.py",
-        "            if peer in mates or peer in readers:\n",
-        "            if peer in mates:\n",
+        "        if read:  # other readers may begin the next ones\n",
+        "        if not read:\n",
         (_PLANNER,),
     ),
     Mutant(

@@ -40,21 +40,20 @@ def test_a_flow_that_ends_leaves_its_rate_to_the_next_before_all_is_recomputed()
     for flow in (one, other):
         fabric.begin(flow)
     fabric.recompute(0.0, 1.0)
-    fabric.end(one, 1.0)
+    fabric.end(one)
     third = Flow("third", (link,), 100.0, 1.0)
     fabric.begin(third)
     assert third.rate == pytest.approx(5.0)
     assert fabric.busy(link) == pytest.approx(1.0)
 
 
-def test_the_time_of_an_end_is_exact_and_bytes_are_counted() -> None:
+def test_the_time_of_an_end_is_exact_and_the_link_is_free_then() -> None:
     fabric = Fabric()
     link = fabric.add_link(10.0)
     flow = Flow("it", (link,), 25.0, 0.0)
     fabric.begin(flow)
     assert fabric.recompute(0.0, 3.0) == [(2.5, flow)]
-    fabric.end(flow, 2.5)
-    assert fabric.carried[link] == pytest.approx(25.0)
+    fabric.end(flow)
     assert fabric.busy(link) == 0.0
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
+
 from gossipd.core.events import SendDelta
 from gossipd.core.news import News
 from gossipd.core.planner_settings import PlannerSettings
@@ -28,11 +32,11 @@ def told(messages: list[SendDelta]) -> dict[bytes, list[int]]:
 
 def test_urgent_news_wait_for_company_and_the_rest_for_a_second() -> None:
     news = news_for(A, B)
-    news.stored(1, lambda peer: peer == A)
+    news.stored(1, [A])
     assert told(news.flush(101.0, 0.02, 4)) == {A: [1], B: [1]}
-    news.stored(2, lambda peer: peer == A)
+    news.stored(2, [A])
     assert news.flush(101.01, 0.02, 4) == []
-    news.stored(3, lambda peer: peer == A)
+    news.stored(3, [A])
     assert told(news.flush(101.02, 0.02, 4)) == {A: [2, 3]}
     assert news.flush(101.5, 0.02, 4) == []
     assert told(news.flush(102.0, 0.02, 4)) == {B: [2, 3]}
@@ -41,7 +45,7 @@ def test_urgent_news_wait_for_company_and_the_rest_for_a_second() -> None:
 
 def test_the_same_news_for_several_are_one_command() -> None:
     news = news_for(A, B)
-    news.stored(1, lambda peer: True)
+    news.stored(1, [A, B])
     (message,) = news.flush(101.0, 0.02, 3)
     assert sorted(message.peers) == [A, B]
     assert message.free_slots == 3
@@ -49,9 +53,9 @@ def test_the_same_news_for_several_are_one_command() -> None:
 
 def test_the_next_deadline_is_when_a_message_is_due() -> None:
     news = news_for(A)
-    news.stored(1, lambda peer: True)
+    news.stored(1, [A, B])
     news.flush(101.0, 0.02, 4)
-    news.stored(2, lambda peer: True)
+    news.stored(2, [A, B])
     assert news.next_deadline(0.02) == 101.02
     assert news.flush(101.02, 0.02, 4)
 
@@ -61,7 +65,7 @@ def test_a_lost_chunk_is_urgent_unless_it_was_never_told() -> None:
     news.lost(7)
     (message,) = news.flush(101.0, 0.02, 4)
     assert message.dropped == (7,)
-    news.stored(8, lambda peer: False)
+    news.stored(8, [])
     news.lost(8)
     assert all(not message.added and not message.dropped for message in news.flush(103.0, 0.02, 4))
 
@@ -78,7 +82,7 @@ def test_what_is_being_read_rides_along_and_is_urgent_for_readers() -> None:
 def test_long_news_are_split() -> None:
     news = news_for(A)
     for chunk in range(600):
-        news.stored(chunk, lambda peer: True)
+        news.stored(chunk, [A, B])
     messages = news.flush(101.0, 0.02, 4)
     assert [len(message.added) for message in messages] == [256, 256, 88]
 
@@ -90,3 +94,47 @@ def test_there_is_a_limit_to_subscribers() -> None:
     assert news.subscribe(A)
     news.unsubscribe(A)
     assert news.subscribe(B)
+
+
+def test_a_chunk_that_was_lost_and_came_back_is_told_as_held() -> None:
+    news = news_for(A)
+    news.lost(7)
+    news.stored(7, [])
+    (message,) = news.flush(101.0, 0.02, 4)
+    assert (message.added, message.dropped) == ((7,), ())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whoever_hears_every_message_knows_in_the_end_what_is_held(seed: int) -> None:
+    rng = Random(seed)
+    news = News(DEPLOYMENT, SETTINGS)
+    peers = [node(number) for number in range(1, 6)]
+    held: set[int] = set()
+    known: dict[bytes, set[int]] = {}
+
+    def hear(now: float) -> None:
+        for message in news.flush(now, 0.02, 4):
+            for peer in message.peers:
+                known[peer] = known[peer] - set(message.dropped) | set(message.added)
+
+    now = 100.0
+    for _ in range(400):
+        peer, chunk = rng.choice(peers), rng.randrange(12)
+        match rng.randrange(8):
+            case 0:
+                assert news.subscribe(peer)
+                known[peer] = set(held)
+            case 1:
+                news.unsubscribe(peer)
+                known.pop(peer, None)
+            case 2 | 3 if chunk in held:
+                held.remove(chunk)
+                news.lost(chunk)
+            case _ if chunk not in held:
+                held.add(chunk)
+                news.stored(chunk, rng.sample(peers, 2))
+        now += rng.random() / 10
+        hear(now)
+    hear(now + SETTINGS.news_lazy_s)
+    assert all(view == held for view in known.values()), seed
+    assert news.next_deadline(0.02) is None

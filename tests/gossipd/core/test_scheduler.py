@@ -30,7 +30,7 @@ class Table:
         near = number < 9
         for chunk in self.seen.add(node(number), chunks, near=near):
             self.wants.consider(chunk, 0.0, 1.0)
-        self.peers.slots(node(number), free, 0.0)
+        self.peers.hears(node(number), free, 0.0)
 
     def pick(self, count: int = 1, now: float = 0.0, *, imports_max: int = 16) -> list[tuple[int, bytes]]:
         return list(self.scheduler.pick(count, now, 0.02, imports_max=imports_max))
