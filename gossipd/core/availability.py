@@ -15,14 +15,23 @@ from gossipd.core.chunkset import ChunkSet
 from membership.member import NodeId
 
 
+class _Holdings:
+    """What one peer has said it holds."""
+
+    __slots__ = ("bits", "count")
+
+    def __init__(self, bits: int, count: int) -> None:
+        self.bits = bits
+        self.count = count
+
+
 class Availability:
     """Holdings of the neighbours. ``near`` are rack mates, ``far`` all others."""
 
     def __init__(self, size: int, held: int) -> None:
         self.size = size
         self.full_bits = (1 << size) - 1
-        self.bits: dict[NodeId, int] = {}
-        self.count: dict[NodeId, int] = {}
+        self._holdings: dict[NodeId, _Holdings] = {}
         self.near_full: dict[NodeId, None] = {}  # ordered: the choice among holders must not follow a hash seed
         self.far_full: dict[NodeId, None] = {}
         self.near: dict[int, list[NodeId]] = {}
@@ -38,42 +47,43 @@ class Availability:
     def lost_here(self, chunk: int, mates: set[NodeId]) -> None:
         """Wanted again: find its holders among what peers have said."""
         self._held &= ~(1 << chunk)
-        for node, bits in self.bits.items():
-            if bits >> chunk & 1 and node not in self.near_full and node not in self.far_full:
+        for node, holdings in self._holdings.items():
+            if holdings.bits >> chunk & 1 and node not in self.near_full and node not in self.far_full:
                 (self.near if node in mates else self.far).setdefault(chunk, []).append(node)
 
     def replace(self, node: NodeId, chunks: ChunkSet, *, near: bool) -> tuple[int, ...]:
         """Complete holdings of a peer; what was known of it before is void. Returns wanted chunks that are news."""
-        before = self.bits.get(node, 0)
+        before = self.bits_of(node)
         if before & ~chunks.bits:
             self.forget(node)
             before = 0
         if chunks.is_full:
             self.forget(node)
-            self.bits[node], self.count[node] = chunks.bits, self.size
+            self._holdings[node] = _Holdings(chunks.bits, self.size)
             (self.near_full if near else self.far_full)[node] = None
             return tuple(ChunkSet(self.size, self.full_bits & ~self._held & ~before))
         return self._add_many(node, chunks.bits & ~before, near=near)
 
     def add(self, node: NodeId, chunks: Iterable[int], *, near: bool) -> tuple[int, ...]:
         """A peer holds these too. Returns those of them that are wanted here."""
-        bits = self.bits.get(node, 0)
+        if (holdings := self._holdings.get(node)) is None:
+            holdings = self._holdings[node] = _Holdings(0, 0)
+        bits, held, size = holdings.bits, self._held, self.size
         lists = self.near if near else self.far
         news = []
-        count = self.count.get(node, 0)
         for chunk in chunks:
             bit = 1 << chunk
-            if bits & bit or chunk >= self.size:
+            if bits & bit or chunk >= size:
                 continue
             bits |= bit
-            count += 1
-            if not self._held & bit:
+            holdings.count += 1
+            if not held & bit:
                 if (holders := lists.get(chunk)) is None:
                     lists[chunk] = [node]
                 else:
                     holders.append(node)
                 news.append(chunk)
-        self.bits[node], self.count[node] = bits, count
+        holdings.bits = bits
         return tuple(news)
 
     def _add_many(self, node: NodeId, bits: int, *, near: bool) -> tuple[int, ...]:
@@ -82,27 +92,28 @@ class Availability:
         news = tuple(ChunkSet(self.size, bits & ~self._held))
         for chunk in news:
             lists.setdefault(chunk, []).append(node)
-        self.bits[node] = self.bits.get(node, 0) | bits
-        self.count[node] = self.bits[node].bit_count()
+        bits |= self.bits_of(node)
+        self._holdings[node] = _Holdings(bits, bits.bit_count())
         return news
 
     def drop(self, node: NodeId, chunks: Iterable[int]) -> None:
         """A peer does not hold these any more."""
         if node in self.near_full or node in self.far_full:
-            near, bits = node in self.near_full, self.bits[node]
+            near, bits = node in self.near_full, self.bits_of(node)
             self.forget(node)
             self._add_many(node, bits, near=near)
+        if (holdings := self._holdings.get(node)) is None:
+            return
         for chunk in chunks:
-            bits = self.bits.get(node, 0)
-            if bits >> chunk & 1:
-                self.bits[node] = bits & ~(1 << chunk)
-                self.count[node] -= 1
+            if holdings.bits >> chunk & 1:
+                holdings.bits &= ~(1 << chunk)
+                holdings.count -= 1
                 self._unlist(node, chunk)
 
     def forget(self, node: NodeId) -> None:
         """All that was known of a peer."""
-        bits = self.bits.pop(node, 0)
-        self.count.pop(node, None)
+        bits = self.bits_of(node)
+        self._holdings.pop(node, None)
         if node in self.near_full or node in self.far_full:
             self.near_full.pop(node, None)
             self.far_full.pop(node, None)
@@ -137,11 +148,22 @@ class Availability:
 
     def lacks(self, node: NodeId, chunk: int) -> bool:
         """As far as we know the peer does not hold the chunk."""
-        return not self.bits.get(node, 0) >> chunk & 1
+        holdings = self._holdings.get(node)
+        return holdings is None or not holdings.bits >> chunk & 1
+
+    def bits_of(self, node: NodeId) -> int:
+        """What the peer holds, as far as we know."""
+        holdings = self._holdings.get(node)
+        return holdings.bits if holdings is not None else 0
+
+    def count_of(self, node: NodeId) -> int:
+        """How many chunks that is."""
+        holdings = self._holdings.get(node)
+        return holdings.count if holdings is not None else 0
 
     def union(self) -> int:
         """Bits of every chunk that some peer is known to hold."""
         union = 0
-        for bits in self.bits.values():
-            union |= bits
+        for holdings in self._holdings.values():
+            union |= holdings.bits
         return union

@@ -257,7 +257,7 @@ class Swarm:
         """What a peer holds does not count while it is shunned, or a rack would wait for it; then it is asked anew."""
         self.subscriptions.forget(peer)
         self.reader.forget(peer)
-        if self.availability.bits.get(peer):
+        if self.availability.bits_of(peer):
             self.availability.forget(peer)
             self.reader.rebuild(self.replica.held | self.availability.union())
             patience_s = self.patience_s
@@ -280,8 +280,8 @@ class Swarm:
 
     def window_of_mates(self) -> int:
         """How many fetches our rack mates are likely to have in flight: by the one that is least behind us."""
-        counts, listened = self.availability.count, self.subscriptions
-        known = [counts.get(node, 0) for node in self.duties.mates if node in listened]
+        count_of, listened = self.availability.count_of, self.subscriptions
+        known = [count_of(node) for node in self.duties.mates if node in listened]
         return self._window(max(0, self.replica.held_count - max(known))) if known else self.window_min
 
     def plan_fetches(self, room: int, now: float) -> int:
@@ -361,14 +361,14 @@ class Swarm:
     def subscribe(self, now: float) -> None:
         """Ask neighbours for their news while chunks are missing, and no longer."""
         neighbours = self.duties.neighbours if self.replica.missing_count else set[NodeId]()
-        counts, size = self.availability.count, self.replica.shape.chunk_count
+        count_of, size = self.availability.count_of, self.replica.shape.chunk_count
 
         def is_usable(node: NodeId) -> bool:
             peer = self.peers.get(node)
             return peer is not None and peer.usable(now)
 
         ask, drop = self.subscriptions.refresh(
-            neighbours, is_usable, lambda node: counts.get(node) == size, now, chunk_time_s=self.pause_s
+            neighbours, is_usable, lambda node: count_of(node) == size, now, chunk_time_s=self.pause_s
         )
         self.commands += [Subscribe(node, self.deployment) for node in ask]
         self.commands += [Unsubscribe(node, self.deployment) for node in drop]

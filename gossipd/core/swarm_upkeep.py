@@ -18,7 +18,7 @@ _READ_LOST_S = 120.0  # the sources hand retries for at most a minute before it 
 
 def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
     """Look at the view again if it may have changed; move duties, neighbours and readers."""
-    mates = sum(1 for node in swarm.duties.mates if swarm.availability.count.get(node))
+    mates = sum(1 for node in swarm.duties.mates if swarm.availability.count_of(node))
     swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, mates)))
     slow = slow_hosts(swarm) | ({around.own.node} if is_lagging(swarm) else frozenset())
     swarm.own = around.own
@@ -35,16 +35,16 @@ def slow_hosts(swarm: Swarm) -> frozenset[NodeId]:
     floor = settings.lag_share * swarm.replica.held_count - settings.lag_chunks
     if floor <= 0:
         return frozenset()
-    counts = swarm.availability.count
+    count_of = swarm.availability.count_of
     heard = swarm.subscriptions.heard_s
-    return frozenset(node for node in heard if counts.get(node, 0) < floor)
+    return frozenset(node for node in heard if count_of(node) < floor)
 
 
 def is_lagging(swarm: Swarm) -> bool:
     """Whether we are the slow one: half of our rack mates are that far ahead of us."""
     if not swarm.replica.missing_count:
         return False
-    counts = [swarm.availability.count.get(node, 0) for node in swarm.duties.mates if node in swarm.subscriptions]
+    counts = [swarm.availability.count_of(node) for node in swarm.duties.mates if node in swarm.subscriptions]
     if len(counts) < 2:
         return False
     return swarm.replica.held_count < swarm.settings.lag_share * median(counts) - swarm.settings.lag_chunks

@@ -15,12 +15,29 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 
+class Link:
+    """One direction of a port. Rates in bytes/s."""
+
+    __slots__ = ("capacity", "flows", "free", "number", "open_count")
+
+    def __init__(self, number: int, capacity: float) -> None:
+        self.number = number
+        self.capacity = capacity
+        self.free = capacity
+        self.flows: dict[Flow, None] = {}  # ordered, so that runs repeat exactly
+        self.open_count = 0  # of its flows, those whose rate this filling has not set
+
+    def busy(self) -> float:
+        """How much is in use, 0 to 1."""
+        return 1.0 - max(0.0, self.free) / self.capacity if self.capacity else 1.0
+
+
 class Flow:
     """Bytes under way over some links."""
 
     __slots__ = ("filling", "key", "links", "moved_s", "rate", "remaining")
 
-    def __init__(self, key: object, links: tuple[int, ...], length: float, now: float) -> None:
+    def __init__(self, key: object, links: tuple[Link, ...], length: float, now: float) -> None:
         self.key = key
         self.links = links
         self.remaining = length
@@ -30,45 +47,37 @@ class Flow:
 
 
 class Fabric:
-    """All links of a cluster. Capacities in bytes/s; a link is an index."""
+    """All links of a cluster."""
 
     def __init__(self) -> None:
-        self.capacity: list[float] = []
-        self.free: list[float] = []
-        self._flows: list[dict[Flow, None]] = []  # ordered, so that runs repeat exactly
+        self._links: list[Link] = []
         self.flows: dict[Flow, None] = {}
         self._has_changed = False
         self._filling = 0
 
-    def add_link(self, capacity: float) -> int:
-        """A new link; returns its index."""
-        self.capacity.append(capacity)
-        self.free.append(capacity)
-        self._flows.append({})
-        return len(self.capacity) - 1
+    def add_link(self, capacity: float) -> Link:
+        """A new link."""
+        link = Link(len(self._links), capacity)
+        self._links.append(link)
+        return link
 
     def begin(self, flow: Flow) -> None:
         """A flow starts with what is free on its links."""
         self.flows[flow] = None
         self._has_changed = True
-        rate = min(self.free[link] for link in flow.links)
+        rate = min(link.free for link in flow.links)
         flow.rate = max(0.0, rate)
         for link in flow.links:
-            self._flows[link][flow] = None
-            self.free[link] -= flow.rate
+            link.flows[flow] = None
+            link.free -= flow.rate
 
     def end(self, flow: Flow) -> None:
         """A flow is over, whether or not all of it has moved."""
         self.flows.pop(flow, None)
         self._has_changed = True
         for link in flow.links:
-            self._flows[link].pop(flow, None)
-            self.free[link] += flow.rate
-
-    def busy(self, link: int) -> float:
-        """How much of a link is in use, 0 to 1."""
-        capacity = self.capacity[link]
-        return 1.0 - max(0.0, self.free[link]) / capacity if capacity else 1.0
+            link.flows.pop(flow, None)
+            link.free += flow.rate
 
     def recompute(self, now: float, until: float) -> list[tuple[float, Flow]]:
         """Set all rates afresh if they may differ; returns the flows that end before ``until``, with the time."""
@@ -84,31 +93,32 @@ class Fabric:
     def _fill(self, now: float) -> None:
         """Max-min fair rates by progressive filling. A flow whose rate is fixed bears the number of this filling.
 
-        What is left of the links is free. One pass over the flows: it moves their bytes up to now as well.
+        One pass over the flows: it moves their bytes up to now as well.
         """
-        flows_of = self._flows
         self._filling += 1
-        filling = self._filling
-        left = list(self.capacity)
-        open_count = [len(flows) for flows in flows_of]
-        heap = [(left[link] / count, link) for link, count in enumerate(open_count) if count]
+        filling, links = self._filling, self._links
+        heap: list[tuple[float, int]] = []
+        for link in links:
+            link.free = link.capacity
+            link.open_count = len(link.flows)
+            if link.open_count:
+                heap.append((link.free / link.open_count, link.number))
         heapify(heap)
         while heap:
-            share, link = heappop(heap)
-            count = open_count[link]
-            if not count:
+            share, number = heappop(heap)
+            link = links[number]
+            if not link.open_count:
                 continue
-            fair = left[link] / count
+            fair = link.free / link.open_count
             if fair > share * (1 + 1e-9):
-                heappush(heap, (fair, link))
+                heappush(heap, (fair, number))
                 continue
-            for flow in flows_of[link]:
+            for flow in link.flows:
                 if flow.filling != filling:
                     flow.filling = filling
                     flow.remaining -= flow.rate * (now - flow.moved_s)
                     flow.moved_s = now
                     flow.rate = fair
                     for other in flow.links:
-                        left[other] -= fair
-                        open_count[other] -= 1
-        self.free = left
+                        other.free -= fair
+                        other.open_count -= 1

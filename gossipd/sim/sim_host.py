@@ -36,7 +36,7 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import SOURCE, Supplier
 from gossipd.core.planner import Planner
-from gossipd.sim.fabric import Flow
+from gossipd.sim.fabric import Flow, Link
 from gossipd.sim.message_size import delta_bytes, holdings_bytes, request_bytes
 from membership.member import NodeId
 
@@ -60,14 +60,16 @@ class Transfer:
 class SimHost:
     """A host. ``index`` is its place in ``World.hosts``."""
 
-    def __init__(self, world: World, *, index: int, node: NodeId, rack: int, planner: Planner) -> None:
+    def __init__(
+        self, world: World, *, index: int, node: NodeId, rack: int, planner: Planner, up: Link, down: Link
+    ) -> None:
         self.world = world
         self.index = index
         self.node = node
         self.rack = rack
         self.planner = planner
         self.slots = world.scenario.upload_slots
-        self.up = self.down = -1  # links
+        self.up, self.down = up, down
         self.alive = True
         self.held = 0
         self.held_count = 0

@@ -27,7 +27,7 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import DeploymentId
 from gossipd.core.planner import Planner
-from gossipd.sim.fabric import Fabric, Flow
+from gossipd.sim.fabric import Fabric, Flow, Link
 from gossipd.sim.scenario import Kill, Scenario
 from gossipd.sim.sim_host import SimHost, Transfer
 from membership.member import NodeId
@@ -95,9 +95,8 @@ class World:
             node=node, rack=f"rack-{rack}", settings=scenario.settings, rng=Random(f"{scenario.rng} {index}"),
             name=f"host-{index}",
         )  # fmt: skip
-        host = SimHost(self, index=index, node=node, rack=rack, planner=planner)
-        host.up, host.down = self.fabric.add_link(scenario.link), self.fabric.add_link(scenario.link)
-        return host
+        up, down = self.fabric.add_link(scenario.link), self.fabric.add_link(scenario.link)
+        return SimHost(self, index=index, node=node, rack=rack, planner=planner, up=up, down=down)
 
     def _view(self, host: SimHost, term: int) -> PeerView:
         return PeerView(host.node, f"rack-{host.rack}", "", True, term, f"host-{host.index}")
@@ -109,7 +108,7 @@ class World:
             for host in chosen:
                 self.slowed.append(host.index)
                 for link in (host.up, host.down):
-                    self.fabric.capacity[link] = self.fabric.free[link] = self.scenario.link * slow.factor
+                    link.capacity = link.free = self.scenario.link * slow.factor
 
     def _greet(self, settled: bool) -> None:
         """Members know each other and seeds are elected before time 0; then the deployment opens everywhere."""
@@ -170,8 +169,7 @@ class World:
     def delay(self, sender: SimHost, receiver: SimHost) -> float:
         """One way, with the queues of the two ports as full as they are busy."""
         scenario = self.scenario
-        busy = self.fabric.busy
-        queue = max(0.0, busy(sender.up) - 0.8) + max(0.0, busy(receiver.down) - 0.8)
+        queue = max(0.0, sender.up.busy() - 0.8) + max(0.0, receiver.down.busy() - 0.8)
         return scenario.delay_s * (0.5 + self._rng.random()) + scenario.queue_s * 5 * queue
 
     def send(self, sender: SimHost, peer: NodeId, event: Event) -> None:
@@ -208,7 +206,7 @@ class World:
         if not taker.alive:
             return
         if server is None:
-            links: tuple[int, ...] = (self.external_link, self.rack_down[taker.rack], taker.down)
+            links: tuple[Link, ...] = (self.external_link, self.rack_down[taker.rack], taker.down)
         elif server.rack == taker.rack:
             links = (server.up, taker.down)
         else:

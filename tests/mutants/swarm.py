@@ -21,7 +21,7 @@ MUTANTS = (
         "A failed fetch is held against the first peer that is known, not the one that was asked.",
         "gossipd/core/swarm.py",
         "        self.peers.failed(peer, reason, now)\n",
-        "        self.peers.failed(next(iter(self.availability.bits), peer), reason, now)\n",
+        "        self.peers.failed(next(iter(self.subscriptions.heard_s), peer), reason, now)\n",
         (_PLANNER,),
     ),
     Mutant(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.sim.fabric import Fabric, Flow
+from gossipd.sim.fabric import Fabric, Flow, Link
 
 
-def shared(fabric: Fabric, *paths: tuple[int, ...], length: float = 1e9) -> list[float]:
+def shared(fabric: Fabric, *paths: tuple[Link, ...], length: float = 1e9) -> list[float]:
     flows = [Flow(path, path, length, 0.0) for path in paths]
     for flow in flows:
         fabric.begin(flow)
@@ -44,7 +44,7 @@ def test_a_flow_that_ends_leaves_its_rate_to_the_next_before_all_is_recomputed()
     third = Flow("third", (link,), 100.0, 1.0)
     fabric.begin(third)
     assert third.rate == pytest.approx(5.0)
-    assert fabric.busy(link) == pytest.approx(1.0)
+    assert link.busy() == pytest.approx(1.0)
 
 
 def test_the_time_of_an_end_is_exact_and_the_link_is_free_then() -> None:
@@ -54,7 +54,7 @@ def test_the_time_of_an_end_is_exact_and_the_link_is_free_then() -> None:
     fabric.begin(flow)
     assert fabric.recompute(0.0, 3.0) == [(2.5, flow)]
     fabric.end(flow)
-    assert fabric.busy(link) == 0.0
+    assert link.busy() == 0.0
 
 
 def test_where_nothing_began_or_ended_a_flow_goes_on_at_its_rate_to_the_same_end() -> None:

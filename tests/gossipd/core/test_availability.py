@@ -58,7 +58,7 @@ def test_complete_holdings_replace_what_was_known() -> None:
     seen.replace(A, holdings(2, 3), near=True)
     assert seen.near_count(1) == 0
     assert seen.near_holders(3) == [A]
-    assert seen.count[A] == 2
+    assert seen.count_of(A) == 2
 
 
 def test_a_forgotten_peer_holds_nothing() -> None:
@@ -86,7 +86,7 @@ def test_a_dropped_chunk_is_not_asked_for_there() -> None:
     seen.drop(A, [1])
     assert seen.lacks(A, 1)
     assert not seen.near_holders(1)
-    assert seen.count[A] == 1
+    assert seen.count_of(A) == 1
 
 
 def test_complete_holdings_and_the_same_said_chunk_by_chunk_are_the_same() -> None:
@@ -101,7 +101,7 @@ def test_complete_holdings_and_the_same_said_chunk_by_chunk_are_the_same() -> No
             news = whole.replace(peer, ChunkSet.of(size, chunks), near=near)
             single.drop(peer, set(range(size)) - set(chunks))
             assert set(single.add(peer, chunks, near=near)) <= set(news)
-            assert (whole.bits[peer], whole.count[peer]) == (single.bits[peer], single.count[peer])
+            assert (whole.bits_of(peer), whole.count_of(peer)) == (single.bits_of(peer), single.count_of(peer))
             for chunk in range(size):
                 assert whole.near_count(chunk) == single.near_count(chunk)
                 assert whole.far_count(chunk) == single.far_count(chunk)
