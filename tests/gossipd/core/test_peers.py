@@ -51,6 +51,18 @@ def test_a_peer_that_lies_or_vanishes_is_asked_no_more_for_a_while(reason: FailR
     assert peers.version > version
 
 
+def test_what_a_peer_says_does_not_count_while_it_is_left_alone() -> None:
+    peers, peer = peers_with_one()
+    assert peers.hears(node(1), 2, 9.0)
+    peers.started(peer)
+    peers.failed(node(1), FailReason.CORRUPT, 10.0)
+    free = peer.free
+    assert not peers.hears(node(1), 7, 10.1)
+    assert (peer.free, peers.slots_most) == (free, SETTINGS.slots_assumed)
+    assert peers.hears(node(1), 7, 10.0 + 61.0)
+    assert (peer.free, peers.slots_most) == (7, 7)
+
+
 def test_each_failure_in_a_row_doubles_the_pause_up_to_a_minute() -> None:
     peers, peer = peers_with_one()
     pauses = []
