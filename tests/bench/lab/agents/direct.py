@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 from tests.bench.lab.agents.protocol import answer, ready
 
 PIECE_BYTES = 1024 * 1024
+TIMEOUT_S = 300  # of 16 downloads that share one link under BBR one stood still for more than a minute
 
 
 def download(url: str, path: Path) -> int:
     """Bytes received."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=TIMEOUT_S)
     connection.request("GET", parts.path)
     response = connection.getresponse()
     assert response.status == 200, response.status
