@@ -4,15 +4,19 @@ What lives here: ports (host up and down, rack up and down, external), flows ove
 why a flow exists.
 
 Rates are recomputed in full at most every quantum (a twentieth of a chunk time), by progressive filling: all flows
-grow together until a link is full, its flows are fixed, the others grow on. In between, a flow that ends gives its
-rate back to its links and a flow that begins takes what is left on its own, so that no capacity lies idle for a
-quantum. Exact max-min at every change would cost some 50 times more at 1,000 hosts for the same totals. Where nothing
-began or ended since the last time (storage that needs a hundred quanta for a chunk) the rates are what they were.
+grow together until a link is full, its flows are fixed, the others grow on. A flow that would end before the next time
+is slowed so that it ends just then, and what it leaves goes to the others: they could not have it in between, and half
+a quantum of every flow's rate would lie idle (250 hosts, 500 chunks: 0.960 of a chunk per chunk time in each host,
+0.963 with four times as many quanta, 0.963 with this). A flow that begins takes what is left on its own links. Exact
+max-min at every change would cost some 50 times more at 1,000 hosts for the same totals. Where nothing began or ended
+since the last time (storage that needs a hundred quanta for a chunk) the rates are what they were.
 """
 
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+
+_ROUNDING = 1e-9  # of sums of some hundred rates
 
 
 class Link:
@@ -83,26 +87,26 @@ class Fabric:
         """Set all rates afresh if they may differ; returns the flows that end before ``until``, with the time."""
         if self._has_changed:
             self._has_changed = False
-            self._fill(now)
+            self._fill(now, until)
         return [
-            (max(now, flow.moved_s + flow.remaining / flow.rate), flow)
+            (min(until, max(now, flow.moved_s + flow.remaining / flow.rate)), flow)
             for flow in self.flows
-            if flow.remaining <= flow.rate * (until - flow.moved_s)
+            if flow.remaining <= flow.rate * (until - flow.moved_s) * (1 + _ROUNDING)
         ]
 
-    def _fill(self, now: float) -> None:
-        """Max-min fair rates by progressive filling. A flow whose rate is fixed bears the number of this filling.
-
-        One pass over the flows: it moves their bytes up to now as well.
-        """
+    def _fill(self, now: float, until: float) -> None:
+        """Max-min fair rates by progressive filling. A flow whose rate is fixed bears the number of this filling."""
         self._filling += 1
-        filling, links = self._filling, self._links
-        heap: list[tuple[float, int]] = []
+        filling, links, quantum = self._filling, self._links, until - now
         for link in links:
             link.free = link.capacity
             link.open_count = len(link.flows)
-            if link.open_count:
-                heap.append((link.free / link.open_count, link.number))
+        for flow in self.flows:
+            left = flow.remaining = flow.remaining - flow.rate * (now - flow.moved_s)
+            flow.moved_s = now
+            if left <= flow.rate * quantum:
+                self._end_later(flow, quantum)
+        heap = [(link.free / link.open_count, link.number) for link in links if link.open_count]
         heapify(heap)
         while heap:
             share, number = heappop(heap)
@@ -110,15 +114,23 @@ class Fabric:
             if not link.open_count:
                 continue
             fair = link.free / link.open_count
-            if fair > share * (1 + 1e-9):
+            if fair > share * (1 + _ROUNDING):
                 heappush(heap, (fair, number))
                 continue
             for flow in link.flows:
                 if flow.filling != filling:
                     flow.filling = filling
-                    flow.remaining -= flow.rate * (now - flow.moved_s)
-                    flow.moved_s = now
                     flow.rate = fair
                     for other in flow.links:
                         other.free -= fair
                         other.open_count -= 1
+
+    def _end_later(self, flow: Flow, quantum: float) -> None:
+        """Less than it had, so that it fits; none of it where nobody else is there to use the rest."""
+        if all(len(link.flows) == 1 for link in flow.links):
+            return
+        flow.filling = self._filling
+        flow.rate = flow.remaining / quantum
+        for link in flow.links:
+            link.free -= flow.rate
+            link.open_count -= 1

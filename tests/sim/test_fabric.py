@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from gossipd.sim.fabric import Fabric, Flow, Link
@@ -64,3 +66,33 @@ def test_where_nothing_began_or_ended_a_flow_goes_on_at_its_rate_to_the_same_end
     fabric.begin(flow)
     assert fabric.recompute(0.0, 1.0) == fabric.recompute(1.0, 2.0) == []
     assert fabric.recompute(2.0, 3.0) == [(2.5, flow)]
+
+
+def test_what_a_flow_that_ends_in_between_leaves_goes_to_the_others_at_once() -> None:
+    fabric = Fabric()
+    link = fabric.add_link(10.0)
+    one, other = Flow("one", (link,), 2.0, 0.0), Flow("other", (link,), 1e9, 0.0)
+    for flow in (one, other):
+        fabric.begin(flow)
+    fabric.recompute(0.0, 0.1)
+    assert [one.rate, other.rate] == [5.0, 5.0]
+    fabric.begin(Flow("third", (fabric.add_link(1.0),), 1e9, 0.1))  # something has changed
+    assert [flow for _, flow in fabric.recompute(0.1, 1.1)] == [one]
+    assert one.rate == pytest.approx(1.5), "it ends just before the next time"
+    assert other.rate == pytest.approx(8.5)
+
+
+def test_a_flow_that_is_slowed_ends_at_the_next_time_and_never_after_it() -> None:
+    fabric, rng = Fabric(), Random(5)
+    link = fabric.add_link(10.0)
+    now = 0.0
+    for step in range(200):
+        for _ in range(2):
+            fabric.begin(Flow(step, (link,), rng.uniform(0.01, 3.0), now))
+        until = now + 0.1
+        for end, flow in fabric.recompute(now, until):
+            assert now <= end <= until
+            fabric.end(flow)
+        assert sum(flow.rate for flow in link.flows) <= 10.0 * (1 + 1e-6)
+        assert all(flow.rate >= 0.0 for flow in link.flows)
+        now = until
