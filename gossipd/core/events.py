@@ -94,6 +94,15 @@ class ChunkStored:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkArriving:
+    """So much of a chunk has come from a peer that others may be sent it while the rest comes."""
+
+    deployment: DeploymentId
+    chunk: ChunkIndex
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkLost:
     """A chunk that was held has rotted or could not be made durable: it is wanted again."""
 
@@ -214,6 +223,7 @@ Event: TypeAlias = (
     DeploymentOpened
     | DeploymentClosed
     | ChunkStored
+    | ChunkArriving
     | ChunkLost
     | FetchFailed
     | SourceReadFailed

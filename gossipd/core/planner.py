@@ -15,7 +15,8 @@ How a daemon drives it, in one task::
 * First ``PeerSeen`` for each member but ourselves (again when its record changes), or ``MembersSeen`` with all of
   them, then ``DeploymentOpened``. A change of our own ability to read sources is told with ``set_own``. ``ClaimSeed``
   asks to put the term on our record.
-* ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
+* ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``, and a ``ChunkArriving``
+  may come before it; ``StartSourceRead``, for
   each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. After ``CancelFetch``
   the same: the ``FetchFailed`` may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
 * ``ProbeSource`` ends in ``SourceProbed``. Reading begins after True; after False another host's reader covers, and
@@ -41,6 +42,7 @@ from typing import TypeAlias
 from gossipd.core.election import Election
 from gossipd.core.events import (
     CancelFetch,
+    ChunkArriving,
     ChunkLost,
     ChunkStored,
     ClaimSeed,
@@ -76,6 +78,7 @@ from membership.member import NodeId
 SwarmEvent: TypeAlias = (
     DeltaHeard
     | ChunkStored
+    | ChunkArriving
     | FetchFailed
     | HoldingsHeard
     | UnsubscribeHeard
@@ -149,6 +152,8 @@ class Planner:
                 swarm.delta_heard(event, now)
             case ChunkStored():
                 swarm.stored(event, now)
+            case ChunkArriving():
+                swarm.arriving(event)
             case FetchFailed():
                 swarm.fetch_failed(event.chunk, event.peer, event.reason, now)
             case HoldingsHeard():

@@ -7,6 +7,7 @@ deployment. What does not: their rules, and whatever deployments share (peers, e
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from random import Random
 
@@ -16,6 +17,7 @@ from gossipd.core.demand import Demand
 from gossipd.core.duties import Duties
 from gossipd.core.events import (
     CancelFetch,
+    ChunkArriving,
     ChunkStored,
     Command,
     DeltaHeard,
@@ -33,7 +35,7 @@ from gossipd.core.events import (
     Subscribe,
     Unsubscribe,
 )
-from gossipd.core.ids import SOURCE, Origin
+from gossipd.core.ids import SOURCE, Origin, Supplier
 from gossipd.core.import_window import ImportWindow
 from gossipd.core.link import LinkMeter
 from gossipd.core.news import News
@@ -90,6 +92,7 @@ class Swarm:
         self.news = News(event.deployment, settings)
         self.subscriptions = Subscriptions(settings)
         self.stall = StallWatch(settings.stall_s)
+        self._promised = set[int]()  # told to others, though not here yet
         self.commands: list[Command] = []
         self.probe_asked = False
         self.reads_begun = False
@@ -146,19 +149,29 @@ class Swarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
-        self._tell(chunk, relay=supplier is SOURCE or supplier not in self.duties.mates, read=supplier is SOURCE)
+        if chunk in self._promised:
+            self._promised.remove(chunk)
+        else:
+            self._tell(chunk, supplier)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
             self._seal()
 
-    def _tell(self, chunk: int, *, relay: bool, read: bool) -> None:
+    def arriving(self, event: ChunkArriving) -> None:
+        """Others may ask for a chunk while it comes. Not for one from storage: that it is present must stay true."""
+        chunk = event.chunk
+        if chunk in self.replica.flights and not self.replica.holds(chunk) and chunk not in self._promised:
+            self._promised.add(chunk)
+            self._tell(chunk, event.peer)
+
+    def _tell(self, chunk: int, supplier: Supplier) -> None:
         lacks, duties = self.availability.lacks, self.duties
         urgent = [mate for mate in duties.mates if lacks(mate, chunk)]
-        if read:  # other readers may begin the next ones
+        if supplier is SOURCE:  # other readers may begin the next ones
             urgent += [reader for reader in self.reader.readers if lacks(reader, chunk)]
         bucket = bucket_of(chunk)
-        if relay or not duties.places[bucket]:
+        if supplier not in duties.mates or not duties.places[bucket]:
             firsts = [duties.first_in_line(rack, bucket) for rack in duties.racks if rack != self.own.rack]
             urgent += [first for first in firsts if first is not None and lacks(first, chunk)]
         self.news.stored(chunk, urgent)
@@ -179,6 +192,9 @@ class Swarm:
     def want_again(self, chunk: int, now: float) -> None:
         """A flight has ended without the chunk."""
         if not self.replica.holds(chunk) and chunk not in self.replica.flights:
+            if chunk in self._promised:
+                self._promised.remove(chunk)
+                self.news.lost(chunk)
             self.demand.want([chunk])
             self.demand.consider(chunk, now, self.patience_s)
 
@@ -192,7 +208,7 @@ class Swarm:
         self.peers.failed(peer, reason, now)
         self.stall.failed(reason, now)
         if reason is FailReason.NOT_HELD:
-            self.availability.drop(peer, [chunk])
+            self._dropped(peer, [chunk])
         elif reason is FailReason.CORRUPT:
             self.distrust(peer, now)
         elif reason is FailReason.GONE:
@@ -228,12 +244,20 @@ class Swarm:
             return
         self.subscriptions.heard(peer, now)
         if event.dropped:
-            self.availability.drop(peer, event.dropped)
+            self._dropped(peer, event.dropped)
             for chunk in event.dropped:
                 self.demand.consider(chunk, now, self.patience_s)
         self.reader.claimed(peer, event.reading, now)
         if event.added:
             self._heard(self.availability.add(peer, event.added, near=peer in self.duties.mates), now)
+
+    def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
+        """A peer does not hold these, or does not get them. What nobody else holds must leave storage again."""
+        availability = self.availability
+        availability.drop(peer, chunks)
+        near, far = availability.near_count, availability.far_count
+        if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):
+            self.reader.rebuild(self.replica.held | availability.union())
 
     def _heard(self, news: tuple[int, ...], now: float) -> None:
         present, consider, patience_s = self.reader.present, self.demand.consider, self.patience_s
@@ -244,7 +268,8 @@ class Swarm:
     def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
         """A peer wants our news: answer with everything, unless there is no room."""
         if self.news.subscribe(peer):
-            held = ChunkSet(self.replica.shape.chunk_count, self.replica.held)
+            promised = sum(1 << chunk for chunk in self._promised)
+            held = ChunkSet(self.replica.shape.chunk_count, self.replica.held | promised)
             self.commands.append(SendHoldings(peer, self.deployment, held, max(0, free_slots)))
             self.subscriptions.greeted(peer, now)
 

@@ -12,7 +12,7 @@ from gossipd.buffers import BufferPool
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
-from gossipd.core.events import Event, SlotsChanged
+from gossipd.core.events import ChunkArriving, Event, SlotsChanged
 from gossipd.core.ids import DeploymentId
 from gossipd.core.source_policy import SourcePolicy
 from gossipd.daemon import settings as translate
@@ -25,6 +25,7 @@ from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.durable import make_root
 from gossipd.store.notices import ModelEvicted, StoreEvent
 from gossipd.throttle import Throttle
+from gossipd.transfer.arrival import Arrivals
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import PeerGoneError
@@ -65,6 +66,7 @@ class Hands:
             config.store.models, settings=translate.store_settings(config), on_event=on_store, before_evict=before_evict
         )
         self.shelf = Shelf(self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack)
+        arrivals = Arrivals(lambda deployment, chunk, peer: post(ChunkArriving(deployment, chunk, peer)))
         self.server = BulkServer(
             reader=self.shelf,
             settings=bulk,
@@ -76,6 +78,7 @@ class Hands:
             on_sent=self.shelf.sent,
             on_complaint=lambda _node, deployment, chunk: recheck(deployment, chunk),
             on_bad_read=recheck,
+            arrivals=arrivals,
         )
         self.client = BulkClient(
             settings=bulk,
@@ -83,6 +86,7 @@ class Hands:
             throttle=self.download,
             credentials=credentials,
             get_token=None if is_tls else lambda node: _token(token_of, node),
+            arrivals=arrivals,
         )
         start_runtime()
         self.reader = SourceReader(

@@ -151,7 +151,7 @@ class Performer:
         log.debug("fetch", deployment=short(command.deployment), chunk=command.chunk, peer=self._name(command.peer))
         began = time.monotonic()
         try:
-            lease = self._client.fetch_chunk(
+            arrival = self._client.fetch_chunk(
                 command.peer, endpoint, command.deployment, command.chunk, length, timeout_s=command.timeout_s
             )
         except TransferError as error:
@@ -160,8 +160,9 @@ class Performer:
             return error.reason
         try:
             is_new = self._store.put(
-                command.deployment, command.chunk, lease.view, command.peer, time.monotonic() - began
+                command.deployment, command.chunk, arrival.view, command.peer, time.monotonic() - began
             )
+            arrival.land()
         except DigestMismatchError as error:
             self._blame(command, error)
             self._submit(self._chores, self._complain, command)
@@ -171,7 +172,7 @@ class Performer:
         except NotHeldError:
             return FailReason.CANCELLED
         finally:
-            lease.release()
+            arrival.release()
         return None if is_new else FailReason.CANCELLED
 
     def _blame(self, command: events.StartFetch, error: GossipdError) -> None:

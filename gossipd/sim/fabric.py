@@ -37,16 +37,19 @@ class Link:
 
 
 class Flow:
-    """Bytes under way over some links."""
+    """Bytes under way over some links; with ``told_at`` left, somebody wants to know."""
 
-    __slots__ = ("filling", "key", "links", "moved_s", "rate", "remaining")
+    __slots__ = ("filling", "key", "links", "moved_s", "rate", "remaining", "told_at")
 
-    def __init__(self, key: object, links: tuple[Link, ...], length: float, now: float) -> None:
+    def __init__(
+        self, key: object, links: tuple[Link, ...], length: float, now: float, *, told_at: float = 0.0
+    ) -> None:
         self.key = key
         self.links = links
         self.remaining = length
         self.rate = 0.0
         self.moved_s = now
+        self.told_at = told_at
         self.filling = 0  # the last one that set the rate
 
 
@@ -83,16 +86,25 @@ class Fabric:
             link.flows.pop(flow, None)
             link.free += flow.rate
 
-    def recompute(self, now: float, until: float) -> list[tuple[float, Flow]]:
-        """Set all rates afresh if they may differ; returns the flows that end before ``until``, with the time."""
+    def recompute(self, now: float, until: float) -> tuple[list[tuple[float, Flow]], list[Flow]]:
+        """Set all rates afresh if they may differ.
+
+        Returns: the flows that end before ``until``, with the time; and those that pass ``told_at`` before it.
+        """
         if self._has_changed:
             self._has_changed = False
             self._fill(now, until)
-        return [
-            (min(until, max(now, flow.moved_s + flow.remaining / flow.rate)), flow)
-            for flow in self.flows
-            if flow.remaining <= flow.rate * (until - flow.moved_s) * (1 + _ROUNDING)
-        ]
+        ending: list[tuple[float, Flow]] = []
+        told: list[Flow] = []
+        for flow in self.flows:
+            moves = flow.rate * (until - flow.moved_s) * (1 + _ROUNDING)
+            if flow.remaining - moves <= flow.told_at:
+                if flow.remaining <= moves:
+                    ending.append((min(until, max(now, flow.moved_s + flow.remaining / flow.rate)), flow))
+                else:
+                    flow.told_at = 0.0
+                    told.append(flow)
+        return ending, told
 
     def _fill(self, now: float, until: float) -> None:
         """Max-min fair rates by progressive filling. A flow whose rate is fixed bears the number of this filling."""

@@ -50,6 +50,8 @@ class Scenario:
     """From the last byte to the chunk being told: hash, write, hand-over. 16 MiB at 4 GB/s take 4 ms."""
     source_delay_s: float = 0.01
     """From asking external storage to its first byte."""
+    told_share: float = 0.125
+    """How much of a chunk is at a host before others may ask for it there, as in the daemon (``transfer.arrival``)."""
     plan_interval_s: float = 0.005
     """A host plans at most this often; the daemon, while it is busy, once in 10 ms."""
     upload_slots: int = 4

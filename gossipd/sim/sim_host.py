@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
     CancelFetch,
+    ChunkArriving,
     ChunkStored,
     ClaimSeed,
     Command,
@@ -45,9 +46,12 @@ if TYPE_CHECKING:
 
 
 class Transfer:
-    """One fetch or read under way: from asking to the last byte."""
+    """One fetch or read under way: from asking to the last byte.
 
-    __slots__ = ("asked_s", "chunks", "flow", "server", "taker")
+    ``relays``: of the same chunk, that cannot end before this one has. ``upstream``: the one that this is a relay of.
+    """
+
+    __slots__ = ("asked_s", "chunks", "flow", "is_over", "relays", "server", "taker", "upstream")
 
     def __init__(self, taker: SimHost, server: SimHost | None, chunks: tuple[int, ...], asked_s: float) -> None:
         self.taker = taker
@@ -55,6 +59,9 @@ class Transfer:
         self.chunks = chunks
         self.asked_s = asked_s
         self.flow: Flow | None = None
+        self.is_over = False  # all bytes have flowed; those of a relay wait for the last of its upstream
+        self.upstream: Transfer | None = None
+        self.relays: list[Transfer] = []
 
 
 class SimHost:
@@ -83,6 +90,7 @@ class SimHost:
         self.duplicates = 0
         self.stalls = 0
         self.fetching: dict[tuple[int, NodeId], Transfer] = {}
+        self.arrivals: dict[int, Transfer] = {}  # chunks of which enough is here to be relayed
         self.serving: dict[Transfer, None] = {}
         self.reading: dict[Transfer, None] = {}
 
@@ -181,15 +189,20 @@ class SimHost:
         if not self.alive:
             self.world.after(self.world.scenario.evidence_s, taker._fail, transfer, FailReason.GONE)
             return
-        reason = None
+        reason, upstream = None, None
         if not self.held >> transfer.chunks[0] & 1:
-            reason = FailReason.NOT_HELD
-        elif len(self.serving) >= self.slots:
+            upstream = self.arrivals.get(transfer.chunks[0])
+            if upstream is None:
+                reason = FailReason.NOT_HELD
+        if reason is None and len(self.serving) >= self.slots:
             reason = FailReason.BUSY
             taker.busy_replies += 1
         if reason is not None:
             self.world.after(self.world.delay(self, taker), taker._fail, transfer, reason)
             return
+        if upstream is not None:
+            transfer.upstream = upstream
+            upstream.relays.append(transfer)
         self.serving[transfer] = None
         self.post(SlotsChanged(self.slots - len(self.serving)))
         self.world.begin(transfer)
@@ -198,6 +211,7 @@ class SimHost:
         assert transfer.server is not None
         chunk, peer = transfer.chunks[0], transfer.server.node
         if self.fetching.pop((chunk, peer), None) is not None:
+            self._let_relays_go(transfer)
             self.post(FetchFailed(self.world.deployment, chunk, peer, reason))
 
     def _cancel(self, chunk: int, peer: NodeId) -> None:
@@ -205,7 +219,31 @@ class SimHost:
         if transfer is None:
             return
         self.world.stop(transfer)
+        self._let_relays_go(transfer)
         self.post(FetchFailed(self.world.deployment, chunk, peer, FailReason.CANCELLED))
+
+    def arriving(self, transfer: Transfer) -> None:
+        """So much of a fetch is here that the chunk can be relayed."""
+        chunk = transfer.chunks[0]
+        assert transfer.server is not None
+        if not self.held >> chunk & 1 and chunk not in self.arrivals:
+            self.arrivals[chunk] = transfer
+            self.post(ChunkArriving(self.world.deployment, chunk, transfer.server.node))
+
+    def _let_relays_go(self, transfer: Transfer) -> None:
+        """A fetch has ended: with the chunk its relays may end, without it they have to."""
+        chunk = transfer.chunks[0]
+        if self.arrivals.get(chunk) is transfer:
+            del self.arrivals[chunk]
+        relays, transfer.relays = transfer.relays, []
+        for relay in relays:
+            relay.upstream = None
+            if self.held >> chunk & 1:
+                if relay.is_over:
+                    self.world.over(relay)
+            elif relay in self.serving:
+                self.world.stop(relay)
+                self.world.after(self.world.delay(self, relay.taker), relay.taker._fail, relay, FailReason.NOT_HELD)
 
     def _start_read(self, chunks: tuple[int, ...]) -> None:
         transfer = Transfer(self, None, chunks, self.world.now)
@@ -240,6 +278,8 @@ class SimHost:
                 self.held_count += 1
                 world.delivered(self, chunk)
             self.post(ChunkStored(world.deployment, chunk, supplier, world.scenario.chunk_bytes, elapsed))
+        if transfer.server is not None:
+            self._let_relays_go(transfer)
 
     def peer_died(self, node: NodeId) -> None:
         """Our connections to a host are reset: everything asked of it fails."""

@@ -21,7 +21,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 
 from gossipd.core.certificates import public_key_of
@@ -142,17 +142,30 @@ class Channel:
         except OSError as error:
             raise self._disconnected(error) from None
 
-    def receive_body(self, view: memoryview, throttle: Throttle) -> None:
-        """Fill ``view`` at the throttle's rate."""
-        if throttle.rate is None:
+    def receive_body(
+        self,
+        view: memoryview,
+        throttle: Throttle,
+        *,
+        piece_bytes: int = 0,
+        on_piece: Callable[[int], None] | None = None,
+    ) -> None:
+        """Fill ``view`` at the throttle's rate.
+
+        Args:
+            on_piece: told how much is filled, about every ``piece_bytes``.
+        """
+        if throttle.rate is None and on_piece is None:
             self.receive(view)
             return
         at = 0
         while at < len(view):
-            piece = throttle.piece(len(view) - at)
+            piece = throttle.piece(min(len(view) - at, piece_bytes) if on_piece is not None else len(view) - at)
             throttle.take(piece)
             self.receive(view[at : at + piece])
             at += piece
+            if on_piece is not None:
+                on_piece(at)
 
     def send(self, head: bytes) -> None:
         """Send all of ``head``. Raises DisconnectedError."""
@@ -161,10 +174,15 @@ class Channel:
         except OSError as error:
             raise self._disconnected(error) from None
 
-    def send_memory(self, head: bytes, body: bytes, throttle: Throttle) -> None:
-        """A head and a body that is in memory."""
-        self._limit_unsent(len(body))
-        self.send(head)
+    def send_memory(
+        self, head: bytes, body: bytes | memoryview, throttle: Throttle, *, whole_bytes: int | None = None
+    ) -> None:
+        """A head and a body that is in memory, or a piece of one that has ``whole_bytes``."""
+        self._limit_unsent(whole_bytes or len(body))
+        if self._tls:
+            self.send(head)
+        else:
+            self._send_more(head)
         view = memoryview(body)
         at = 0
         while at < len(view):
@@ -175,6 +193,12 @@ class Channel:
             except OSError as error:
                 raise self._disconnected(error) from None
             at += piece
+
+    def _send_more(self, head: bytes) -> None:
+        try:
+            self._socket.sendall(head, socket.MSG_MORE)
+        except OSError as error:
+            raise self._disconnected(error) from None
 
     def send_file(self, head: bytes, spans: Sequence[Span], throttle: Throttle, scratch: memoryview | None) -> None:
         """A head, then the spans.
@@ -189,10 +213,7 @@ class Channel:
             assert scratch is not None, "under TLS files pass through memory"
             self._send_encrypted(head, spans, throttle, scratch)
             return
-        try:
-            self._socket.sendall(head, socket.MSG_MORE)
-        except OSError as error:
-            raise self._disconnected(error) from None
+        self._send_more(head)
         out = self._socket.fileno()
         for span in spans:
             offset, left = span.offset, span.length

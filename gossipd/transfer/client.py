@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from gossipd.buffers import BufferPool, Lease, PoolExhaustedError
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.throttle import Throttle
+from gossipd.transfer.arrival import Arrival, Arrivals
 from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error
@@ -31,13 +32,24 @@ from gossipd.transfer.errors import (
     PeerProtocolError,
     PeerRefusedError,
     PeerSlowError,
+    RelayEndedError,
     TransferError,
 )
 from gossipd.transfer.links import Endpoint, Link, Links, Peer
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
-from gossipd.wire.transfer import REPLY_BYTES, HeadError, HeadVersionError, Reply, Request, Status, Verb
+from gossipd.wire.transfer import (
+    PIECE_HEAD_BYTES,
+    REPLY_BYTES,
+    HeadError,
+    HeadVersionError,
+    Reply,
+    Request,
+    Status,
+    Verb,
+    piece_length,
+)
 from membership.member import NodeId
 
 _REFUSALS = {
@@ -99,6 +111,7 @@ class BulkClient:
             over the control channel; blocks; raises a TransferError.
         throttle: bytes that all downloads together may receive.
         on_peer_slots: told how many free slots a peer has named in a reply; quick.
+        arrivals: where chunks can be found while they come.
     """
 
     def __init__(
@@ -110,7 +123,9 @@ class BulkClient:
         credentials: TlsCredentials | None = None,
         get_token: Callable[[NodeId], bytes] | None = None,
         on_peer_slots: Callable[[NodeId, int], None] | None = None,
+        arrivals: Arrivals | None = None,
     ) -> None:
+        self._arrivals = arrivals or Arrivals()
         self._settings = settings
         self._pool = pool
         self._throttle = throttle
@@ -134,22 +149,22 @@ class BulkClient:
         length: int,
         *,
         timeout_s: float,
-    ) -> Lease:
-        """One chunk's bytes, unchecked, in a lease that the caller must release.
+    ) -> Arrival:
+        """One chunk's bytes, unchecked. The caller must release it; before that, ``land`` it once it is in the store.
 
         Raises:
             TransferError: the subclass's ``reason`` says how it ended.
         """
         request = Request(Verb.CHUNK, deployment, chunk, length)
         with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch:
-            lease = self._acquire(fetch)
+            arrival = self._arrivals.begin(deployment, chunk, node, self._acquire(fetch))
             try:
-                self._exchange(fetch, lease.view)
+                self._exchange(fetch, arrival.view, arrival)
             except BaseException:
-                lease.release()
+                arrival.release()
                 raise
         self._traffic.add(node, bytes_in=length, chunks_in=1)
-        return lease
+        return arrival
 
     def fetch_manifest(
         self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float
@@ -230,16 +245,16 @@ class BulkClient:
         except PoolExhaustedError as error:
             raise FetchCancelledError(str(error), code=error.code) from None
 
-    def _exchange(self, fetch: Fetch, sink: memoryview | None) -> None:
+    def _exchange(self, fetch: Fetch, sink: memoryview | None, arrival: Arrival | None = None) -> None:
         """Ask, and receive the answer into ``sink``; once more if a kept connection turns out to be stale."""
         link = self._link(fetch)
         try:
-            self._converse(fetch, link, sink)
+            self._converse(fetch, link, sink, arrival)
         except _StaleLinkError:
             self._links.drop_idle(fetch.peer)
-            self._converse(fetch, self._dial(fetch), sink)
+            self._converse(fetch, self._dial(fetch), sink, arrival)
 
-    def _converse(self, fetch: Fetch, link: Link, sink: memoryview | None) -> None:
+    def _converse(self, fetch: Fetch, link: Link, sink: memoryview | None, arrival: Arrival | None) -> None:
         keep = False
         answered = False
         channel = link.channel
@@ -257,9 +272,18 @@ class BulkClient:
             if self._on_peer_slots is not None:
                 self._on_peer_slots(fetch.peer.node, reply.free_slots)
             self._check(fetch.request, reply)
-            if sink is not None:
+            if reply.status is Status.RELAYED and arrival is not None:
+                self._receive_relayed(channel, arrival)
+            elif arrival is not None:
+                channel.receive_body(
+                    arrival.view, self._throttle, piece_bytes=arrival.piece_bytes(), on_piece=arrival.advance
+                )
+            elif sink is not None:
                 channel.receive_body(sink, self._throttle)
             keep = True
+        except RelayEndedError:
+            keep = True
+            raise
         except DisconnectedError as error:
             raise self._ended(fetch, link, error, answered=answered) from None
         except HeadVersionError as error:
@@ -275,6 +299,23 @@ class BulkClient:
             else:
                 self._links.drop(link)
 
+    def _receive_relayed(self, channel: Channel, arrival: Arrival) -> None:
+        """A chunk that the peer is receiving itself, piece by piece."""
+        head = bytearray(PIECE_HEAD_BYTES)
+        at = 0
+        while at < arrival.length:
+            channel.receive(memoryview(head))
+            length = piece_length(head, arrival.length - at)
+            if not length:
+                raise RelayEndedError(f"the chunk did not arrive at the peer, which had {at} bytes of it")
+            end = at + length
+            while at < end:
+                piece = self._throttle.piece(min(end - at, arrival.piece_bytes()))
+                self._throttle.take(piece)
+                channel.receive(arrival.view[at : at + piece])
+                at += piece
+                arrival.advance(at)
+
     @staticmethod
     def _check(request: Request, reply: Reply) -> None:
         """Raises for every answer but an OK that fits the request."""
@@ -283,7 +324,9 @@ class BulkClient:
             raise PeerBusyError("no free upload slot", retry_after_s=reply.retry_after_ms / 1000)
         if status in (Status.NOT_HELD, Status.FAILED):
             raise PeerNotHoldingError("the peer does not hold it")
-        if status is not Status.OK:
+        if status is Status.RELAYED and request.verb is not Verb.CHUNK:
+            raise PeerProtocolError("only chunks are relayed")
+        if status not in (Status.OK, Status.RELAYED):
             raise PeerRefusedError(f"the peer answered {status.name}", code=_REFUSALS[status])
         length = 0 if request.verb is Verb.COMPLAIN else request.length
         if reply.chunk != request.chunk or reply.length != length:

@@ -35,6 +35,12 @@ class PeerNotHoldingError(TransferError):
     reason = FailReason.NOT_HELD
 
 
+class RelayEndedError(PeerNotHoldingError):
+    """The chunk did not arrive at the peer, which was passing it on. Fault: nobody that we know. Retry: elsewhere."""
+
+    code = "E_RELAY_ENDED"
+
+
 class PeerGoneError(TransferError):
     """Refused, reset, closed or unreachable. Fault: the peer or the network. Retry: elsewhere; here later."""
 

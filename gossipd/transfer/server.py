@@ -14,13 +14,14 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from gossipd.core.certificates import CertificateError
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.ports import ChunkReader, NotHeldError
+from gossipd.ports import ChunkReader, NotHeldError, Span
 from gossipd.throttle import Throttle
+from gossipd.transfer.arrival import Arrival, Arrivals
 from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.door import Door
@@ -39,12 +40,14 @@ from gossipd.wire.transfer import (
     Request,
     Status,
     Verb,
+    piece_head,
     token_of,
 )
 from membership.member import NodeId
 
 # A reader's NotHeldError may say more precisely what is missing, by its code (bad-input table, B27).
 _STATUS_OF = {"E_UNKNOWN_MANIFEST": Status.UNKNOWN, "E_CHUNK_RANGE": Status.RANGE}
+_LOOK_S = 0.25  # how often a relay that waits looks whether its peer is still there
 CLOSE_S = 0.9  # all threads together; the daemon has 5 s for everything
 
 
@@ -59,6 +62,7 @@ class BulkServer:
         on_sent: told of every whole chunk that has gone to a member, with its bytes; quick.
         on_complaint: a member says that this chunk of ours is bad; may take as long as a re-hash.
         on_bad_read: our own file could not be opened or read to its end; as ``on_complaint``.
+        arrivals: chunks that ``reader`` does not hold yet, but will.
     """
 
     def __init__(
@@ -74,9 +78,11 @@ class BulkServer:
         on_sent: Callable[[NodeId, DeploymentId, int], None] | None = None,
         on_complaint: Callable[[NodeId, DeploymentId, ChunkIndex], None] | None = None,
         on_bad_read: Callable[[DeploymentId, ChunkIndex], None] | None = None,
+        arrivals: Arrivals | None = None,
     ) -> None:
         assert (credentials if settings.encryption is Encryption.TLS else tokens) is not None
         self._reader = reader
+        self._arrivals = arrivals or Arrivals()
         self._settings = settings
         self._is_member = is_member
         self._throttle = throttle
@@ -205,9 +211,12 @@ class BulkServer:
             self._slots.release(node, started)
 
     def _answer_chunk(self, channel: Channel, node: NodeId, request: Request) -> bool:
+        arrival = self._arrivals.find(request.deployment, request.chunk)  # first: it may land in between
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
         except (NotHeldError, OSError) as error:
+            if isinstance(error, NotHeldError) and arrival is not None and self._may_relay(arrival, node, request):
+                return self._relay(channel, node, request, arrival)
             if self._on_bad_read is not None and (isinstance(error, OSError) or error.code == "E_CHUNK_UNAVAILABLE"):
                 self._on_bad_read(request.deployment, request.chunk)
             return self._answer_missing(channel, request, error)
@@ -226,9 +235,50 @@ class BulkServer:
             raise
         finally:
             opened.close()
+        self._count_sent(node, request)
+        return True
+
+    def _count_sent(self, node: NodeId, request: Request) -> None:
         self._traffic.add(node, bytes_out=request.length, chunks_out=1)
         if self._on_sent is not None:
             self._on_sent(node, request.deployment, request.length)
+
+    @staticmethod
+    def _may_relay(arrival: Arrival, node: NodeId, request: Request) -> bool:
+        return arrival.peer != node and arrival.length == request.length
+
+    def _relay(self, channel: Channel, node: NodeId, request: Request, arrival: Arrival) -> bool:
+        """Send a chunk while it arrives: from memory what is here, and the rest from the store when it is there."""
+        channel.begin()
+        channel.send(self._head(Status.RELAYED, request.chunk, request.length))
+        at = 0
+        while True:
+            with arrival.piece(at, _LOOK_S) as piece:
+                if piece is None:
+                    break
+                if piece:
+                    channel.send_memory(piece_head(len(piece)), piece, self._throttle, whole_bytes=request.length)
+                    at += len(piece)
+                elif not channel.is_quiet():
+                    raise DisconnectedError("the peer has gone while its chunk was arriving", cut_by=channel.cut_by)
+        if not (arrival.is_landed and self._send_rest(channel, request, at)):
+            channel.send(piece_head(0))
+            self._traffic.error("E_RELAY_ENDED")
+            return True
+        self._count_sent(node, request)
+        return True
+
+    def _send_rest(self, channel: Channel, request: Request, at: int) -> bool:
+        """The last piece, from the store; False when the chunk has been dropped already."""
+        try:
+            opened = self._reader.open_chunk(request.deployment, request.chunk)
+        except (NotHeldError, OSError):
+            return False
+        try:
+            with self._scratch_memory() as scratch:
+                channel.send_file(piece_head(request.length - at), _beyond(opened.spans, at), self._throttle, scratch)
+        finally:
+            opened.close()
         return True
 
     def _answer_manifest(self, channel: Channel, node: NodeId, request: Request) -> bool:
@@ -290,6 +340,17 @@ class BulkServer:
             yield memoryview(memory)
         finally:
             self._scratch.append(memory)
+
+
+def _beyond(spans: Sequence[Span], at: int) -> list[Span]:
+    """What the spans hold beyond their first ``at`` bytes."""
+    rest: list[Span] = []
+    for span in spans:
+        skipped = min(at, span.length)
+        at -= skipped
+        if skipped < span.length:
+            rest.append(Span(span.descriptor, span.offset + skipped, span.length - skipped))
+    return rest
 
 
 class _StrangerError(GossipdError):

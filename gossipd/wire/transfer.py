@@ -24,6 +24,10 @@ Reply, 16 bytes, then ``length`` bytes of body if the status is ``OK`` and the v
 
     version u8 = 1 | status u8 | free_slots u16 | chunk u32 | length u32 | retry_after_ms u16 | zero u16
 
+``RELAYED`` is an OK for a chunk that is still arriving at the server: its ``length`` bytes follow in pieces, each
+after a ``u32`` that says how many bytes it has. The last piece is sent only when the server has verified and stored the
+chunk. A piece of 0 bytes says that there will be no more, as the chunk did not arrive there: the reply is over.
+
 ``free_slots`` is how many uploads the server could begin at this moment. ``BUSY`` names nobody else: the asker
 knows the holders, and a hint would only herd everybody to the same one.
 
@@ -48,9 +52,11 @@ TOKEN_BYTES = 32
 _HELLO = struct.Struct("!BBH32s")
 _REQUEST = struct.Struct("!BBHII32s")
 _REPLY = struct.Struct("!BBHIIHH")
+_PIECE = struct.Struct("!I")
 HELLO_BYTES = _HELLO.size
 REQUEST_BYTES = _REQUEST.size
 REPLY_BYTES = _REPLY.size
+PIECE_HEAD_BYTES = _PIECE.size
 
 _U16_MAX = 0xFFFF
 
@@ -64,7 +70,7 @@ class Verb(IntEnum):
 
 
 class Status(IntEnum):
-    """How a request was answered; every one but OK, BUSY, NOT_HELD, UNKNOWN and RANGE ends the connection."""
+    """How a request was answered; every one but OK, BUSY, NOT_HELD, UNKNOWN, RANGE and RELAYED ends the connection."""
 
     OK = 0
     BUSY = 1
@@ -76,6 +82,7 @@ class Status(IntEnum):
     VERSION = 7
     BAD_REQUEST = 8
     FAILED = 9
+    RELAYED = 10
 
 
 class HeadError(RemoteError):
@@ -137,7 +144,9 @@ class Reply:
         version, status, free_slots, chunk, length, retry_after_ms, zero = _REPLY.unpack(wire)
         _check_version(version)
         if zero or status not in _STATUSES:
-            raise HeadError(f"reply has status {status} and reserved field {zero}; statuses are 0 to 9, the field is 0")
+            raise HeadError(
+                f"reply has status {status} and reserved field {zero}; statuses are 0 to 10, the field is 0"
+            )
         return cls(_STATUSES[status], chunk, length, free_slots, retry_after_ms)
 
 
@@ -155,6 +164,20 @@ def token_of(wire: bytes | bytearray | memoryview) -> bytes:
     if kind != HELLO_KIND or zero:
         raise HeadError(f"hello has kind {kind} and reserved field {zero}; need 1 and 0")
     return bytes(token)
+
+
+def piece_head(length: int) -> bytes:
+    """In front of ``length`` bytes of a relayed chunk; 0 gives it up."""
+    return _PIECE.pack(length)
+
+
+def piece_length(wire: bytes | bytearray | memoryview, left: int) -> int:
+    """How long the next piece of a relayed chunk is, of which ``left`` bytes are to come. Raises HeadError."""
+    _check_size(wire, PIECE_HEAD_BYTES, "piece head")
+    length: int = _PIECE.unpack(wire)[0]
+    if length > left:
+        raise HeadError(f"piece of {length} bytes, only {left} of the chunk are to come")
+    return length
 
 
 def _check_size(wire: bytes | bytearray | memoryview, need: int, what: str) -> None:

@@ -54,7 +54,7 @@ def test_the_time_of_an_end_is_exact_and_the_link_is_free_then() -> None:
     link = fabric.add_link(10.0)
     flow = Flow("it", (link,), 25.0, 0.0)
     fabric.begin(flow)
-    assert fabric.recompute(0.0, 3.0) == [(2.5, flow)]
+    assert fabric.recompute(0.0, 3.0) == ([(2.5, flow)], [])
     fabric.end(flow)
     assert link.busy() == 0.0
 
@@ -64,8 +64,8 @@ def test_where_nothing_began_or_ended_a_flow_goes_on_at_its_rate_to_the_same_end
     link = fabric.add_link(10.0)
     flow = Flow("it", (link,), 25.0, 0.0)
     fabric.begin(flow)
-    assert fabric.recompute(0.0, 1.0) == fabric.recompute(1.0, 2.0) == []
-    assert fabric.recompute(2.0, 3.0) == [(2.5, flow)]
+    assert fabric.recompute(0.0, 1.0) == fabric.recompute(1.0, 2.0) == ([], [])
+    assert fabric.recompute(2.0, 3.0) == ([(2.5, flow)], [])
 
 
 def test_what_a_flow_that_ends_in_between_leaves_goes_to_the_others_at_once() -> None:
@@ -77,7 +77,7 @@ def test_what_a_flow_that_ends_in_between_leaves_goes_to_the_others_at_once() ->
     fabric.recompute(0.0, 0.1)
     assert [one.rate, other.rate] == [5.0, 5.0]
     fabric.begin(Flow("third", (fabric.add_link(1.0),), 1e9, 0.1))  # something has changed
-    assert [flow for _, flow in fabric.recompute(0.1, 1.1)] == [one]
+    assert [flow for _, flow in fabric.recompute(0.1, 1.1)[0]] == [one]
     assert one.rate == pytest.approx(1.5), "it ends just before the next time"
     assert other.rate == pytest.approx(8.5)
 
@@ -90,9 +90,19 @@ def test_a_flow_that_is_slowed_ends_at_the_next_time_and_never_after_it() -> Non
         for _ in range(2):
             fabric.begin(Flow(step, (link,), rng.uniform(0.01, 3.0), now))
         until = now + 0.1
-        for end, flow in fabric.recompute(now, until):
+        for end, flow in fabric.recompute(now, until)[0]:
             assert now <= end <= until
             fabric.end(flow)
         assert sum(flow.rate for flow in link.flows) <= 10.0 * (1 + 1e-6)
         assert all(flow.rate >= 0.0 for flow in link.flows)
         now = until
+
+
+def test_who_wants_to_know_how_far_a_flow_is_hears_it_once_and_before_the_end() -> None:
+    fabric = Fabric()
+    link = fabric.add_link(10.0)
+    flow = Flow("it", (link,), 50.0, 0.0, told_at=40.0)
+    fabric.begin(flow)
+    assert fabric.recompute(0.0, 0.5) == ([], [])
+    assert fabric.recompute(0.5, 1.5) == ([], [flow])
+    assert fabric.recompute(1.5, 2.5) == ([], [])

@@ -87,6 +87,20 @@ def test_oversubscribed_uplinks_are_hidden_by_importing_once() -> None:
     assert outcome.loss_chunk_times <= 60  # against a bound that the uplinks set: three hosts share 0.75 of a link
 
 
+def test_relays_bring_everything_sooner_than_whole_chunks_do() -> None:
+    whole = played(replace(SMALL, told_share=1.0))[1]
+    assert quiet_run()[1].seconds_last < whole.seconds_last
+
+
+def test_what_a_dead_host_was_receiving_does_not_hold_up_those_it_relayed_to() -> None:
+    for host in (1, 4, 7):
+        world, outcome = played(replace(SMALL, kills=(Kill(0.3, host=host), Kill(0.6, host=host - 1)), rng=host))
+        check_everything_arrived(world)
+        assert outcome.external_x <= 1.06
+        for living in world.hosts:
+            assert not living.alive or not living.arrivals
+
+
 def test_one_rack_and_one_host_work_too() -> None:
     for hosts in (1, 5):
         world, outcome = played(replace(TINY, hosts=hosts, racks=1))

@@ -8,6 +8,7 @@ from typing import TypeVar
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
     CancelFetch,
+    ChunkArriving,
     ChunkLost,
     ChunkStored,
     ClaimSeed,
@@ -106,6 +107,54 @@ def test_what_a_mate_holds_is_fetched_and_told_on() -> None:
     assert (fetch.chunk, fetch.peer) == (5, A)
     (told,) = of(SendDelta, driven.tell(stored(5, A), after=0.1))
     assert (told.peers, told.added) == ((B,), (5,))
+
+
+def test_a_chunk_is_told_while_it_comes_and_not_a_second_time_when_it_is_here() -> None:
+    driven = among_mates()
+    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
+    (told,) = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1))
+    assert (told.peers, told.added) == ((B,), (5,))
+    after = driven.tell(ChunkArriving(DEPLOYMENT, 5, A), stored(5, A), after=0.1) + driven.wait(2.0)
+    assert [message for message in of(SendDelta, after) if message.added] == []
+
+
+def test_who_asks_for_news_while_a_chunk_comes_is_told_of_it_as_if_it_were_here() -> None:
+    driven = among_mates(held=(3,))
+    driven.tell(holdings(1, 3, 5))
+    driven.tell(ChunkArriving(DEPLOYMENT, 5, A))
+    (answer,) = of(SendHoldings, driven.tell(SubscribeHeard(B, DEPLOYMENT)))
+    assert list(answer.chunks) == [3, 5]
+
+
+def test_a_chunk_that_was_told_and_did_not_come_is_taken_back_and_told_again_when_it_comes_from_elsewhere() -> None:
+    driven = among_mates()
+    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
+    driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1)
+    after = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.NOT_HELD), after=0.1) + driven.wait(0.1)
+    assert [message.dropped for message in of(SendDelta, after)] == [(5,)]
+    driven.tell(holdings(2, 5))
+    after = driven.tell(stored(5, B), after=0.1) + driven.wait(2.0)
+    assert [message.added for message in of(SendDelta, after) if message.added] == [(5,)]
+
+
+def test_a_chunk_that_was_told_is_not_taken_back_while_another_fetch_of_it_goes_on() -> None:
+    driven = among_mates(8, (0, 1, 2, 3))
+    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 4, 5, 6, 7), holdings(2))
+    for chunk in (4, 5, 6):
+        driven.tell(stored(chunk, A), after=0.1)
+    driven.tell(ChunkArriving(DEPLOYMENT, 7, A), delta(2, 7))
+    assert [fetch.peer for fetch in of(StartFetch, driven.wait(2.0)) if fetch.chunk == 7] == [B]
+    after = driven.tell(FetchFailed(DEPLOYMENT, 7, A, FailReason.SLOW), after=0.1) + driven.wait(1.5)
+    assert not any(message.dropped for message in of(SendDelta, after))
+    after = driven.tell(FetchFailed(DEPLOYMENT, 7, B, FailReason.SLOW), after=0.1) + driven.wait(1.5)
+    assert (7,) in [message.dropped for message in of(SendDelta, after)]
+
+
+def test_what_is_here_or_was_never_asked_for_is_not_told_as_coming() -> None:
+    driven = among_mates(held=(3,))
+    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 3))
+    after = driven.tell(ChunkArriving(DEPLOYMENT, 3, A), ChunkArriving(DEPLOYMENT, 6, A), after=0.1)
+    assert not of(SendDelta, after + driven.wait(2.0))
 
 
 def test_a_busy_peer_is_not_asked_again_at_once_but_another_is() -> None:
@@ -465,6 +514,20 @@ def test_one_copy_is_known_when_of_every_chunk_somebody_holds_it_and_not_when_it
     assert one_copy()
     driven.tell(PeerLost(node(2)))
     assert not one_copy()
+
+
+def test_what_its_only_holder_takes_back_is_nowhere_and_what_another_has_too_is_not() -> None:
+    for message in (
+        DeltaHeard(A, DEPLOYMENT, (), (6, 7), (), 4),
+        FetchFailed(DEPLOYMENT, 7, A, FailReason.NOT_HELD),
+    ):
+        driven = among_mates(8, (0, 1, 2, 3))
+        driven.tell(holdings(1, 4, 5, 6, 7), holdings(2, 4, 5, 6))
+        assert driven.planner.statistics().swarms[DEPLOYMENT].one_copy
+        driven.tell(message)
+        assert not driven.planner.statistics().swarms[DEPLOYMENT].one_copy
+        driven.tell(delta(2, 7))
+        assert driven.planner.statistics().swarms[DEPLOYMENT].one_copy
 
 
 def test_our_own_record_is_no_peer() -> None:

@@ -14,6 +14,7 @@ from gossipd.buffers import BufferPool
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.core.keys import SecretKey
 from gossipd.throttle import Throttle
+from gossipd.transfer.arrival import Arrivals
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.links import Endpoint
@@ -63,11 +64,22 @@ class Pair:
     complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = field(default_factory=list)
     bad_reads: list[tuple[DeploymentId, ChunkIndex]] = field(default_factory=list)
     sent: list[tuple[NodeId, DeploymentId, int]] = field(default_factory=list)
+    arriving: Arrivals = field(default_factory=Arrivals)
+    """At the server."""
+    received: Arrivals = field(default_factory=Arrivals)
+    """At the client; ``listed`` is what it told of."""
+    listed_changed: threading.Condition = field(default_factory=threading.Condition)
+    listed: list[tuple[DeploymentId, ChunkIndex, NodeId]] = field(default_factory=list)
 
     def await_free_slots(self, count: int) -> None:
         """Until the server has this many free upload slots."""
         with self.slots_changed:
             assert self.slots_changed.wait_for(lambda: self.server.statistics().free_slots == count, WAIT_S)
+
+    def await_listed(self, chunk: ChunkIndex) -> None:
+        """Until the client has told that it could relay this chunk."""
+        with self.listed_changed:
+            assert self.listed_changed.wait_for(lambda: (MODEL, chunk, SERVER) in self.listed, WAIT_S)
 
     def fetch(self, chunk: int, *, length: int | None = None, timeout_s: float = 5.0) -> bytes:
         length = len(self.bodies[chunk]) if length is None else length
@@ -93,6 +105,15 @@ def pair(
     bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
     sent: list[tuple[NodeId, DeploymentId, int]] = []
     slots_changed = threading.Condition()
+    listed: list[tuple[DeploymentId, ChunkIndex, NodeId]] = []
+    listed_changed = threading.Condition()
+
+    def on_listed(deployment: DeploymentId, chunk: ChunkIndex, peer: NodeId) -> None:
+        with listed_changed:
+            listed.append((deployment, chunk, peer))
+            listed_changed.notify_all()
+
+    arriving, received = Arrivals(), Arrivals(on_listed)
 
     def on_slots(free: int) -> None:
         with slots_changed:
@@ -111,6 +132,7 @@ def pair(
         on_sent=lambda node, deployment, length: sent.append((node, deployment, length)),
         on_complaint=lambda node, deployment, chunk: complaints.append((node, deployment, chunk)),
         on_bad_read=lambda deployment, chunk: bad_reads.append((deployment, chunk)),
+        arrivals=arriving,
     )
     client = BulkClient(
         settings=chosen,
@@ -118,12 +140,13 @@ def pair(
         throttle=download,
         credentials=tls_credentials(CLIENT_KEY, [CLUSTER_KEY]) if is_tls else None,
         get_token=None if is_tls else lambda _node: tokens.issue(CLIENT),
+        arrivals=received,
     )
     endpoint = server.start("127.0.0.1", 0)
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
-            slots_changed, slots_seen, complaints, bad_reads, sent,
+            slots_changed, slots_seen, complaints, bad_reads, sent, arriving, received, listed_changed, listed,
         )  # fmt: skip
     finally:
         client.close()

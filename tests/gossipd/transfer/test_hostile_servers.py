@@ -11,10 +11,10 @@ import pytest
 from gossipd.buffers import BufferPool
 from gossipd.core.events import FailReason
 from gossipd.transfer.client import BulkClient
-from gossipd.transfer.errors import PeerRefusedError, TransferError
+from gossipd.transfer.errors import PeerProtocolError, PeerRefusedError, TransferError
 from gossipd.transfer.links import Endpoint
 from gossipd.transfer.settings import BulkSettings
-from gossipd.wire.transfer import Reply, Request, Status
+from gossipd.wire.transfer import Reply, Request, Status, piece_head
 from tests.gossipd.transfer.pairs import CLIENT, CLUSTER_KEY, MODEL, SERVER, SERVER_KEY, WAIT_S
 from tests.gossipd.transfer.scripted import (
     QUICK,
@@ -71,6 +71,41 @@ def test_a_reply_of_another_length_is_the_peers_fault_and_cut(length: int) -> No
 
 def test_a_reply_for_another_chunk_is_the_peers_fault() -> None:
     assert failure(lambda sock, request: sock.sendall(ok(request, chunk=4))).reason is FailReason.CORRUPT
+
+
+def relayed(request: Request, *pieces: bytes) -> bytes:
+    return Reply(Status.RELAYED, request.chunk, request.length, free_slots=1).to_wire() + b"".join(pieces)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [(piece_head(LENGTH + 1),), (piece_head(5), b"12345", piece_head(LENGTH - 4))],
+    ids=["too long a piece", "too many bytes in all"],
+)
+def test_pieces_that_do_not_fit_the_chunk_are_the_peers_fault(pieces: tuple[bytes, ...]) -> None:
+    error = failure(lambda sock, request: sock.sendall(relayed(request, *pieces)))
+    assert error.reason is FailReason.CORRUPT
+
+
+@pytest.mark.parametrize("pieces", [(), (piece_head(5), b"123"), (piece_head(5), b"12345")])
+def test_a_relay_that_breaks_off_without_a_word_is_gone(pieces: tuple[bytes, ...]) -> None:
+    assert failure(lambda sock, request: sock.sendall(relayed(request, *pieces))).reason is FailReason.GONE
+
+
+def test_a_relay_that_stands_still_is_slow() -> None:
+    def script(sock: socket.socket, request: Request) -> None:
+        sock.sendall(relayed(request, piece_head(5), b"12345"))
+        say_nothing(sock, request)
+
+    assert failure(script).reason is FailReason.SLOW
+
+
+def test_a_manifest_is_never_relayed() -> None:
+    def script(sock: socket.socket) -> None:
+        sock.sendall(relayed(read_request(sock, with_hello=True)))
+
+    with scripted_server(script) as endpoint, client_of() as client, pytest.raises(PeerProtocolError):
+        client.fetch_manifest(SERVER, endpoint, MODEL, 8, timeout_s=WAIT_S)
 
 
 def test_garbage_is_the_peers_fault() -> None:

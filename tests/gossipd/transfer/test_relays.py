@@ -1,0 +1,194 @@
+"""A chunk that arrives at a host is sent on while it comes, whole only once it has been verified there."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+
+import pytest
+
+from gossipd.core.keys import SecretKey
+from gossipd.transfer.arrival import Arrival
+from gossipd.transfer.errors import FetchCancelledError, PeerNotHoldingError, RelayEndedError, TransferError
+from gossipd.transfer.settings import BulkSettings, Encryption
+from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, MODEL, SERVER, WAIT_S, Pair, node_of, pair
+
+both_modes = pytest.mark.parametrize("encryption", list(Encryption), ids=lambda mode: mode.value)
+UPSTREAM = node_of(SecretKey(b"\x03" * 32))
+CHUNK = 2
+
+
+@contextmanager
+def chunk_on_its_way(running: Pair, filled: int, *, body: bytes | None = None) -> Iterator[Arrival]:
+    """Chunk 2 is not at the server yet; so many bytes of it are."""
+    running.store.chunks.pop((MODEL, CHUNK), None)
+    body = running.bodies[CHUNK] if body is None else body
+    arrival = running.arriving.begin(MODEL, CHUNK, UPSTREAM, running.pool.acquire(len(body)))
+    arrival.view[:] = body
+    arrival.advance(filled)
+    try:
+        yield arrival
+    finally:
+        arrival.release()
+
+
+@contextmanager
+def fetching(running: Pair) -> Iterator[Future[bytes]]:
+    with ThreadPoolExecutor(1) as thread:
+        yield thread.submit(running.fetch, CHUNK, timeout_s=WAIT_S)
+
+
+def await_relayed(running: Pair, filled: int) -> None:
+    """Until the client has so many bytes of it, the last byte not counted."""
+    running.await_listed(CHUNK)
+    found = running.received.find(MODEL, CHUNK)
+    assert found is not None
+    at = 0
+    while at < filled:
+        with found.piece(at, WAIT_S) as piece:
+            assert piece
+            at += len(piece)
+
+
+def land(running: Pair, arrival: Arrival) -> None:
+    running.store.put(MODEL, CHUNK, arrival.view, UPSTREAM, 0.1)
+    arrival.land()
+    arrival.release()
+
+
+@both_modes
+def test_what_has_come_is_sent_on_at_once_and_the_rest_when_it_is_verified(encryption: Encryption) -> None:
+    with pair(encryption) as running, chunk_on_its_way(running, CHUNK_BYTES // 4) as arrival, fetching(running) as got:
+        await_relayed(running, CHUNK_BYTES // 4)
+        arrival.advance(CHUNK_BYTES // 2)
+        await_relayed(running, CHUNK_BYTES // 2)
+        land(running, arrival)
+        assert got.result(WAIT_S) == running.bodies[CHUNK]
+        running.await_free_slots(BulkSettings().slots)
+    assert running.sent == [(CLIENT, MODEL, CHUNK_BYTES)]
+    assert running.listed == [(MODEL, CHUNK, SERVER)], "the client would relay it in turn"
+    assert running.pool.statistics().leased_bytes == 0
+
+
+@both_modes
+def test_the_last_byte_is_kept_back_until_the_chunk_is_verified(encryption: Encryption) -> None:
+    with pair(encryption) as running, chunk_on_its_way(running, CHUNK_BYTES) as arrival:
+        pass_on = running.arriving.list((MODEL, CHUNK), arrival)
+        assert pass_on, "it was filled in one go"
+        with fetching(running) as got:
+            await_relayed(running, CHUNK_BYTES - 1)
+            assert not got.done()
+            land(running, arrival)
+            assert got.result(WAIT_S) == running.bodies[CHUNK]
+
+
+@both_modes
+def test_a_chunk_that_does_not_arrive_is_nobodys_fault_and_the_connection_stays(encryption: Encryption) -> None:
+    with pair(encryption) as running:
+        running.fetch(0)
+        with chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival, fetching(running) as got:
+            await_relayed(running, CHUNK_BYTES // 2)
+            arrival.release()
+            with pytest.raises(RelayEndedError) as caught:
+                got.result(WAIT_S)
+        assert caught.value.reason is PeerNotHoldingError.reason
+        assert running.fetch(1) == running.bodies[1]
+        assert running.client.statistics().connections == 1
+        assert running.received.find(MODEL, CHUNK) is None
+    assert running.sent == [(CLIENT, MODEL, CHUNK_BYTES)] * 2
+    assert running.pool.statistics().leased_bytes == 0
+
+
+@both_modes
+def test_a_wrong_chunk_is_never_sent_whole(encryption: Encryption) -> None:
+    wrong = random.Random(7).randbytes(CHUNK_BYTES)
+    with (
+        pair(encryption) as running,
+        chunk_on_its_way(running, CHUNK_BYTES // 2, body=wrong) as arrival,
+        fetching(running) as got,
+    ):
+        await_relayed(running, CHUNK_BYTES // 2)
+        arrival.advance(CHUNK_BYTES)
+        await_relayed(running, CHUNK_BYTES - 1)
+        arrival.release()  # it did not hash to its digest
+        with pytest.raises(RelayEndedError):
+            got.result(WAIT_S)
+
+
+def test_a_chunk_that_came_from_elsewhere_meanwhile_is_not_mixed_with_what_was_sent() -> None:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival:
+        with fetching(running) as got:
+            await_relayed(running, CHUNK_BYTES // 2)
+            running.store.chunks[MODEL, CHUNK] = running.bodies[CHUNK]
+            arrival.release()
+            with pytest.raises(RelayEndedError):
+                got.result(WAIT_S)
+        assert running.fetch(CHUNK) == running.bodies[CHUNK]
+
+
+def test_a_chunk_is_not_sent_back_to_whom_it_comes_from() -> None:
+    with pair(Encryption.NONE) as running:
+        running.store.chunks.pop((MODEL, CHUNK))
+        with running.arriving.begin(MODEL, CHUNK, CLIENT, running.pool.acquire(CHUNK_BYTES)) as arrival:
+            arrival.advance(CHUNK_BYTES // 2)
+            with pytest.raises(PeerNotHoldingError):
+                running.fetch(CHUNK)
+
+
+def test_a_buffer_is_not_given_back_while_a_relay_sends_from_it() -> None:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival:
+        with arrival.piece(0, WAIT_S) as piece:
+            assert piece is not None
+            assert len(piece) == CHUNK_BYTES // 2
+            arrival.release()
+            assert running.pool.statistics().leased_bytes > 0
+            assert bytes(piece) == running.bodies[CHUNK][: CHUNK_BYTES // 2]
+        assert running.pool.statistics().leased_bytes == 0
+
+
+def test_who_waits_for_more_than_there_is_gets_nothing_yet_and_then_none() -> None:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival:
+        with arrival.piece(CHUNK_BYTES // 2, 0.0) as piece:
+            assert piece is not None
+            assert not len(piece)
+        arrival.release()
+        with arrival.piece(CHUNK_BYTES // 2, WAIT_S) as piece:
+            assert piece is None
+
+
+def test_a_second_fetch_of_a_chunk_is_found_when_the_first_has_ended() -> None:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as first:
+        with chunk_on_its_way(running, CHUNK_BYTES // 4) as second:
+            assert running.arriving.find(MODEL, CHUNK) is first
+            first.release()
+            assert running.arriving.find(MODEL, CHUNK) is None
+            second.advance(CHUNK_BYTES // 2)
+            assert running.arriving.find(MODEL, CHUNK) is second
+        assert running.arriving.find(MODEL, CHUNK) is None
+
+
+def test_too_little_of_a_chunk_and_all_of_it_are_not_found() -> None:
+    with pair(Encryption.NONE) as running:
+        for filled in (0, CHUNK_BYTES // 8 - 1, CHUNK_BYTES):
+            with chunk_on_its_way(running, filled):
+                assert running.arriving.find(MODEL, CHUNK) is None
+
+
+def test_a_relay_ends_soon_after_its_peer_has_gone() -> None:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2):
+        with fetching(running) as got:
+            await_relayed(running, CHUNK_BYTES // 2)
+            running.client.cancel(SERVER, MODEL, CHUNK)
+            with pytest.raises(FetchCancelledError):
+                got.result(WAIT_S)
+        running.await_free_slots(BulkSettings().slots)
+
+
+def test_a_server_closes_in_time_though_relays_wait() -> None:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2), fetching(running) as got:
+        await_relayed(running, CHUNK_BYTES // 2)
+        running.server.close()
+        with pytest.raises(TransferError):
+            got.result(WAIT_S)
