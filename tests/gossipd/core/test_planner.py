@@ -144,9 +144,10 @@ def test_a_chunk_that_was_told_is_not_taken_back_while_another_fetch_of_it_goes_
         driven.tell(stored(chunk, A), after=0.1)
     driven.tell(ChunkArriving(DEPLOYMENT, 7, A), delta(2, 7))
     assert [fetch.peer for fetch in of(StartFetch, driven.wait(2.0)) if fetch.chunk == 7] == [B]
-    after = driven.tell(FetchFailed(DEPLOYMENT, 7, A, FailReason.SLOW), after=0.1) + driven.wait(1.5)
+    after = driven.tell(FetchFailed(DEPLOYMENT, 7, A, FailReason.SLOW), after=0.05)
     assert not any(message.dropped for message in of(SendDelta, after))
-    after = driven.tell(FetchFailed(DEPLOYMENT, 7, B, FailReason.SLOW), after=0.1) + driven.wait(1.5)
+    failed = [FetchFailed(DEPLOYMENT, 7, peer, FailReason.SLOW) for peer in (A, B)]
+    after = driven.tell(*failed, after=0.05) + driven.wait(1.5)
     assert (7,) in [message.dropped for message in of(SendDelta, after)]
 
 
