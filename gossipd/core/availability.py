@@ -3,6 +3,9 @@
 What lives here: what each peer has said it holds, and, for each chunk that is still wanted here, the list of
 its holders in our rack and elsewhere. What does not: what to do about it (``demand``, ``scheduler``).
 
+A peer "holds" what can be asked for there: a chunk that is still on its way to it is among that, and is taken back if
+it does not come.
+
 Peers that hold everything are kept apart: hearing of a full copy costs nothing per chunk. Lists of a chunk are
 dropped when it is stored here, so memory follows what is missing, not what exists.
 """

@@ -3,6 +3,9 @@
 What lives here: the subscribers, what each has not been told yet, and the batching. What does not: the wire
 form and numbering of messages (the control hand), which are per pair: it turns a gap into a new subscription.
 
+A chunk is told when it is stored, or before that, when so much of it has come from a peer that others can be sent it
+while the rest comes; if the rest does not come it is told as lost.
+
 Every subscriber is told everything in the end, in batches. News are urgent for a rack mate that lacks the chunk, and
 for the importer of another rack when this host is a natural origin of the chunk: it read it from storage, imported
 it, or is its own rack's first in line. The end of a read is urgent for the other readers too, who begin the next ones
@@ -66,7 +69,7 @@ class News:
         self._subscribers.pop(peer, None)
 
     def stored(self, chunk: int, urgent: Iterable[NodeId]) -> None:
-        """A chunk is held here now.
+        """A chunk can be asked for here from now on.
 
         Args:
             urgent: who should hear of it soon; those of them who do not listen are passed over.
@@ -80,7 +83,7 @@ class News:
                 subscriber.urgent = self._urgent = True
 
     def lost(self, chunk: int) -> None:
-        """A chunk is not held any more; urgent for all who were told that it is, since they may ask for it."""
+        """A chunk is not held any more, or did not come; urgent for all who were told of it, since they may ask for it."""
         if not self._subscribers:
             return
         for subscriber in self._subscribers.values():

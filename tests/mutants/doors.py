@@ -12,6 +12,46 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "an-unverified-chunk-goes-out-whole",
+        "A relay sends the last byte when it comes, and not when the chunk has been verified.",
+        "gossipd/transfer/arrival.py",
+        "min(self._filled, self.length - 1)",
+        "min(self._filled, self.length)",
+        (f"{_TRANSFER}/test_relays.py",),
+    ),
+    Mutant(
+        "a-chunk-from-two",
+        "A relay whose fetch failed goes on with the same chunk from elsewhere, and is blamed for what came first.",
+        "gossipd/transfer/server.py",
+        "        if not (arrival.is_landed and self._send_rest(channel, request, at)):\n",
+        "        if not self._send_rest(channel, request, at):\n",
+        (f"{_TRANSFER}/test_relays.py",),
+    ),
+    Mutant(
+        "a-buffer-goes-back-under-a-relay",
+        "The receiver's release gives memory back that is being sent.",
+        "gossipd/transfer/arrival.py",
+        "                self._users += 1\n",
+        "                self._users += 0\n",
+        (f"{_TRANSFER}/test_relays.py",),
+    ),
+    Mutant(
+        "a-relay-waits-for-a-peer-that-has-gone",
+        "A relay that waits for more does not look whether anybody wants it.",
+        "gossipd/transfer/server.py",
+        "                elif not channel.is_quiet():\n",
+        "                elif channel.cut_by is not None:\n",
+        (f"{_TRANSFER}/test_relays.py",),
+    ),
+    Mutant(
+        "an-ended-arrival-is-still-found",
+        "A fetch that has ended keeps the next one of its chunk from being relayed.",
+        "gossipd/transfer/arrival.py",
+        "        if self._is_listed:\n            self._arrivals.drop(self._key, self)\n",
+        "",
+        (f"{_TRANSFER}/test_relays.py",),
+    ),
+    Mutant(
         "takes-another-chunk-than-it-asked-for",
         "The index in a peer's reply is not compared with the one that was asked for.",
         "gossipd/transfer/client.py",

@@ -9,6 +9,46 @@ _PLANNER = f"{_CORE}/test_planner.py"
 
 MUTANTS = (
     Mutant(
+        "a-promise-is-never-taken-back",
+        "A chunk that was told while it came, and did not come, is still told as here.",
+        "gossipd/core/swarm.py",
+        "                self._promised.remove(chunk)\n                self.news.lost(chunk)\n",
+        "                self._promised.remove(chunk)\n",
+        (_PLANNER,),
+    ),
+    Mutant(
+        "a-promise-is-taken-back-too-soon",
+        "A chunk that was told while it came is taken back though a second fetch of it goes on.",
+        "gossipd/core/swarm.py",
+        "        if not self.replica.holds(chunk) and chunk not in self.replica.flights:\n            if",
+        "        if not self.replica.holds(chunk):\n            if",
+        (_PLANNER,),
+    ),
+    Mutant(
+        "newcomers-hear-nothing-of-what-comes",
+        "Holdings leave out what was told to others already and will not be told again.",
+        "gossipd/core/swarm.py",
+        "self.replica.held | promised)",
+        "self.replica.held)",
+        (_PLANNER,),
+    ),
+    Mutant(
+        "a-chunk-is-told-twice",
+        "A chunk that was told while it came is told again when it is here.",
+        "gossipd/core/swarm.py",
+        "            self._promised.remove(chunk)\n        else:\n            self._tell(chunk, supplier)\n",
+        "            self._promised.remove(chunk)\n        self._tell(chunk, supplier)\n",
+        (_PLANNER,),
+    ),
+    Mutant(
+        "what-nobody-holds-counts-as-present",
+        "A chunk whose last known holder takes it back is not read from storage again.",
+        "gossipd/core/swarm.py",
+        "        if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):\n",
+        "        if False:\n",
+        (_PLANNER,),
+    ),
+    Mutant(
         "refetches-what-it-has",
         "A deployment that opens wants every chunk, held ones too.",
         "gossipd/core/swarm.py",
