@@ -83,7 +83,7 @@ class News:
                 subscriber.urgent = self._urgent = True
 
     def lost(self, chunk: int) -> None:
-        """A chunk is not held any more, or did not come; urgent for all who were told of it, since they may ask for it."""
+        """A chunk is not held any more, or did not come; urgent for all who were told of it, who may ask for it."""
         if not self._subscribers:
             return
         for subscriber in self._subscribers.values():
