@@ -228,8 +228,8 @@ MUTANTS = (
         "readers-hear-of-reads-late",
         "The end of a read is no news for other readers, who wait for it to begin the next.",
         "gossipd/core/swarm.py",
-        "        if read:  # other readers may begin the next ones\n",
-        "        if not read:\n",
+        "        if supplier is SOURCE:  # other readers may begin the next ones\n",
+        "        if supplier is not SOURCE:\n",
         (_PLANNER,),
     ),
     Mutant(

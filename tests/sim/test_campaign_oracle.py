@@ -126,6 +126,7 @@ def test_a_server_without_slots_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
     grant: Callable[[UploadSlots, NodeId], bool] = lambda self, node: True  # noqa: E731
     monkeypatch.setattr(UploadSlots, "acquire", grant)
     monkeypatch.setattr(UploadSlots, "release", lambda self, node, started: None)
+    monkeypatch.setattr(world_module, "PlannerSettings", lambda: PlannerSettings(slots_min=1, slots_max=1))
     assert broken_rule() == "bounds"
 
 

@@ -11,7 +11,7 @@ import contextlib
 import ssl
 import struct
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import SecretKey
 from gossipd.ports import NotHeldError, Span
 from gossipd.throttle import Throttle
+from gossipd.transfer.arrival import Arrivals
 from gossipd.transfer.channel import Cut, DisconnectedError, FileReadError
 from gossipd.transfer.client import BulkClient, Fetch
 from gossipd.transfer.errors import TransferError
@@ -30,7 +31,7 @@ from gossipd.transfer.links import Link, Peer
 from gossipd.transfer.server import BulkServer, _StrangerError
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.tokens import TokenBook
-from gossipd.wire.transfer import HeadError, Reply, Request, Status, Verb, hello
+from gossipd.wire.transfer import HeadError, Reply, Request, Status, Verb, hello, piece_head
 from membership.member import NodeId
 from tests.fuzz.door import Case
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
@@ -72,9 +73,18 @@ class _Channel:
         view[:] = self._said[self._at : end]
         self._at = end
 
-    def receive_body(self, view: memoryview, throttle: Throttle) -> None:
+    def receive_body(
+        self,
+        view: memoryview,
+        throttle: Throttle,
+        *,
+        piece_bytes: int = 0,
+        on_piece: Callable[[int], None] | None = None,
+    ) -> None:
         """See Channel."""
         self.receive(view)
+        if on_piece is not None:
+            on_piece(len(view) // 2)
 
     def send(self, head: bytes) -> None:
         """See Channel."""
@@ -136,13 +146,15 @@ class BulkDoor:
     def __init__(self, rng: Random) -> None:
         settings = BulkSettings(encryption=Encryption.NONE)
         self._tokens = TokenBook(life_s=1e9)
+        self._pool = BufferPool(1 << 20)
+        self._arrivals = Arrivals(lambda deployment, chunk, peer: None)
         self._server = BulkServer(
             reader=cast(Any, _Reader()), settings=settings, is_member=lambda node: node != _STRANGER,
             throttle=Throttle(None), tokens=self._tokens, on_complaint=lambda node, deployment, chunk: None,
-            on_bad_read=lambda deployment, chunk: None,
+            on_bad_read=lambda deployment, chunk: None, arrivals=_with_one_that_did_not_come(self._pool),
         )  # fmt: skip
         self._client = BulkClient(
-            settings=settings, pool=BufferPool(1 << 20), throttle=Throttle(None), get_token=lambda node: bytes(32),
+            settings=settings, pool=self._pool, throttle=Throttle(None), get_token=lambda node: bytes(32),
             on_peer_slots=lambda node, slots: None,
         )  # fmt: skip
         self._client.close()  # its watchdog has nothing to watch
@@ -179,7 +191,8 @@ class BulkDoor:
             parts[at] = _change_head(_REQUEST if kind == "server" else _REPLY, parts[at], rng, asked)
         body = b"".join(parts)
         if kind == "client":
-            body += bytes(int(pick(rng, (0, 1, len(ENVELOPE), CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1))))
+            bodies = (0, 1, len(ENVELOPE), CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1)
+            body += _pieces(rng) if rng.random() < 0.3 else bytes(int(pick(rng, bodies)))
         return Case(kind, body if before else mutate_bytes(body, rng, corpus), before, asked)
 
     def seal(self, case: Case) -> tuple[str, bytes, Any]:
@@ -213,7 +226,13 @@ class BulkDoor:
         links = self._client._links
         assert links.borrow(_PEER, 1e18, lambda: False) is None  # counts a link to be
         with contextlib.suppress(TransferError):
-            self._client._converse(fetch, link, sink)
+            if asked.verb is not Verb.CHUNK:
+                self._client._converse(fetch, link, sink, None)
+            else:
+                lease = self._pool.acquire(asked.length)
+                with self._arrivals.begin(asked.deployment, asked.chunk, _PEER.node, lease) as arrival:
+                    self._client._converse(fetch, link, arrival.view, arrival)
+        assert self._pool.statistics().leased_bytes == 0
         assert links.open_count == 0
 
     def rest(self) -> None:
@@ -221,6 +240,21 @@ class BulkDoor:
 
     def close(self) -> None:
         """See Door."""
+
+
+def _pieces(rng: Random) -> bytes:
+    """A relayed chunk, sometimes too much or too little of it, sometimes given up."""
+    lengths = [pick(rng, (0, 1, CHUNK_BYTES // 3, CHUNK_BYTES // 2, CHUNK_BYTES, CHUNK_BYTES + 1)) for _ in range(3)]
+    return b"".join(piece_head(length) + bytes(length) for length in lengths)
+
+
+def _with_one_that_did_not_come(pool: BufferPool) -> Arrivals:
+    """Of a chunk that the reader does not hold: a relay of it ends at once."""
+    arrivals = Arrivals()
+    arrival = arrivals.begin(MODEL, 4, _STRANGER, pool.acquire(CHUNK_BYTES))
+    arrival.release()
+    arrivals.list((MODEL, 4), arrival)
+    return arrivals
 
 
 def _read_certificate(der: bytes) -> None:

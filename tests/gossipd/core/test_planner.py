@@ -439,12 +439,12 @@ def test_upload_slots_follow_what_others_are_likely_to_ask() -> None:
 
 
 def test_upload_slots_follow_the_window_up_to_their_limit_and_not_past_it() -> None:
-    driven = Driven(settings=PlannerSettings(slots_max=6))
+    driven = Driven(settings=PlannerSettings(slots_max=8))
     driven.meet(view(1, term=1), *[view(number) for number in range(2, 20)])
     driven.tell(opened(200))
     commands = driven.tell(*[holdings(number, *range(200), size=200) for number in range(1, 20)])
     limits = [limit.slots for limit in of(LimitUploads, commands + driven.wait(20.0))]
-    assert max(limits) == 6
+    assert max(limits) == 8
 
 
 def test_the_only_holder_of_many_chunks_in_its_rack_gives_more_uploads_than_one_whose_mates_are_level() -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from gossipd.buffers import BufferPool, Lease
+from gossipd.buffers import BufferPool
 from gossipd.core.events import Event, FailReason, FetchFailed, SourceReadFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
 from gossipd.core.manifest import Manifest
@@ -19,6 +19,7 @@ from gossipd.daemon.performer import RECHECKS_MAX, Performer
 from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.sources.errors import SourceAuthError
 from gossipd.sources.reader import ReadOutcome
+from gossipd.transfer.arrival import Arrival, Arrivals
 from gossipd.transfer.errors import PeerBusyError, PeerGoneError, PeerProtocolError, PeerSlowError
 from membership.member import NodeId
 from tests.gossipd.core.making import manifest
@@ -61,10 +62,13 @@ class Bench:
             read_threads=1,
         )
 
-    def _fetch_chunk(self, *asked: Any, timeout_s: float) -> Lease:
+    def _fetch_chunk(
+        self, node: NodeId, _: object, deployment: DeploymentId, chunk: int, length: int, *, timeout_s: float
+    ) -> Arrival:
         if self.fetched is not None:
             raise self.fetched
-        return self.pool.acquire(asked[-1])
+        self.arrival = Arrivals().begin(deployment, chunk, node, self.pool.acquire(length))
+        return self.arrival
 
     def _complain(
         self, node: NodeId, endpoint: object, deployment: DeploymentId, chunk: int, *, timeout_s: float
@@ -93,6 +97,7 @@ def test_bytes_that_do_not_hash_are_their_senders_fault_and_it_is_told(bench: Be
     bench.put = DigestMismatchError("wrong bytes")
     assert bench.ended(LIAR) == FetchFailed(bench.manifest.id, 1, LIAR, FailReason.CORRUPT)
     assert bench.complaints.get(timeout=TIMEOUT_S) == (LIAR, bench.manifest.id, 1)
+    assert not bench.arrival.is_landed, "it is not relayed to its end"
     assert [(event, fields["subject"], fields["code"]) for event, fields in bench.audited] == [
         ("quarantined", "liar", "E_DIGEST")
     ]
@@ -112,6 +117,7 @@ def test_what_our_own_disk_refuses_is_nobody_elses_fault(bench: Bench, put: obje
     assert bench.ended(HONEST) == FetchFailed(bench.manifest.id, 1, HONEST, reason)
     assert bench.complaints.empty()
     assert bench.audited == []
+    assert bench.arrival.is_landed == (put is False), "what was here already is here"
 
 
 @pytest.mark.parametrize(
