@@ -147,20 +147,21 @@ class Channel:
         view: memoryview,
         throttle: Throttle,
         *,
-        piece_bytes: int = 0,
+        piece_bytes: Callable[[], int] | None = None,
         on_piece: Callable[[int], None] | None = None,
     ) -> None:
         """Fill ``view`` at the throttle's rate.
 
         Args:
-            on_piece: told how much is filled, about every ``piece_bytes``.
+            piece_bytes: how much to receive before ``on_piece`` is told how much is filled.
         """
-        if throttle.rate is None and on_piece is None:
+        if throttle.rate is None and piece_bytes is None:
             self.receive(view)
             return
         at = 0
         while at < len(view):
-            piece = throttle.piece(min(len(view) - at, piece_bytes) if on_piece is not None else len(view) - at)
+            left = len(view) - at
+            piece = throttle.piece(left if piece_bytes is None else min(left, piece_bytes()))
             throttle.take(piece)
             self.receive(view[at : at + piece])
             at += piece

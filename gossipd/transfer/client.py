@@ -275,8 +275,12 @@ class BulkClient:
             if reply.status is Status.RELAYED and arrival is not None:
                 self._receive_relayed(channel, arrival)
             elif arrival is not None:
+                began = time.monotonic()
                 channel.receive_body(
-                    arrival.view, self._throttle, piece_bytes=arrival.piece_bytes(), on_piece=arrival.advance
+                    arrival.view,
+                    self._throttle,
+                    piece_bytes=lambda: arrival.piece_bytes(time.monotonic() - began),
+                    on_piece=arrival.advance,
                 )
             elif sink is not None:
                 channel.receive_body(sink, self._throttle)
@@ -302,7 +306,7 @@ class BulkClient:
     def _receive_relayed(self, channel: Channel, arrival: Arrival) -> None:
         """A chunk that the peer is receiving itself, piece by piece."""
         head = bytearray(PIECE_HEAD_BYTES)
-        at = 0
+        at, began = 0, time.monotonic()
         while at < arrival.length:
             channel.receive(memoryview(head))
             length = piece_length(head, arrival.length - at)
@@ -310,7 +314,7 @@ class BulkClient:
                 raise RelayEndedError(f"the chunk did not arrive at the peer, which had {at} bytes of it")
             end = at + length
             while at < end:
-                piece = self._throttle.piece(min(end - at, arrival.piece_bytes()))
+                piece = self._throttle.piece(min(end - at, arrival.piece_bytes(time.monotonic() - began)))
                 self._throttle.take(piece)
                 channel.receive(arrival.view[at : at + piece])
                 at += piece

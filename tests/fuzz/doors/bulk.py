@@ -78,7 +78,7 @@ class _Channel:
         view: memoryview,
         throttle: Throttle,
         *,
-        piece_bytes: int = 0,
+        piece_bytes: Callable[[], int] | None = None,
         on_piece: Callable[[int], None] | None = None,
     ) -> None:
         """See Channel."""

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
+from gossipd.buffers import BufferPool
 from gossipd.core.keys import SecretKey
-from gossipd.transfer.arrival import Arrival
+from gossipd.transfer.arrival import Arrival, Arrivals
 from gossipd.transfer.errors import FetchCancelledError, PeerNotHoldingError, RelayEndedError, TransferError
 from gossipd.transfer.settings import BulkSettings, Encryption
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, MODEL, SERVER, WAIT_S, Pair, node_of, pair
@@ -192,3 +193,14 @@ def test_a_server_closes_in_time_though_relays_wait() -> None:
         running.server.close()
         with pytest.raises(TransferError):
             got.result(WAIT_S)
+
+
+def test_pieces_are_what_comes_in_a_quarter_of_a_second_within_bounds() -> None:
+    length = 16 << 20
+    arrival = Arrivals().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
+    assert arrival.piece_bytes(0.0) == arrival.piece_bytes(1.0) == 64 * 1024, "nothing is known yet"
+    arrival.advance(1 << 20)
+    assert arrival.piece_bytes(1.0) == 1 << 18
+    assert arrival.piece_bytes(0.0001) == length // 8
+    assert arrival.piece_bytes(100.0) == 64 * 1024
+    arrival.release()
