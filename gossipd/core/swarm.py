@@ -92,7 +92,9 @@ class Swarm:
         self.news = News(event.deployment, settings)
         self.subscriptions = Subscriptions(settings)
         self.stall = StallWatch(settings.stall_s)
-        self._promised = set[int]()  # told to others, though not here yet
+        # Told to others, though not here yet: from whom it comes, or None when somebody may have been refused it since.
+        self._promised: dict[int, NodeId | None] = {}
+        self._is_writable = True  # as far as the last chunks have shown
         self.commands: list[Command] = []
         self.probe_asked = False
         self.reads_begun = False
@@ -149,9 +151,8 @@ class Swarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
-        if chunk in self._promised:
-            self._promised.remove(chunk)
-        else:
+        self._is_writable = True
+        if self._promised.pop(chunk, None) != supplier:
             self._tell(chunk, supplier)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
@@ -161,9 +162,14 @@ class Swarm:
     def arriving(self, event: ChunkArriving) -> None:
         """Others may ask for a chunk while it comes. Not for one from storage: that it is present must stay true."""
         chunk = event.chunk
-        if chunk in self.replica.flights and not self.replica.holds(chunk) and chunk not in self._promised:
-            self._promised.add(chunk)
+        is_coming = any(flight.supplier == event.peer for flight in self.replica.flights.get(chunk, ()))
+        if is_coming and self._is_writable and not self.replica.holds(chunk) and chunk not in self._promised:
+            self._promised[chunk] = event.peer
             self._tell(chunk, event.peer)
+
+    def is_promised(self, chunk: int) -> bool:
+        """Told to others, though not here yet: who holds it in our rack may have it from us."""
+        return chunk in self._promised
 
     def _tell(self, chunk: int, supplier: Supplier) -> None:
         lacks, duties = self.availability.lacks, self.duties
@@ -193,7 +199,7 @@ class Swarm:
         """A flight has ended without the chunk."""
         if not self.replica.holds(chunk) and chunk not in self.replica.flights:
             if chunk in self._promised:
-                self._promised.remove(chunk)
+                del self._promised[chunk]
                 self.news.lost(chunk)
             self.demand.want([chunk])
             self.demand.consider(chunk, now, self.patience_s)
@@ -207,6 +213,10 @@ class Swarm:
             self.import_window.too_slow(flight.started_s, self._importing() + 1, now)
         self.peers.failed(peer, reason, now)
         self.stall.failed(reason, now)
+        if chunk in self._promised:
+            self._promised[chunk] = None
+        if reason is FailReason.DISK:
+            self._is_writable = False
         if reason is FailReason.NOT_HELD:
             self._dropped(peer, [chunk])
         elif reason is FailReason.CORRUPT:
@@ -254,6 +264,7 @@ class Swarm:
     def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
         """A peer does not hold these, or does not get them. What nobody else holds must leave storage again."""
         availability = self.availability
+        chunks = [chunk for chunk in chunks if not availability.lacks(peer, chunk)]
         availability.drop(peer, chunks)
         near, far = availability.near_count, availability.far_count
         if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):

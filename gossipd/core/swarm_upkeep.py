@@ -62,7 +62,10 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
         flight = flights[0]
         if len(flights) > 1 or hedged >= room:
             continue
+        first = None if isinstance(flight.supplier, Origin) else flight.supplier
         near = swarm.availability.near_holders(chunk)
+        if swarm.is_promised(chunk) and first not in swarm.duties.mates:
+            near = []  # they have it from us, or will
         # An uplink that many share is slow for everybody: a second fetch over it only makes it slower.
         if now - flight.started_s < patience * (usual_s if near else max(usual_s, swarm.import_window.usual_s)):
             continue
@@ -70,7 +73,6 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
             continue
         if replica.holds(chunk):
             continue  # the other of two came; this one's cancellation has not been confirmed yet
-        first = None if isinstance(flight.supplier, Origin) else flight.supplier
         holders = near or swarm.availability.far_holders(chunk)
         found = swarm.scheduler.supplier(holders, now, swarm.pause_s, but=first)
         if found is not None:

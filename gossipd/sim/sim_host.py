@@ -192,7 +192,7 @@ class SimHost:
         reason, upstream = None, None
         if not self.held >> transfer.chunks[0] & 1:
             upstream = self.arrivals.get(transfer.chunks[0])
-            if upstream is None:
+            if upstream is None or upstream.server is taker:
                 reason = FailReason.NOT_HELD
         if reason is None and len(self.serving) >= self.slots:
             reason = FailReason.BUSY
@@ -211,7 +211,7 @@ class SimHost:
         assert transfer.server is not None
         chunk, peer = transfer.chunks[0], transfer.server.node
         if self.fetching.pop((chunk, peer), None) is not None:
-            self._let_relays_go(transfer)
+            self._let_relays_go(transfer, has_landed=False)
             self.post(FetchFailed(self.world.deployment, chunk, peer, reason))
 
     def _cancel(self, chunk: int, peer: NodeId) -> None:
@@ -219,7 +219,7 @@ class SimHost:
         if transfer is None:
             return
         self.world.stop(transfer)
-        self._let_relays_go(transfer)
+        self._let_relays_go(transfer, has_landed=False)
         self.post(FetchFailed(self.world.deployment, chunk, peer, FailReason.CANCELLED))
 
     def arriving(self, transfer: Transfer) -> None:
@@ -230,18 +230,20 @@ class SimHost:
             self.arrivals[chunk] = transfer
             self.post(ChunkArriving(self.world.deployment, chunk, transfer.server.node))
 
-    def _let_relays_go(self, transfer: Transfer) -> None:
-        """A fetch has ended: with the chunk its relays may end, without it they have to."""
+    def _let_relays_go(self, transfer: Transfer, *, has_landed: bool) -> None:
+        """A fetch has ended: with the chunk its relays may end, without it they have to, wherever else it came from."""
         chunk = transfer.chunks[0]
         if self.arrivals.get(chunk) is transfer:
             del self.arrivals[chunk]
         relays, transfer.relays = transfer.relays, []
         for relay in relays:
             relay.upstream = None
-            if self.held >> chunk & 1:
+            if relay not in self.serving:
+                continue
+            if has_landed:
                 if relay.is_over:
                     self.world.over(relay)
-            elif relay in self.serving:
+            else:
                 self.world.stop(relay)
                 self.world.after(self.world.delay(self, relay.taker), relay.taker._fail, relay, FailReason.NOT_HELD)
 
@@ -279,7 +281,7 @@ class SimHost:
                 world.delivered(self, chunk)
             self.post(ChunkStored(world.deployment, chunk, supplier, world.scenario.chunk_bytes, elapsed))
         if transfer.server is not None:
-            self._let_relays_go(transfer)
+            self._let_relays_go(transfer, has_landed=True)
 
     def peer_died(self, node: NodeId) -> None:
         """Our connections to a host are reset: everything asked of it fails."""

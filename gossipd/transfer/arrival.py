@@ -90,7 +90,7 @@ class Arrival:
 
     @contextmanager
     def piece(self, at: int, timeout_s: float) -> Iterator[memoryview | None]:
-        """What has come beyond the first ``at`` bytes, but for the last byte; waits for some.
+        """A piece of what has come beyond the first ``at`` bytes, but for the last byte; waits for some.
 
         Yields: valid inside the context; empty after ``timeout_s`` without any, None when there will be no more: see
             ``is_landed``.
@@ -98,7 +98,8 @@ class Arrival:
         with self._changed:
             if not self._is_over and self._ready(at) <= at:
                 self._changed.wait(timeout_s)
-            is_over, ready = self._is_over, self._ready(at)
+            is_over = self._is_over
+            ready = min(self._ready(at), at + max(self.length // _PIECES_MIN, _PIECE_BYTES_MIN))
             if not is_over:
                 self._users += 1
         if is_over:

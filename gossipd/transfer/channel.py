@@ -88,6 +88,7 @@ class Channel:
         self.deadline: float | None = None
         self.transfer = 0
         self.is_moving = False
+        self.is_waiting = False  # for more of a chunk that is on its way to the peer
 
     # ---- opening -------------------------------------------------------------------------------
 

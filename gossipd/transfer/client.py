@@ -308,7 +308,11 @@ class BulkClient:
         head = bytearray(PIECE_HEAD_BYTES)
         at, began = 0, time.monotonic()
         while at < arrival.length:
-            channel.receive(memoryview(head))
+            channel.is_waiting = True
+            try:
+                channel.receive(memoryview(head))
+            finally:
+                channel.is_waiting = False
             length = piece_length(head, arrival.length - at)
             if not length:
                 raise RelayEndedError(f"the chunk did not arrive at the peer, which had {at} bytes of it")

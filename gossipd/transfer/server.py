@@ -217,8 +217,7 @@ class BulkServer:
         except (NotHeldError, OSError) as error:
             if isinstance(error, NotHeldError) and arrival is not None and self._may_relay(arrival, node, request):
                 return self._relay(channel, node, request, arrival)
-            if self._on_bad_read is not None and (isinstance(error, OSError) or error.code == "E_CHUNK_UNAVAILABLE"):
-                self._on_bad_read(request.deployment, request.chunk)
+            self._tell_if_bad(request, error)
             return self._answer_missing(channel, request, error)
         try:
             if opened.length != request.length:
@@ -229,9 +228,8 @@ class BulkServer:
             with self._scratch_memory() as scratch:
                 head = self._head(Status.OK, request.chunk, opened.length)
                 channel.send_file(head, opened.spans, self._throttle, scratch)
-        except FileReadError:
-            if self._on_bad_read is not None:
-                self._on_bad_read(request.deployment, request.chunk)
+        except FileReadError as error:
+            self._tell_if_bad(request, error)
             raise
         finally:
             opened.close()
@@ -257,9 +255,13 @@ class BulkServer:
                 if piece is None:
                     break
                 if piece:
+                    if not channel.is_moving:
+                        channel.begin()
                     channel.send_memory(piece_head(len(piece)), piece, self._throttle, whole_bytes=request.length)
                     at += len(piece)
-                elif not channel.is_quiet():
+                    continue
+                channel.end()  # that we wait is not the peer's fault
+                if not channel.is_quiet():
                     raise DisconnectedError("the peer has gone while its chunk was arriving", cut_by=channel.cut_by)
         if not (arrival.is_landed and self._send_rest(channel, request, at)):
             channel.send(piece_head(0))
@@ -272,14 +274,25 @@ class BulkServer:
         """The last piece, from the store; False when the chunk has been dropped already."""
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
-        except (NotHeldError, OSError):
+        except (NotHeldError, OSError) as error:
+            self._tell_if_bad(request, error)
             return False
         try:
+            channel.begin()
             with self._scratch_memory() as scratch:
                 channel.send_file(piece_head(request.length - at), _beyond(opened.spans, at), self._throttle, scratch)
+        except FileReadError as error:
+            self._tell_if_bad(request, error)
+            raise
         finally:
             opened.close()
         return True
+
+    def _tell_if_bad(self, request: Request, error: NotHeldError | OSError | FileReadError) -> None:
+        """Our own file could not be opened or read, unless the chunk is just not here."""
+        is_missing = isinstance(error, NotHeldError) and error.code != "E_CHUNK_UNAVAILABLE"
+        if self._on_bad_read is not None and not is_missing:
+            self._on_bad_read(request.deployment, request.chunk)
 
     def _answer_manifest(self, channel: Channel, node: NodeId, request: Request) -> bool:
         if not self._manifest_slots.acquire(node):

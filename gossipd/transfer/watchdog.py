@@ -5,7 +5,8 @@ slow. What does not: the transfers, which know nothing of it but three attribute
 
 A connection is cut when its deadline has passed; when a transfer has moved no byte for ``stall_s``; and when within
 any window of ``grace_s`` it has moved less than ``rate_min`` asks for. The window starts anew each time, so what a
-peer sent quickly at first does not buy it minutes of dripping.
+peer sent quickly at first does not buy it minutes of dripping. A relay has nothing to send while the peer waits itself:
+nobody is cut for that, and the asker's deadline is what ends it.
 """
 
 from __future__ import annotations
@@ -130,7 +131,9 @@ class Watchdog:
 
     def _judge(self, channel: Channel, watch: _Watch, now: float) -> None:
         silent_s = now - watch.moved_at
-        if silent_s >= self._settings.stall_s:
+        if channel.is_waiting:
+            watch.window_moved, watch.window_at = watch.moved, now
+        if silent_s >= self._settings.stall_s and not channel.is_waiting:
             channel.cut(Cut.STALLED)
         elif silent_s >= self._settings.silence_s and not watch.is_silent:
             watch.is_silent = True

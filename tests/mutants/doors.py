@@ -39,8 +39,8 @@ MUTANTS = (
         "a-relay-waits-for-a-peer-that-has-gone",
         "A relay that waits for more does not look whether anybody wants it.",
         "gossipd/transfer/server.py",
-        "                elif not channel.is_quiet():\n",
-        "                elif channel.cut_by is not None:\n",
+        "                if not channel.is_quiet():\n",
+        "                if channel.cut_by is not None:\n",
         (f"{_TRANSFER}/test_relays.py",),
     ),
     Mutant(

@@ -12,8 +12,8 @@ MUTANTS = (
         "a-promise-is-never-taken-back",
         "A chunk that was told while it came, and did not come, is still told as here.",
         "gossipd/core/swarm.py",
-        "                self._promised.remove(chunk)\n                self.news.lost(chunk)\n",
-        "                self._promised.remove(chunk)\n",
+        "                del self._promised[chunk]\n                self.news.lost(chunk)\n",
+        "                del self._promised[chunk]\n",
         (_PLANNER,),
     ),
     Mutant(
@@ -36,8 +36,8 @@ MUTANTS = (
         "a-chunk-is-told-twice",
         "A chunk that was told while it came is told again when it is here.",
         "gossipd/core/swarm.py",
-        "            self._promised.remove(chunk)\n        else:\n            self._tell(chunk, supplier)\n",
-        "            self._promised.remove(chunk)\n        self._tell(chunk, supplier)\n",
+        "        if self._promised.pop(chunk, None) != supplier:\n            self._tell(chunk, supplier)\n",
+        "        self._promised.pop(chunk, None)\n        self._tell(chunk, supplier)\n",
         (_PLANNER,),
     ),
     Mutant(

@@ -55,6 +55,7 @@ class _Channel:
         self.sent_bytes = 0
         self.deadline: float | None = None
         self.cut_by: Cut | None = None
+        self.is_moving = self.is_waiting = False
 
     def begin(self) -> None:
         """See Channel."""

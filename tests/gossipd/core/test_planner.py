@@ -151,6 +151,28 @@ def test_a_chunk_that_was_told_is_not_taken_back_while_another_fetch_of_it_goes_
     assert (7,) in [message.dropped for message in of(SendDelta, after)]
 
 
+def test_a_chunk_that_came_from_elsewhere_than_was_told_is_told_again_as_relays_were_refused_meanwhile() -> None:
+    driven = among_mates(8, (0, 1, 2, 3))
+    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 4, 5, 6, 7), holdings(2))
+    for chunk in (4, 5, 6):
+        driven.tell(stored(chunk, A), after=0.1)
+    driven.tell(ChunkArriving(DEPLOYMENT, 7, A), delta(2, 7))
+    assert [fetch.peer for fetch in of(StartFetch, driven.wait(2.0)) if fetch.chunk == 7] == [B]
+    after = driven.tell(stored(7, B), after=0.1) + driven.wait(1.5)
+    assert (7,) in [message.added for message in of(SendDelta, after)]
+
+
+def test_a_host_whose_disk_refuses_promises_nothing_until_it_takes_a_chunk_again() -> None:
+    driven = among_mates()
+    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 4, 5, 6))
+    driven.tell(FetchFailed(DEPLOYMENT, 4, A, FailReason.DISK))
+    assert not of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1) + driven.wait(1.5))
+    driven.tell(stored(5, A), after=0.1)
+    driven.wait(1.5)
+    (told,) = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 6, A), after=0.1))
+    assert told.added == (6,)
+
+
 def test_what_is_here_or_was_never_asked_for_is_not_told_as_coming() -> None:
     driven = among_mates(held=(3,))
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 3))
@@ -346,6 +368,21 @@ def test_a_chunk_from_another_rack_is_asked_for_twice_by_what_such_chunks_take()
     while not asked:
         asked = of(StartFetch, driven.tell(after=0.25))
     assert not of(StartFetch, driven.wait(5.0)), "fetches in the rack take a tenth of a second: ten times as long"
+    (hedge,) = of(StartFetch, driven.wait(2.0))
+    assert {asked[0].peer, hedge.peer} == {node(8), node(9)}
+
+
+def test_a_late_import_is_asked_of_another_rack_and_not_of_mates_who_have_it_from_us() -> None:
+    driven = Driven()
+    driven.meet(view(1), view(8, "b"), view(9, "c"))
+    driven.tell(opened(8, (0, 1, 2, 3)), after=4.0)
+    driven.tell(holdings(1, 4, 5, 6), holdings(8), holdings(9))
+    for chunk in (4, 5, 6):
+        driven.tell(stored(chunk, A), after=0.1)
+    asked = of(StartFetch, driven.tell(delta(8, 7), delta(9, 7)))
+    while not asked:
+        asked = of(StartFetch, driven.tell(after=0.25))
+    driven.tell(ChunkArriving(DEPLOYMENT, 7, asked[0].peer), delta(1, 7))
     (hedge,) = of(StartFetch, driven.wait(2.0))
     assert {asked[0].peer, hedge.peer} == {node(8), node(9)}
 

@@ -92,12 +92,18 @@ def test_a_relay_that_breaks_off_without_a_word_is_gone(pieces: tuple[bytes, ...
     assert failure(lambda sock, request: sock.sendall(relayed(request, *pieces))).reason is FailReason.GONE
 
 
-def test_a_relay_that_stands_still_is_slow() -> None:
+def test_a_relay_that_stands_still_has_until_the_deadline() -> None:
     def script(sock: socket.socket, request: Request) -> None:
         sock.sendall(relayed(request, piece_head(5), b"12345"))
         say_nothing(sock, request)
 
-    assert failure(script).reason is FailReason.SLOW
+    assert failure(script, timeout_s=1.5).reason is FailReason.SLOW
+
+    def stand_still_in_a_piece(sock: socket.socket, request: Request) -> None:
+        sock.sendall(relayed(request, piece_head(5), b"123"))
+        say_nothing(sock, request)
+
+    assert failure(stand_still_in_a_piece).reason is FailReason.SLOW
 
 
 def test_a_manifest_is_never_relayed() -> None:

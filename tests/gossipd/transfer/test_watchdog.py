@@ -18,7 +18,7 @@ class FakeChannel:
         self.cut_by: Cut | None = None
         self.deadline: float | None = None
         self.transfer = 0
-        self.is_moving = False
+        self.is_moving = self.is_waiting = False
         self.moved = 0
 
     def bytes_moved(self) -> int:
@@ -128,3 +128,14 @@ def test_a_channel_that_was_removed_is_not_cut() -> None:
     rig.channel.deadline = 1.0
     rig.watchdog.remove(rig.channel)  # type: ignore[arg-type]
     assert rig.look(2.0) is None
+
+
+def test_who_waits_for_a_relay_is_not_cut_but_the_host_is_looked_for() -> None:
+    rig = Rig()
+    rig.channel.begin()
+    rig.look(0.0, moved=5)
+    rig.channel.is_waiting = True
+    assert [rig.look(now) for now in (1.0, 4.0, 6.0, 12.0)] == [None] * 4
+    assert rig.silent == [rig.channel]
+    rig.channel.is_waiting = False
+    assert rig.look(12.2) is Cut.STALLED
