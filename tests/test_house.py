@@ -22,6 +22,7 @@ FLOORS = {
     "gossipd.wire": 1,
     "gossipd.ports": 3,
     "gossipd.buffers": 3,
+    "gossipd.arrival": 3,
     "gossipd.throttle": 3,
     "gossipd.store": 3,
     "gossipd.sources": 3,

@@ -62,31 +62,35 @@ class News:
 
 @dataclass(slots=True)
 class Backlog:
-    """News that a slow peer has not been sent yet, merged; the last word on each chunk counts."""
+    """News that a slow peer has not been sent yet, merged; the last word on each chunk counts.
+
+    What is being read, and the free slots, are as they are now: every delta says all of that.
+    """
 
     added: set[int] = field(default_factory=set)
     dropped: set[int] = field(default_factory=set)
-    reading: set[int] = field(default_factory=set)
+    reading: tuple[int, ...] = ()
     free_slots: int = 0
+    is_untold: bool = False
 
     def merge(self, news: News) -> None:
         """Fold later news in."""
         self.added = self.added.difference(news.dropped).union(news.added)
         self.dropped = self.dropped.difference(news.added).union(news.dropped)
-        self.reading = self.reading.union(news.reading).difference(self.added)
-        self.free_slots = news.free_slots
+        self.reading, self.free_slots, self.is_untold = news.reading, news.free_slots, True
 
     def take(self, stream: int) -> News:
         """The next piece of it, as much as one delta holds."""
         parts = []
-        for pending in (self.added, self.dropped, self.reading):
+        for pending in (self.added, self.dropped):
             part = tuple(sorted(pending)[:DELTA_ITEMS_MAX])
             pending.difference_update(part)
             parts.append(part)
-        return News.of(stream, parts[0], parts[1], parts[2], self.free_slots)
+        self.is_untold = False
+        return News.of(stream, parts[0], parts[1], self.reading, self.free_slots)
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.dropped or self.reading)
+        return bool(self.added or self.dropped or self.is_untold)
 
 
 class Link:

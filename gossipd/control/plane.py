@@ -197,13 +197,14 @@ class ControlPlane:
     ) -> None:
         """Tell followers the same news; packed once. Those who have not had Holdings are passed over."""
         stream = self._followers.stream(deployment)
-        lists = [tuple(sorted(added)), tuple(sorted(dropped)), tuple(sorted(reading))]
+        lists = [tuple(sorted(added)), tuple(sorted(dropped))]
+        now_reading = tuple(sorted(reading))[: control.DELTA_ITEMS_MAX]  # on each piece: the last one counts
         pieces = max(1, *(math.ceil(len(items) / control.DELTA_ITEMS_MAX) for items in lists))
         news = []
         for piece in range(pieces):
             begin = piece * control.DELTA_ITEMS_MAX
             parts = [items[begin : begin + control.DELTA_ITEMS_MAX] for items in lists]
-            news.append(News.of(stream, parts[0], parts[1], parts[2], free_slots))
+            news.append(News.of(stream, parts[0], parts[1], now_reading, free_slots))
         for peer in peers:
             link = self.links.peek(peer)
             if link is None or not all(link.put_news(stream, part) for part in news):

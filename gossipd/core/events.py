@@ -95,11 +95,14 @@ class ChunkStored:
 
 @dataclass(frozen=True, slots=True)
 class ChunkArriving:
-    """So much of a chunk has come from a peer that others may be sent it while the rest comes."""
+    """So much of a chunk has come that others may be sent it while the rest comes.
+
+    Again for the same chunk when what had come was lost, those that had begun with it were refused, and it comes anew.
+    """
 
     deployment: DeploymentId
     chunk: ChunkIndex
-    peer: NodeId
+    supplier: Supplier
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,10 +268,14 @@ class CancelFetch:
 
 @dataclass(frozen=True, slots=True)
 class StartSourceRead:
-    """Read these adjacent chunks from external storage; each ends with ChunkStored or in SourceReadFailed."""
+    """Read these adjacent chunks from external storage; each ends with ChunkStored or in SourceReadFailed.
+
+    ``is_awaited``: others listen, and may ask for a chunk while it comes (``ChunkArriving``).
+    """
 
     deployment: DeploymentId
     chunks: tuple[ChunkIndex, ...]
+    is_awaited: bool
 
 
 @dataclass(frozen=True, slots=True)

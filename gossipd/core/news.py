@@ -3,8 +3,8 @@
 What lives here: the subscribers, what each has not been told yet, and the batching. What does not: the wire
 form and numbering of messages (the control hand), which are per pair: it turns a gap into a new subscription.
 
-A chunk is told when it is stored, or before that, when so much of it has come from a peer that others can be sent it
-while the rest comes; if the rest does not come it is told as lost.
+A chunk is told when it is stored, or before that, when so much of it has come that others can be sent it while the rest
+comes; if the rest does not come it is told as lost.
 
 Every subscriber is told everything in the end, in batches. News are urgent for a rack mate that lacks the chunk, and
 for the importer of another rack when this host is a natural origin of the chunk: it read it from storage, imported
@@ -82,6 +82,12 @@ class News:
             if (subscriber := self._subscribers.get(peer)) is not None:
                 subscriber.urgent = self._urgent = True
 
+    def hurry(self, urgent: Iterable[NodeId]) -> None:
+        """These should hear soon what is being read now, though no chunk is new."""
+        for peer in urgent:
+            if (subscriber := self._subscribers.get(peer)) is not None:
+                subscriber.urgent = self._urgent = self._pending = True
+
     def lost(self, chunk: int) -> None:
         """A chunk is not held any more, or did not come; urgent for all who were told of it, who may ask for it."""
         if not self._subscribers:
@@ -98,9 +104,8 @@ class News:
             return
         begun = not set(reading) <= set(self.reading)
         self.reading = reading
-        for peer in readers:
-            if begun and (subscriber := self._subscribers.get(peer)) is not None:
-                subscriber.urgent = self._urgent = self._pending = True
+        if begun:
+            self.hurry(readers)
 
     def flush(self, now: float, batch_s: float, free_slots: int) -> list[SendDelta]:
         """The messages that are due."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 class PlannerSettings:
     """Bounds and times of the brain; times in seconds. The defaults serve 100 Mbit/s to 100 Gbit/s."""
 
-    fetches_min: int = 6
+    fetches_min: int = 10
     """Fetches in flight when few chunks are ready. Fewer let links idle by chance; each more adds one chunk time to
     what a chunk takes, and an eighth of that to every hop, since chunks are relayed while they arrive: 3, 5, 6 and 7
     are 38, 34, 33 and 34 chunk times behind the bound (250 hosts, 500 chunks, simulated)."""
     handling_s: float = 0.045
     """What a chunk costs between its last byte and the next request for it, on an idle link: hash, write, news, plan.
     So many chunk times of further fetches are always in flight."""
-    fetches_max: int = 16
+    fetches_max: int = 24
     """Most fetches in flight, all deployments together."""
     backlog_share: float = 0.33
     """Further fetches per chunk that is ready and waits: a host that falls behind asks for more at a time."""
@@ -60,7 +60,7 @@ class PlannerSettings:
 
     spread: int = 6
     """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
-    spread_far: int = 2
+    spread_far: int = 4
     """The same among racks: with h holders in other racks known, the first ``spread_far x h`` racks import."""
     busy_weight: float = 0.2
     """What a busy slot of a holder weighs against one fetch of our own in flight from it."""
@@ -75,7 +75,7 @@ class PlannerSettings:
     reader_share: float = 0.8
     """Where many readers read, how much of the flows that their reads allow on their own links is used: not all of
     them read all the time."""
-    reads_window: int = 12
+    reads_window: int = 20
     """Extents being read in the whole cluster. What is in flight when storage has sent the last byte is still to be
     spread, so each costs one chunk time at the end; fewer would idle the external link between reads."""
     read_stuck_s: float = 1.5

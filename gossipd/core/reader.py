@@ -23,7 +23,7 @@ cold start, which the stability gate covers, and it cannot be windowed).
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Collection
 from random import Random
 
@@ -57,6 +57,7 @@ class Reader:
         self.present = bytearray(shape.chunk_count)
         self._at_head_s: dict[int, float] = {}
         self._claims: dict[NodeId, frozenset[int]] = {}
+        self._claimed: dict[int, int] = {}  # chunk -> by how many
         self._progress_s: dict[NodeId, float] = {}  # when something that a reader owns was last seen to arrive
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self._by_chunk = False
@@ -78,6 +79,8 @@ class Reader:
         size = self._shape.chunk_count
         raw = present_bits.to_bytes((size + 7) // 8, "little")
         present = self.present = bytearray(b"".join(map(_BYTE_OF_BITS.__getitem__, raw)))[:size]
+        for chunk in self._claimed:
+            present[chunk] = 0
         width = self._shape.extent_chunks
         # Slices, because this is done for each peer's Holdings and a model may have a million chunks.
         self._ahead = deque(
@@ -92,40 +95,61 @@ class Reader:
     def _line(self, position: int) -> tuple[NodeId, ...]:
         return self._lines[self._bucket(position)]
 
-    def set_readers(self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float) -> None:
-        """The readers may have changed.
+    def set_readers(self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float) -> Collection[int]:
+        """The readers may have changed. Returns what was claimed by those who are none any more.
 
         Args:
             lines: for each bucket all of them, from first to last.
             by_chunk: whether an extent's bucket is that of its first chunk, and not just its turn.
         """
         if lines == self._lines and by_chunk == self._by_chunk:
-            return
+            return ()
         if self.readers:
             for bucket, (line, before) in enumerate(zip(lines, self._lines, strict=True)):
                 if line[:1] == (self._own,) and (before[:1] != line[:1] or by_chunk != self._by_chunk):
                     self._inherited[bucket] = now + self._settings.read_grace_s
         self._by_chunk = by_chunk
         readers = tuple(sorted(lines[0]))
-        self._claims = {node: chunks for node, chunks in self._claims.items() if node in readers}
+        free = [chunk for node in sorted(self._claims.keys() - set(readers)) for chunk in self.forget(node)]
         self.readers, self._lines = readers, lines
         self.is_reader = self._own in readers
+        return free
 
-    def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> None:
-        """A peer says what it is reading now."""
-        if chunks:
-            if self._claims.get(peer) != (claim := frozenset(chunks)):
-                self._claims[peer] = claim
-                self._progress_s[peer] = now
-                for position in {self._position_of[chunk // self._shape.extent_chunks] for chunk in claim}:
-                    if self._line(position)[:1] != (peer,):
-                        self._taken_over.add(position)
+    def seen(self, chunk: int) -> None:
+        """Somebody has it, or gets it from whoever reads it now."""
+        if chunk not in self._claimed:
+            self.present[chunk] = 1
+
+    def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> Collection[int]:
+        """A peer says what it is reading now. Returns what nobody claims any more."""
+        before = self._claims.get(peer, frozenset())
+        claim = frozenset(chunks)
+        if claim == before:
+            return ()
+        if claim:
+            self._claims[peer] = claim
+            self._progress_s[peer] = now
+            for position in {self._position_of[chunk // self._shape.extent_chunks] for chunk in claim}:
+                if self._line(position)[:1] != (peer,):
+                    self._taken_over.add(position)
         else:
-            self._claims.pop(peer, None)
+            del self._claims[peer]
+        for chunk in claim - before:
+            self._claimed[chunk] = self._claimed.get(chunk, 0) + 1
+        return self._unclaim(before - claim)
 
-    def forget(self, peer: NodeId) -> None:
-        """A peer is gone, and its claims with it."""
-        self._claims.pop(peer, None)
+    def _unclaim(self, chunks: Collection[int]) -> Collection[int]:
+        free = []
+        for chunk in sorted(chunks):
+            self._claimed[chunk] -= 1
+            if not self._claimed[chunk]:
+                del self._claimed[chunk]
+                free.append(chunk)
+        return free
+
+    def forget(self, peer: NodeId) -> Collection[int]:
+        """A peer is gone, and its claims with it. Returns what nobody claims any more."""
+        return self._unclaim(self._claims.pop(peer, frozenset()))
 
     def read_failed(self, now: float) -> None:
         """Storage failed us: pause, longer each time."""
@@ -198,10 +222,15 @@ class Reader:
         return runs
 
     def _steal(self, head: list[int], replica: Replica, now: float) -> list[tuple[int, ...]]:
-        """With nothing of our own to read, help the one before us in line with what it will come to last."""
-        for position in reversed(head):
+        """With nothing of our own to read, help the one before us in line with what it will come to last.
+
+        Never with what it may have begun while its word of that is on the way: it keeps as many as it reads at once.
+        """
+        unclaimed = [position for position in head if not self._is_claimed(position)]
+        left = Counter(self._line(position)[:1] for position in unclaimed)
+        for position in reversed(unclaimed):
             line = self._line(position)
-            if len(line) > 1 and line[1] == self._own and not self._is_claimed(position):
+            if len(line) > 1 and line[1] == self._own and left[line[:1]] > self.reads_max():
                 age = now - self._at_head_s[position]
                 if age >= max(self._settings.read_stuck_s, 2 * self._usual_s):
                     self._taken_over.add(position)
@@ -258,7 +287,7 @@ class Reader:
         run: list[int] = []
         others = [claim for peer, claim in self._claims.items() if peer != self._own] if respecting else []
         for chunk in self._chunks(position):
-            absent = not self.present[chunk] and not replica.holds(chunk) and chunk not in replica.flights
+            absent = not self.present[chunk] and not replica.holds(chunk) and not replica.reads_now(chunk)
             absent = absent and not any(chunk in claim for claim in others)
             if absent and room > 0:
                 run.append(chunk)

@@ -66,6 +66,10 @@ class Replica:
         """Verified here."""
         return bool(self.held >> chunk & 1)
 
+    def reads_now(self, chunk: int) -> bool:
+        """It is on its way here from storage."""
+        return any(flight.supplier is SOURCE for flight in self.flights.get(chunk, ()))
+
     @property
     def missing_count(self) -> int:
         """Chunks still to come, those in flight included."""

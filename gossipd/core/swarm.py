@@ -92,8 +92,8 @@ class Swarm:
         self.news = News(event.deployment, settings)
         self.subscriptions = Subscriptions(settings)
         self.stall = StallWatch(settings.stall_s)
-        # Told to others, though not here yet: from whom it comes, or None when somebody may have been refused it since.
-        self._promised: dict[int, NodeId | None] = {}
+        # Told to others, though not here yet: whence it comes, or None when somebody may have been refused it since.
+        self._promised: dict[int, Supplier | None] = {}
         self._is_writable = True  # as far as the last chunks have shown
         self.commands: list[Command] = []
         self.probe_asked = False
@@ -154,18 +154,20 @@ class Swarm:
         self._is_writable = True
         if self._promised.pop(chunk, None) != supplier:
             self._tell(chunk, supplier)
+        elif supplier is SOURCE:
+            self.news.hurry(self.reader.readers)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
             self._seal()
 
     def arriving(self, event: ChunkArriving) -> None:
-        """Others may ask for a chunk while it comes. Not for one from storage: that it is present must stay true."""
-        chunk = event.chunk
-        is_coming = any(flight.supplier == event.peer for flight in self.replica.flights.get(chunk, ()))
-        if is_coming and self._is_writable and not self.replica.holds(chunk) and chunk not in self._promised:
-            self._promised[chunk] = event.peer
-            self._tell(chunk, event.peer)
+        """Others may ask for a chunk while it comes."""
+        chunk, supplier = event.chunk, event.supplier
+        is_coming = any(flight.supplier == supplier for flight in self.replica.flights.get(chunk, ()))
+        if is_coming and self._is_writable and not self.replica.holds(chunk):
+            self._promised[chunk] = None if chunk in self._promised else supplier
+            self._tell(chunk, supplier)
 
     def is_promised(self, chunk: int) -> bool:
         """Told to others, though not here yet: who holds it in our rack may have it from us."""
@@ -174,7 +176,7 @@ class Swarm:
     def _tell(self, chunk: int, supplier: Supplier) -> None:
         lacks, duties = self.availability.lacks, self.duties
         urgent = [mate for mate in duties.mates if lacks(mate, chunk)]
-        if supplier is SOURCE:  # other readers may begin the next ones
+        if supplier is SOURCE and self.replica.holds(chunk):  # other readers may begin the next ones
             urgent += [reader for reader in self.reader.readers if lacks(reader, chunk)]
         bucket = bucket_of(chunk)
         if supplier not in duties.mates or not duties.places[bucket]:
@@ -228,6 +230,8 @@ class Swarm:
     def read_failed(self, event: SourceReadFailed, now: float) -> None:
         """A read from storage ended; these chunks did not arrive."""
         self.stall.failed(event.reason, now)
+        if event.reason is FailReason.DISK:
+            self._is_writable = False
         if event.reason is not FailReason.CANCELLED:
             self.reader.read_failed(now)
         for chunk in event.chunks:
@@ -257,7 +261,7 @@ class Swarm:
             self._dropped(peer, event.dropped)
             for chunk in event.dropped:
                 self.demand.consider(chunk, now, self.patience_s)
-        self.reader.claimed(peer, event.reading, now)
+        self.unclaimed(self.reader.claimed(peer, event.reading, now))
         if event.added:
             self._heard(self.availability.add(peer, event.added, near=peer in self.duties.mates), now)
 
@@ -271,10 +275,17 @@ class Swarm:
             self.reader.rebuild(self.replica.held | availability.union())
 
     def _heard(self, news: tuple[int, ...], now: float) -> None:
-        present, consider, patience_s = self.reader.present, self.demand.consider, self.patience_s
+        seen, consider, patience_s = self.reader.seen, self.demand.consider, self.patience_s
         for chunk in news:
-            present[chunk] = 1
+            seen(chunk)
             consider(chunk, now, patience_s)
+
+    def unclaimed(self, chunks: Collection[int]) -> None:
+        """Nobody says any more that these are being read: what somebody holds has been read."""
+        holds, near, far = self.replica.holds, self.availability.near_count, self.availability.far_count
+        for chunk in chunks:
+            if holds(chunk) or near(chunk) or far(chunk):
+                self.reader.seen(chunk)
 
     def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
         """A peer wants our news: answer with everything, unless there is no room."""
@@ -292,7 +303,7 @@ class Swarm:
     def distrust(self, peer: NodeId, now: float) -> None:
         """What a peer holds does not count while it is shunned, or a rack would wait for it; then it is asked anew."""
         self.subscriptions.forget(peer)
-        self.reader.forget(peer)
+        self.unclaimed(self.reader.forget(peer))
         if self.availability.bits_of(peer):
             self.availability.forget(peer)
             self.reader.rebuild(self.replica.held | self.availability.union())
@@ -365,7 +376,7 @@ class Swarm:
                 for chunk in run:
                     self.replica.start(chunk, SOURCE, now)
                     self.demand.unwant(chunk)
-                self.commands.append(StartSourceRead(self.deployment, run))
+                self.commands.append(StartSourceRead(self.deployment, run, bool(self.news.subscribers)))
         if self.replica.reads or self.news.reading:
             flights = self.replica.flights.items()
             reading = tuple(sorted(chunk for chunk, began in flights if any(one.supplier is SOURCE for one in began)))

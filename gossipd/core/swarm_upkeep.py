@@ -24,7 +24,8 @@ def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
     swarm.own = around.own
     if not swarm.duties.refresh(around.own, swarm.peers, slow, around.seeds, now):
         return
-    swarm.reader.set_readers(swarm.duties.reader_lines, by_chunk=swarm.duties.readers_are_first, now=now)
+    duties = swarm.duties
+    swarm.unclaimed(swarm.reader.set_readers(duties.reader_lines, by_chunk=duties.readers_are_first, now=now))
     swarm.demand.set_places(swarm.duties.places, swarm.duties.rack_places, now, swarm.patience_s)
     swarm.probe_if_reader()
 

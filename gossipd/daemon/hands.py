@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import SystemRandom
 
+from gossipd.arrival import Arrivals
 from gossipd.buffers import BufferPool
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
@@ -25,7 +26,6 @@ from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.durable import make_root
 from gossipd.store.notices import ModelEvicted, StoreEvent
 from gossipd.throttle import Throttle
-from gossipd.transfer.arrival import Arrivals
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import PeerGoneError
@@ -66,7 +66,7 @@ class Hands:
             config.store.models, settings=translate.store_settings(config), on_event=on_store, before_evict=before_evict
         )
         self.shelf = Shelf(self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack)
-        arrivals = Arrivals(lambda deployment, chunk, peer: post(ChunkArriving(deployment, chunk, peer)))
+        arrivals = Arrivals(lambda deployment, chunk, supplier: post(ChunkArriving(deployment, chunk, supplier)))
         self.server = BulkServer(
             reader=self.shelf,
             settings=bulk,
@@ -92,6 +92,7 @@ class Hands:
         self.reader = SourceReader(
             writer=SourceDoor(self.store, post),
             pool=self.pool,
+            arrivals=arrivals,
             throttle=self.external,
             policy=SourcePolicy.parse(config.sources.allow),
             settings=translate.source_settings(config),

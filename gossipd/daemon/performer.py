@@ -199,7 +199,7 @@ class Performer:
             self._post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
             return
         log.debug("read", deployment=short(command.deployment), chunks=list(command.chunks))
-        outcome = self._reader.read_chunks(manifest, command.chunks)
+        outcome = self._reader.read_chunks(manifest, command.chunks, is_awaited=command.is_awaited)
         if outcome.failed:
             if outcome.errors:
                 log.warning("source read failed", reason=outcome.errors[-1].sentence, chunks=len(outcome.failed))

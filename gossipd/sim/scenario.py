@@ -51,7 +51,7 @@ class Scenario:
     source_delay_s: float = 0.01
     """From asking external storage to its first byte."""
     told_share: float = 0.125
-    """How much of a chunk is at a host before others may ask for it there, as in the daemon (``transfer.arrival``)."""
+    """How much of a chunk is at a host before others may ask for it there, as in the daemon (``arrival``)."""
     plan_interval_s: float = 0.005
     """A host plans at most this often; the daemon, while it is busy, once in 10 ms."""
     upload_slots: int = 4

@@ -27,7 +27,6 @@ from gossipd.core.events import (
     SendHoldings,
     SlotsChanged,
     SourceProbed,
-    SourceReadFailed,
     StartFetch,
     StartSourceRead,
     Subscribe,
@@ -223,15 +222,15 @@ class SimHost:
         self.post(FetchFailed(self.world.deployment, chunk, peer, FailReason.CANCELLED))
 
     def arriving(self, transfer: Transfer) -> None:
-        """So much of a fetch is here that the chunk can be relayed."""
+        """So much of a fetch or read is here that the chunk can be relayed."""
         chunk = transfer.chunks[0]
-        assert transfer.server is not None
         if not self.held >> chunk & 1 and chunk not in self.arrivals:
             self.arrivals[chunk] = transfer
-            self.post(ChunkArriving(self.world.deployment, chunk, transfer.server.node))
+            supplier = SOURCE if transfer.server is None else transfer.server.node
+            self.post(ChunkArriving(self.world.deployment, chunk, supplier))
 
     def _let_relays_go(self, transfer: Transfer, *, has_landed: bool) -> None:
-        """A fetch has ended: with the chunk its relays may end, without it they have to, wherever else it came from."""
+        """A fetch or read has ended: with the chunk its relays may end, without it they must, wherever it came from."""
         chunk = transfer.chunks[0]
         if self.arrivals.get(chunk) is transfer:
             del self.arrivals[chunk]
@@ -280,19 +279,13 @@ class SimHost:
                 self.held_count += 1
                 world.delivered(self, chunk)
             self.post(ChunkStored(world.deployment, chunk, supplier, world.scenario.chunk_bytes, elapsed))
-        if transfer.server is not None:
-            self._let_relays_go(transfer, has_landed=True)
+        self._let_relays_go(transfer, has_landed=True)
 
     def peer_died(self, node: NodeId) -> None:
         """Our connections to a host are reset: everything asked of it fails."""
         for (_chunk, peer), transfer in list(self.fetching.items()):
             if peer == node:
                 self._fail(transfer, FailReason.GONE)
-
-    def read_failed(self, transfer: Transfer) -> None:
-        """External storage gave up."""
-        if self.reading.pop(transfer, self) is None:
-            self.post(SourceReadFailed(self.world.deployment, transfer.chunks, FailReason.SOURCE))
 
     def holdings(self, size: int) -> ChunkSet:
         """What is held."""

@@ -214,7 +214,8 @@ class World:
         else:
             links = (server.up, self.rack_up[server.rack], self.rack_down[taker.rack], taker.down)
         length = len(transfer.chunks) * self.scenario.chunk_bytes
-        told_at = 0.0 if server is None else (1.0 - self.scenario.told_share) * length
+        is_relayable = len(transfer.chunks) == 1  # of several in one read each arrives by itself
+        told_at = (1.0 - self.scenario.told_share) * length if is_relayable else 0.0
         flow = Flow(transfer, links, length, self.now, told_at=told_at)
         transfer.flow = flow
         self.fabric.begin(flow)

@@ -1,7 +1,7 @@
 """Cuts a run of bytes into chunks and hands each to the store.
 
 One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it; none
-for chunks that arrive whole.
+for chunks that arrive whole. While a chunk comes in pieces others may be sent what is here of it (``gossipd.arrival``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gossipd.buffers import BufferPool, Lease
+from gossipd.arrival import Arrival, Arrivals
+from gossipd.buffers import BufferPool
 from gossipd.core.ids import SOURCE, ChunkIndex
 from gossipd.ports import ChunkWriter, DigestMismatchError
 from gossipd.sources.errors import SourceHashError
@@ -29,19 +30,21 @@ class Assembly:
 
     def __init__(
         self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, what: str, writer: ChunkWriter, pool: BufferPool,
-        clock: Callable[[], float], stopped: Callable[[], bool], on_stored: Callable[[ChunkIndex], None],
+        arrivals: Arrivals, clock: Callable[[], float], stopped: Callable[[], bool],
+        on_stored: Callable[[ChunkIndex], None],
     ) -> None:  # fmt: skip
         self._manifest = manifest
         self._chunks = chunks
         self._what = what
         self._writer = writer
         self._pool = pool
+        self._arrivals = arrivals
         self._clock = clock
         self._stopped = stopped
         self._on_stored = on_stored
         self._position = 0
         self._filled = 0
-        self._lease: Lease | None = None
+        self._arrival: Arrival | None = None
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
@@ -50,33 +53,38 @@ class Assembly:
         Raises: SourceHashError; StoreWriteError and NotHeldError from the store; PoolExhaustedError when stopped.
         """
         while piece:
-            if self._lease is None:
-                length = self._manifest.chunk_length(self._chunks[self._position])
+            if self._arrival is None:
+                chunk = self._chunks[self._position]
+                length = self._manifest.chunk_length(chunk)
                 if len(piece) >= length:  # a whole chunk in somebody else's memory needs none of ours
                     self._deliver(piece[:length])
                     piece = piece[length:]
                     continue
-                self._lease = self._pool.acquire(length, gave_up=self._stopped)
+                lease = self._pool.acquire(length, gave_up=self._stopped)
+                self._arrival = self._arrivals.begin(self._manifest.id, chunk, SOURCE, lease)
                 self._filled = 0
-            view = self._lease.view
+            view = self._arrival.view
             step = min(len(piece), len(view) - self._filled)
             view[self._filled : self._filled + step] = piece[:step]
             self._filled += step
             piece = piece[step:]
+            self._arrival.advance(self._filled)
             if self._filled == len(view):
                 self._deliver(view)
 
     def close(self) -> None:
-        """Gives the memory back; what had come of an unfinished chunk is lost."""
-        if self._lease is not None:
-            self._lease.release()
-            self._lease = None
+        """Gives the memory back; what had come of an unfinished chunk is lost, and its relays end."""
+        if self._arrival is not None:
+            self._arrival.release()
+            self._arrival = None
 
     def _deliver(self, body: memoryview) -> None:
         chunk = self._chunks[self._position]
         now = self._clock()
         try:
             self._writer.put(self._manifest.id, chunk, body, SOURCE, now - self._began_s)
+            if self._arrival is not None:
+                self._arrival.land()
         except DigestMismatchError:
             raise SourceHashError(self._what, f"chunk {chunk} does not hash to the manifest's digest") from None
         finally:

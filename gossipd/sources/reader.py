@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
+from gossipd.arrival import Arrivals
 from gossipd.buffers import BufferPool, PoolExhaustedError
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
@@ -77,6 +78,7 @@ class SourceReader:
     Args:
         writer: the store.
         pool: where bodies wait for the store; obstore's own buffers are counted in it.
+        arrivals: where chunks can be found while they come.
         throttle: the limit of external bytes a second.
         policy: which addresses this host may read.
         rng: jitter.
@@ -86,11 +88,12 @@ class SourceReader:
     def __init__(
         self, *, writer: ChunkWriter, pool: BufferPool, throttle: Throttle, policy: SourcePolicy,
         settings: SourceSettings | None = None, rng: Random | None = None, clock: Clock = time.monotonic,
-        find: Resolve = resolve, on_error: OnError | None = None,
+        arrivals: Arrivals | None = None, find: Resolve = resolve, on_error: OnError | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings or SourceSettings()
         self._writer = writer
         self._pool = pool
+        self._arrivals = arrivals or Arrivals()
         self._clock = clock
         self._desk = Desk(self._settings, policy=policy, rng=rng or Random(), clock=clock, find=find)
         self._requests = Requests(
@@ -100,13 +103,14 @@ class SourceReader:
         self._running: set[Job] = set()
         self._closed = False
 
-    def read_chunks(self, manifest: Manifest, chunks: Sequence[ChunkIndex]) -> ReadOutcome:
+    def read_chunks(self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, is_awaited: bool = False) -> ReadOutcome:
         """Read these chunks and put each into the store; blocks until all are stored or given up.
 
         Args:
             chunks: adjacent ones in ascending order are read by one request up to ``range_bytes_max``.
+            is_awaited: others want them while they come, so they are read in pieces though whole ranges are cheaper.
         """
-        with self._job(manifest) as job:
+        with self._job(manifest, is_awaited=is_awaited) as job:
             missing = list(chunks)
             for url in manifest.sources:
                 missing = self._read_from(job, parse_source_url(url), missing)
@@ -163,8 +167,8 @@ class SourceReader:
     # ---- jobs ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _job(self, manifest: Manifest) -> Iterator[Job]:
-        job = Job(manifest)
+    def _job(self, manifest: Manifest, *, is_awaited: bool = False) -> Iterator[Job]:
+        job = Job(manifest, is_awaited)
         with self._lock:
             self._running.add(job)
             if self._closed:
@@ -220,8 +224,8 @@ class SourceReader:
     def _read_run(self, job: Job, source: SourceUrl, run: Run, first: Location) -> None:
         """Raises SourceError, StoreWriteError, NotHeldError."""
         assembly = Assembly(
-            job.manifest, run.chunks, what=first.shown, writer=self._writer, pool=self._pool, clock=self._clock,
-            stopped=job.stop.is_set, on_stored=job.stored.append,
+            job.manifest, run.chunks, what=first.shown, writer=self._writer, pool=self._pool,
+            arrivals=self._arrivals, clock=self._clock, stopped=job.stop.is_set, on_stored=job.stored.append,
         )  # fmt: skip
         try:
             for part in run.ranges:

@@ -42,6 +42,7 @@ class Job:
     """One call of the reader, while it runs."""
 
     manifest: Manifest
+    is_awaited: bool = False  # by others, who are sent what is here while the rest comes
     stop: threading.Event = field(default_factory=threading.Event)
     stored: list[ChunkIndex] = field(default_factory=list)
     errors: list[GossipdError] = field(default_factory=list)
@@ -150,9 +151,13 @@ class Requests:
             self._desk.note_rate(location.source, part.length, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: FileRange) -> bool:
-        """From a fast host, without a rate limit, and whole chunks only: a part of a packed one needs our buffer."""
+        """From a fast host, without a rate limit, and whole chunks only: a part of a packed one needs our buffer.
+
+        Not what others wait for: a whole range can be relayed when all of it is here.
+        """
         return (
-            part.length >= job.manifest.chunk_bytes
+            not job.is_awaited
+            and part.length >= job.manifest.chunk_bytes
             and 2 * part.length <= self._pool_bytes
             and self.reads_whole(location.source)
         )

@@ -16,10 +16,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from gossipd.arrival import Arrival, Arrivals
 from gossipd.buffers import BufferPool, Lease, PoolExhaustedError
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.throttle import Throttle
-from gossipd.transfer.arrival import Arrival, Arrivals
 from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error

@@ -16,12 +16,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from gossipd.arrival import Arrival, Arrivals
 from gossipd.core.certificates import CertificateError
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.ports import ChunkReader, NotHeldError, Span
 from gossipd.throttle import Throttle
-from gossipd.transfer.arrival import Arrival, Arrivals
 from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.door import Door
@@ -243,7 +243,7 @@ class BulkServer:
 
     @staticmethod
     def _may_relay(arrival: Arrival, node: NodeId, request: Request) -> bool:
-        return arrival.peer != node and arrival.length == request.length
+        return arrival.supplier != node and arrival.length == request.length
 
     def _relay(self, channel: Channel, node: NodeId, request: Request, arrival: Arrival) -> bool:
         """Send a chunk while it arrives: from memory what is here, and the rest from the store when it is there."""

@@ -14,7 +14,7 @@ MUTANTS = (
     Mutant(
         "an-unverified-chunk-goes-out-whole",
         "A relay sends the last byte when it comes, and not when the chunk has been verified.",
-        "gossipd/transfer/arrival.py",
+        "gossipd/arrival.py",
         "min(self._filled, self.length - 1)",
         "min(self._filled, self.length)",
         (f"{_TRANSFER}/test_relays.py",),
@@ -30,7 +30,7 @@ MUTANTS = (
     Mutant(
         "a-buffer-goes-back-under-a-relay",
         "The receiver's release gives memory back that is being sent.",
-        "gossipd/transfer/arrival.py",
+        "gossipd/arrival.py",
         "                self._users += 1\n",
         "                self._users += 0\n",
         (f"{_TRANSFER}/test_relays.py",),
@@ -46,7 +46,7 @@ MUTANTS = (
     Mutant(
         "an-ended-arrival-is-still-found",
         "A fetch that has ended keeps the next one of its chunk from being relayed.",
-        "gossipd/transfer/arrival.py",
+        "gossipd/arrival.py",
         "        if self._is_listed:\n            self._arrivals.drop(self._key, self)\n",
         "",
         (f"{_TRANSFER}/test_relays.py",),

@@ -17,13 +17,13 @@ from typing import Any, cast
 
 from cryptography.utils import CryptographyDeprecationWarning
 
+from gossipd.arrival import Arrivals
 from gossipd.buffers import BufferPool
 from gossipd.core.certificates import CertificateError, node_pem, public_key_of
 from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import SecretKey
 from gossipd.ports import NotHeldError, Span
 from gossipd.throttle import Throttle
-from gossipd.transfer.arrival import Arrivals
 from gossipd.transfer.channel import Cut, DisconnectedError, FileReadError
 from gossipd.transfer.client import BulkClient, Fetch
 from gossipd.transfer.errors import TransferError

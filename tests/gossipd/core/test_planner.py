@@ -114,8 +114,17 @@ def test_a_chunk_is_told_while_it_comes_and_not_a_second_time_when_it_is_here() 
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
     (told,) = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1))
     assert (told.peers, told.added) == ((B,), (5,))
-    after = driven.tell(ChunkArriving(DEPLOYMENT, 5, A), stored(5, A), after=0.1) + driven.wait(2.0)
+    after = driven.tell(stored(5, A), after=0.1) + driven.wait(2.0)
     assert [message for message in of(SendDelta, after) if message.added] == []
+
+
+def test_a_chunk_that_comes_anew_after_its_relays_were_refused_is_told_again() -> None:
+    driven = among_mates()
+    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
+    driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1)
+    for event in (ChunkArriving(DEPLOYMENT, 5, A), stored(5, A)):  # who asks in between may have been refused too
+        after = driven.tell(event, after=0.1) + driven.wait(2.0)
+        assert [message.added for message in of(SendDelta, after) if message.added] == [(5,)]
 
 
 def test_who_asks_for_news_while_a_chunk_comes_is_told_of_it_as_if_it_were_here() -> None:
@@ -231,6 +240,40 @@ def test_the_end_of_a_read_is_told_at_once_to_readers_in_other_racks_who_may_beg
                 told.setdefault(peer, set()).update(message.added)
     assert told[node(50)] == set(range(8))
     assert any(told.get(node(number), set()) != set(range(8)) for number in (51, 52, 53))
+
+
+def test_a_chunk_is_told_while_it_is_read_and_its_end_to_readers_who_may_begin_the_next() -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in range(50, 52)])
+    driven.wait(5.0)
+    driven.tell(opened(40), *[SubscribeHeard(node(number), DEPLOYMENT) for number in (50, 51)])
+    driven.wait(1.0)
+    (read, *_) = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
+    assert read.is_awaited
+    (chunk,) = read.chunks
+    told = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, chunk, SOURCE)) + driven.wait(1.5))
+    assert all(message.added == (chunk,) and chunk in message.reading for message in told if message.added)
+    assert {peer for message in told if message.added for peer in message.peers} == {node(50), node(51)}
+    ended = of(SendDelta, driven.tell(stored(chunk, SOURCE)) + driven.wait(0.05, step=0.05))
+    assert [message.peers for message in ended if chunk not in message.reading] == [(node(50),)]
+    assert not any(message.added for message in ended)
+
+
+def test_a_chunk_that_is_promised_by_who_reads_it_counts_as_read_when_the_read_has_ended() -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in range(50, 52)])
+    driven.wait(5.0)
+    driven.tell(opened(3), SourceProbed(DEPLOYMENT, True))
+    reader = driven.planner._swarms[DEPLOYMENT].reader
+    promised = DeltaHeard(node(50), DEPLOYMENT, (1,), (), (1,), 24)
+    driven.tell(HoldingsHeard(node(50), DEPLOYMENT, ChunkSet(3), 24), promised)
+    driven.tell(DeltaHeard(node(51), DEPLOYMENT, (1,), (), (), 24))
+    assert list(reader.present) == [0, 0, 0], "who has it has it from the one that reads it"
+    driven.tell(DeltaHeard(node(50), DEPLOYMENT, (), (), (), 24))
+    assert list(reader.present) == [0, 1, 0]
+    driven.tell(DeltaHeard(node(50), DEPLOYMENT, (2,), (), (2,), 24))
+    driven.tell(DeltaHeard(node(50), DEPLOYMENT, (), (2,), (), 24))
+    assert list(reader.present) == [0, 1, 0], "it did not come"
 
 
 def test_a_failed_read_is_tried_again_after_a_pause() -> None:
@@ -476,12 +519,12 @@ def test_upload_slots_follow_what_others_are_likely_to_ask() -> None:
 
 
 def test_upload_slots_follow_the_window_up_to_their_limit_and_not_past_it() -> None:
-    driven = Driven(settings=PlannerSettings(slots_max=8))
+    driven = Driven(settings=PlannerSettings(slots_max=14))
     driven.meet(view(1, term=1), *[view(number) for number in range(2, 20)])
     driven.tell(opened(200))
     commands = driven.tell(*[holdings(number, *range(200), size=200) for number in range(1, 20)])
     limits = [limit.slots for limit in of(LimitUploads, commands + driven.wait(20.0))]
-    assert max(limits) == 8
+    assert max(limits) == 14
 
 
 def test_the_only_holder_of_many_chunks_in_its_rack_gives_more_uploads_than_one_whose_mates_are_level() -> None:

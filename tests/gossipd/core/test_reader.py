@@ -174,6 +174,57 @@ def test_a_share_that_makes_no_progress_is_taken_over_and_a_claimed_one_later() 
         assert takeover < waited < 4 * takeover if not claimed else 4 * takeover < waited < 8 * takeover
 
 
+def test_what_somebody_reads_is_present_when_the_read_has_ended_and_not_when_it_is_promised() -> None:
+    storage = Storage(2, 100)
+    own, other = storage.nodes
+    reader = storage.readers[own]
+    assert not reader.claimed(other, (3, 4), storage.now)
+    reader.seen(3)
+    reader.rebuild(1 << 4)
+    assert not reader.present[3]
+    assert not reader.present[4]
+    assert not reader.claimed(own, (4,), storage.now), "two read it"
+    assert list(reader.claimed(other, (), storage.now)) == [3]
+    assert list(reader.forget(own)) == [4]
+    reader.seen(3)
+    assert reader.present[3]
+
+
+def test_a_read_that_hangs_is_taken_over_by_one_who_gets_the_chunk_from_who_reads_it() -> None:
+    storage = Storage(2, 16)
+    hung, awake = storage.nodes
+    chunk = storage.plan(hung)[0]
+    storage.replicas[awake].start(chunk, hung, storage.now)
+    storage.readers[awake].seen(chunk)
+    begun: list[int] = []
+    while storage.now < 100.0 + 8 * SETTINGS.read_takeover_s and chunk not in begun:
+        begun = storage.plan(awake)
+        for one in begun:
+            storage.replicas[awake].land(one, SOURCE)
+            storage.replicas[awake].store(one, storage.now)
+            storage.readers[awake].present[one] = 1
+        storage.now += 0.25
+    assert chunk in begun
+    assert storage.now > 100.0 + 4 * SETTINGS.read_takeover_s, "it was claimed"
+
+
+def test_who_helps_leaves_the_owner_what_it_may_have_begun() -> None:
+    storage = Storage(2, 32)
+    idle, _ = storage.nodes
+    helper = storage.readers[idle]
+    for position, extent in enumerate(helper._order):
+        if helper._line(position)[0] == idle:
+            helper.present[extent] = 1
+    helped: list[int] = []
+    storage.plan(idle)
+    storage.now += 1.5 * SETTINGS.read_stuck_s  # and not yet taken over
+    left = helper.present.count(0)
+    for _ in range(32):
+        helped += storage.plan(idle)
+        storage.land(idle)
+    assert 0 < len(helped) == left - helper.reads_max()
+
+
 def test_a_failed_read_pauses_longer_each_time() -> None:
     storage = Storage(1, 100)
     own = storage.nodes[0]

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pytest
 
+from gossipd.arrival import Arrival, Arrivals
 from gossipd.buffers import BufferPool
 from gossipd.core.events import Event, FailReason, FetchFailed, SourceReadFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
@@ -19,7 +20,6 @@ from gossipd.daemon.performer import RECHECKS_MAX, Performer
 from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.sources.errors import SourceAuthError
 from gossipd.sources.reader import ReadOutcome
-from gossipd.transfer.arrival import Arrival, Arrivals
 from gossipd.transfer.errors import PeerBusyError, PeerGoneError, PeerProtocolError, PeerSlowError
 from membership.member import NodeId
 from tests.gossipd.core.making import manifest
@@ -49,7 +49,7 @@ class Bench:
             plane=cast(Any, None),
             client=cast(Any, SimpleNamespace(fetch_chunk=self._fetch_chunk, complain=self._complain)),
             server=cast(Any, None),
-            reader=cast(Any, SimpleNamespace(read_chunks=lambda manifest, chunks: self.outcome)),
+            reader=cast(Any, SimpleNamespace(read_chunks=lambda manifest, chunks, is_awaited: self.outcome)),
             store=cast(Any, SimpleNamespace(put=self._put)),
             manifest_of={self.manifest.id: self.manifest}.get,
             post=self.events.put,
@@ -145,7 +145,7 @@ def test_a_peer_that_is_not_known_any_more_is_gone(bench: Bench) -> None:
 
 def test_a_source_that_refuses_is_told_as_trouble_and_its_chunks_come_back(bench: Bench) -> None:
     bench.outcome = ReadOutcome((0,), (1, 2), (SourceAuthError("s3://models/a", "access refused"),))
-    bench.performer.perform(StartSourceRead(bench.manifest.id, (0, 1, 2)))
+    bench.performer.perform(StartSourceRead(bench.manifest.id, (0, 1, 2), False))
     assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (1, 2), FailReason.SOURCE)
     assert bench.troubles == [(bench.manifest.id, "E_SOURCE_AUTH")]
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gossipd.arrival import Arrivals
 from gossipd.buffers import BufferPool
-from gossipd.core.ids import ChunkIndex, DeploymentId
+from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.core.keys import SecretKey
 from gossipd.throttle import Throttle
-from gossipd.transfer.arrival import Arrivals
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.links import Endpoint
@@ -69,7 +69,7 @@ class Pair:
     received: Arrivals = field(default_factory=Arrivals)
     """At the client; ``listed`` is what it told of."""
     listed_changed: threading.Condition = field(default_factory=threading.Condition)
-    listed: list[tuple[DeploymentId, ChunkIndex, NodeId]] = field(default_factory=list)
+    listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
 
     def await_free_slots(self, count: int) -> None:
         """Until the server has this many free upload slots."""
@@ -105,12 +105,12 @@ def pair(
     bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
     sent: list[tuple[NodeId, DeploymentId, int]] = []
     slots_changed = threading.Condition()
-    listed: list[tuple[DeploymentId, ChunkIndex, NodeId]] = []
+    listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
     listed_changed = threading.Condition()
 
-    def on_listed(deployment: DeploymentId, chunk: ChunkIndex, peer: NodeId) -> None:
+    def on_listed(deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier) -> None:
         with listed_changed:
-            listed.append((deployment, chunk, peer))
+            listed.append((deployment, chunk, supplier))
             listed_changed.notify_all()
 
     arriving, received = Arrivals(), Arrivals(on_listed)

@@ -1,7 +1,8 @@
 """Chunks on their way to this host, which others may be sent while they come.
 
 What lives here: how much of a chunk has arrived, whose memory it is in and until when, and how its relays learn that.
-What does not: receiving (``client``), sending (``server``), and whether the bytes are right (the store).
+What does not: receiving (``transfer.client`` from a peer, ``sources.assembly`` from storage), sending
+(``transfer.server``), and whether the bytes are right (the store).
 
 A chunk is told to others from the moment an eighth of it is here: a hop then costs an eighth of the time of a fetch,
 and not all of it (switches call it cut-through). Nobody takes an unverified chunk for a chunk, because a relay keeps
@@ -25,8 +26,7 @@ from contextlib import contextmanager
 from types import TracebackType
 
 from gossipd.buffers import Lease
-from gossipd.core.ids import ChunkIndex, DeploymentId
-from membership.member import NodeId
+from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 
 # An eighth must be here before others hear of it: 33 chunk times behind the bound with it, 37 with a quarter (250
 # hosts, 500 chunks, simulated), and no difference to a sixteenth in the lab's clusters.
@@ -41,8 +41,8 @@ Key = tuple[DeploymentId, ChunkIndex]
 class Arrival:
     """One chunk under way. ``view`` is the receiver's until ``release``; others use ``piece``."""
 
-    def __init__(self, arrivals: Arrivals, key: Key, peer: NodeId, lease: Lease) -> None:
-        self.peer = peer
+    def __init__(self, arrivals: Arrivals, key: Key, supplier: Supplier, lease: Lease) -> None:
+        self.supplier = supplier
         self.view = lease.view
         self.length = len(lease.view)
         self._arrivals = arrivals
@@ -132,18 +132,18 @@ class Arrivals:
     """Those of this host that others may be sent. Thread-safe.
 
     Args:
-        on_listed: told, in the receiver's thread, which chunk may be asked for from now on, and from whom it comes;
+        on_listed: told, in the receiver's thread, which chunk may be asked for from now on, and whence it comes;
             quick. A second fetch of the same chunk is listed when the first has ended and it goes on.
     """
 
-    def __init__(self, on_listed: Callable[[DeploymentId, ChunkIndex, NodeId], None] | None = None) -> None:
+    def __init__(self, on_listed: Callable[[DeploymentId, ChunkIndex, Supplier], None] | None = None) -> None:
         self._on_listed = on_listed
         self._lock = threading.Lock()
         self._arrivals: dict[Key, Arrival] = {}
 
-    def begin(self, deployment: DeploymentId, chunk: ChunkIndex, peer: NodeId, lease: Lease) -> Arrival:
+    def begin(self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease) -> Arrival:
         """A chunk will be received into ``lease``, which is the arrival's from now on."""
-        return Arrival(self, (deployment, chunk), peer, lease)
+        return Arrival(self, (deployment, chunk), supplier, lease)
 
     def find(self, deployment: DeploymentId, chunk: ChunkIndex) -> Arrival | None:
         """The one that may be relayed now."""
@@ -156,7 +156,7 @@ class Arrivals:
             if self._arrivals.setdefault(key, arrival) is not arrival:
                 return False
         if self._on_listed is not None:
-            self._on_listed(*key, arrival.peer)
+            self._on_listed(*key, arrival.supplier)
         return True
 
     def drop(self, key: Key, arrival: Arrival) -> None:
