@@ -11,13 +11,13 @@ class PlannerSettings:
 
     fetches_min: int = 10
     """Fetches in flight when few chunks are ready. Fewer let links idle by chance; each more adds one chunk time to
-    what a chunk takes, and an eighth of that to every hop, since chunks are relayed while they arrive: 3, 5, 6 and 7
-    are 38, 34, 33 and 34 chunk times behind the bound (250 hosts, 500 chunks, simulated)."""
+    what a chunk takes, and an eighth of that to every hop, since chunks are relayed while they arrive. Hosts take
+    0.983 of a chunk per chunk time with 6, 0.986 with 8, 0.989 with 10, 0.988 with 12 (250 hosts, 1,000 chunks)."""
     handling_s: float = 0.045
     """What a chunk costs between its last byte and the next request for it, on an idle link: hash, write, news, plan.
     So many chunk times of further fetches are always in flight."""
     fetches_max: int = 24
-    """Most fetches in flight, all deployments together."""
+    """Most fetches in flight, of all deployments. Above ``fetches_min`` by what a backlog and small chunks add."""
     backlog_share: float = 0.33
     """Further fetches per chunk that is ready and waits: a host that falls behind asks for more at a time."""
     pipeline_s: float = 0.25
@@ -61,7 +61,8 @@ class PlannerSettings:
     spread: int = 6
     """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
     spread_far: int = 4
-    """The same among racks: with h holders in other racks known, the first ``spread_far x h`` racks import."""
+    """The same among racks: with h holders in other racks known, the first ``spread_far x h`` racks import. 2 is worse
+    by 1 to 2 chunk times (250 hosts, simulated)."""
     busy_weight: float = 0.2
     """What a busy slot of a holder weighs against one fetch of our own in flight from it."""
     rarity_weight: float = 0.2
@@ -76,8 +77,11 @@ class PlannerSettings:
     """Where many readers read, how much of the flows that their reads allow on their own links is used: not all of
     them read all the time."""
     reads_window: int = 20
-    """Extents being read in the whole cluster. What is in flight when storage has sent the last byte is still to be
-    spread, so each costs one chunk time at the end; fewer would idle the external link between reads."""
+    """Extents being read in the whole cluster. Twice ``fetches_min``: a read shares its reader's link with the fetches
+    there, and where all reads together are fewer than the flows on one link, the external link idles or the readers
+    finish last (with 12 and 8 fetches 6 chunk times after the others, with 16 when they do; simulated). What is in
+    flight when storage has sent the last byte is still to be spread; that chunks are relayed while they are read makes
+    it cheap."""
     read_stuck_s: float = 1.5
     """An extent at the head of the order for so long no longer holds up the extents behind it."""
     read_takeover_s: float = 3.0

@@ -11,6 +11,10 @@ present anywhere. So the whole cluster has about that many in flight, however ma
 about it: news of chunks is the clock. This matters at the end: 25 readers with two reads each would all get their last
 chunk at the same late moment (25 readers, 2,000 chunks, simulated: 2 % of the total).
 
+A chunk that is being read can be had from its reader while it comes, and so is told before it is here. It is present
+when the reader no longer says that it reads it: until then who holds it may only be promised it, and a read that hangs
+is taken over though half of the cluster waits for it.
+
 An extent that stays at the head of the order is stuck: after ``read_stuck_s`` it no longer holds up those behind
 it, after ``read_takeover_s`` per place the next in line reads it unless its owner keeps saying that it is reading. A
 reader whose connection fails drops out of the line at once; its heir waits ``read_grace_s`` for news of what the dead

@@ -33,7 +33,7 @@ from gossipd.transfer.errors import TransferError
 from gossipd.transfer.server import BulkServer
 from membership.member import NodeId
 
-FETCH_THREADS = 32  # twice the planner's limit: those that were cancelled end a little later; a thread costs 60 KiB
+FETCH_THREADS = 48  # twice the planner's limit: those that were cancelled end a little later; a thread costs 60 KiB
 CHORE_THREADS = 2
 TOGETHER_S = 5.0  # for all threads of a pool to begin; on an idle machine they take 5 ms
 COMPLAIN_TIMEOUT_S = 5.0

@@ -12,6 +12,22 @@ _SOURCES = "tests/gossipd/sources/test_reader.py"
 
 MUTANTS = (
     Mutant(
+        "what-is-read-never-lands",
+        "Relays of a chunk from storage end though the store has it.",
+        "gossipd/sources/assembly.py",
+        "                self._arrival.land()\n",
+        "                pass\n",
+        ("tests/gossipd/sources/test_assembly.py",),
+    ),
+    Mutant(
+        "a-backlog-forgets-the-end-of-reads",
+        "A slow peer is not told that nothing is being read any more.",
+        "gossipd/control/link.py",
+        "        return bool(self.added or self.dropped or self.is_untold)\n",
+        "        return bool(self.added or self.dropped)\n",
+        ("tests/gossipd/control/test_link.py",),
+    ),
+    Mutant(
         "an-unverified-chunk-goes-out-whole",
         "A relay sends the last byte when it comes, and not when the chunk has been verified.",
         "gossipd/arrival.py",

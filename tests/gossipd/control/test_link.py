@@ -169,6 +169,20 @@ def test_merged_news_says_the_same_as_each_piece_in_turn(steps: list[tuple[set[i
     assert merged == held
 
 
+def test_merged_news_says_on_every_piece_what_is_read_now_even_if_nothing_else_is_new() -> None:
+    backlog = Backlog()
+    backlog.merge(News.of(7, tuple(range(control.DELTA_ITEMS_MAX)), (), (3, 4), 1))
+    backlog.merge(News.of(7, (control.DELTA_ITEMS_MAX,), (), (4,), 2))
+    pieces = []
+    while backlog:
+        pieces.append(backlog.take(7))
+    assert [(piece.reading, piece.free_slots) for piece in pieces] == 2 * [((4,), 2)]
+    backlog.merge(News.of(7, (), (), (), 3))
+    assert backlog, "that a read has ended is news"
+    assert backlog.take(7).reading == ()
+    assert not backlog
+
+
 def test_a_frame_is_the_same_whether_packed_for_one_or_for_many() -> None:
     queue = link()
     queue.put_holdings(7, HOLDINGS)

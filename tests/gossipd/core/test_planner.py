@@ -254,6 +254,7 @@ def test_a_chunk_is_told_while_it_is_read_and_its_end_to_readers_who_may_begin_t
     told = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, chunk, SOURCE)) + driven.wait(1.5))
     assert all(message.added == (chunk,) and chunk in message.reading for message in told if message.added)
     assert {peer for message in told if message.added for peer in message.peers} == {node(50), node(51)}
+    driven.planner._swarms[DEPLOYMENT].reader.readable = False  # what begins here would be told at once as well
     ended = of(SendDelta, driven.tell(stored(chunk, SOURCE)) + driven.wait(0.05, step=0.05))
     assert [message.peers for message in ended if chunk not in message.reading] == [(node(50),)]
     assert not any(message.added for message in ended)

@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from gossipd.arrival import Arrivals
 from gossipd.buffers import BufferPool
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
@@ -49,15 +50,17 @@ class Seat:
         self.pool = BufferPool(pool_bytes)
         self.errors: list[GossipdError] = []
         self.throttle = Throttle()
+        self.listed: list[int] = []
         self.reader = SourceReader(
             writer=self.store, pool=self.pool, throttle=self.throttle,
+            arrivals=Arrivals(lambda _, chunk, __: self.listed.append(chunk)),
             policy=SourcePolicy.parse(allow or ["http://127.0.0.1:*", "http://localhost:*"]),
             settings=settings, rng=Random(3), on_error=lambda _, error: self.errors.append(error), find=find,
         )  # fmt: skip
 
-    def read(self, *chunks: int) -> ReadOutcome:
+    def read(self, *chunks: int, is_awaited: bool = False) -> ReadOutcome:
         wanted = chunks or tuple(range(self.manifest.chunk_count))
-        outcome = self.reader.read_chunks(self.manifest, wanted)
+        outcome = self.reader.read_chunks(self.manifest, wanted, is_awaited=is_awaited)
         assert sorted(outcome.stored + outcome.failed) == sorted(wanted), "a chunk is stored or failed, never neither"
         assert self.pool.statistics().leased_bytes == 0, "memory was kept"
         assert self.reader.statistics().in_flight == 0
@@ -167,6 +170,21 @@ def test_a_wrong_answer_of_a_host_that_was_fast_is_named_and_never_data(
     assert outcome.errors[-1].code == code
     assert outcome.reason is reason
     assert not seat.reader.reads_whole(seat.manifest), "it has to show again that it is fast"
+
+
+def test_a_fast_host_is_read_in_pieces_when_others_wait_for_the_chunk(server: FaultServer) -> None:
+    chunk_bytes = 2 * 1024 * 1024  # several of obstore's pieces
+    files = {"a.bin": Random(10).randbytes(3 * chunk_bytes)}
+    server.objects.update(files)
+    manifest = sign(files, server.url, chunk_bytes=chunk_bytes)
+    seat = Seat(manifest, settings=replace(QUICK, whole_rate_bytes_min=1), pool_bytes=16 * 1024 * 1024)
+    assert seat.read(0).failed == ()
+    assert seat.reader.reads_whole(seat.manifest)
+    seat.listed.clear()
+    assert seat.read(1).failed == ()
+    assert seat.listed == [], "a whole range can be relayed when all of it is here"
+    assert seat.read(2, is_awaited=True).failed == ()
+    assert seat.listed == [2]
 
 
 def test_a_fast_host_is_read_in_pieces_when_there_is_a_limit(server: FaultServer) -> None:

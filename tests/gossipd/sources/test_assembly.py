@@ -1,0 +1,91 @@
+"""Chunks that come from storage in pieces can be relayed while they come."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossipd.arrival import Arrivals
+from gossipd.buffers import BufferPool
+from gossipd.core.ids import SOURCE, ChunkIndex, DeploymentId, Supplier
+from gossipd.sources.assembly import Assembly
+from gossipd.sources.errors import SourceHashError
+from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign
+
+HALF = CHUNK_BYTES // 2
+BODY = bytes(range(256)) * (2 * CHUNK_BYTES // 256)
+MANIFEST = sign({"a.bin": BODY}, "http://127.0.0.1/")
+
+
+class Run:
+    """Two adjacent chunks on their way into a store."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore(MANIFEST)
+        self.pool = BufferPool(4 * 1024 * 1024)
+        self.listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
+        self.arrivals = Arrivals(lambda *what: self.listed.append(what))
+        self.stored: list[ChunkIndex] = []
+        self.assembly = Assembly(
+            MANIFEST, (0, 1), what="a.bin", writer=self.store, pool=self.pool, arrivals=self.arrivals,
+            clock=lambda: 1.0, stopped=lambda: False, on_stored=self.stored.append,
+        )  # fmt: skip
+
+    def feed(self, begin: int, end: int, body: bytes = BODY) -> None:
+        self.assembly.feed(memoryview(body)[begin:end])
+
+
+def test_each_chunk_of_a_run_is_listed_while_it_comes_and_lands_when_the_store_has_it() -> None:
+    run = Run()
+    for chunk in (0, 1):
+        begin = chunk * CHUNK_BYTES
+        run.feed(begin, begin + HALF)
+        assert run.listed[chunk:] == [(MANIFEST.id, chunk, SOURCE)]
+        arrival = run.arrivals.find(MANIFEST.id, chunk)
+        assert arrival is not None
+        with arrival.piece(0, 0.0) as piece:
+            assert piece is not None
+            assert BODY[begin : begin + HALF].startswith(piece)
+        landed = [arrival.is_landed]
+        run.feed(begin + HALF, begin + CHUNK_BYTES)
+        landed.append(arrival.is_landed)
+        assert landed == [False, True]
+        assert run.arrivals.find(MANIFEST.id, chunk) is None
+    assert run.stored == [0, 1]
+    assert run.pool.statistics().leased_bytes == 0
+
+
+def test_a_chunk_that_stops_coming_ends_its_relays_and_is_listed_again_when_it_comes_anew() -> None:
+    run = Run()
+    run.feed(0, HALF)
+    arrival = run.arrivals.find(MANIFEST.id, 0)
+    assert arrival is not None
+    run.assembly.close()
+    with arrival.piece(0, 0.0) as piece:
+        assert piece is None
+    assert not arrival.is_landed
+    assert run.arrivals.find(MANIFEST.id, 0) is None
+    run.feed(0, HALF)
+    assert run.listed == 2 * [(MANIFEST.id, 0, SOURCE)]
+    run.assembly.close()
+    assert run.pool.statistics().leased_bytes == 0
+
+
+def test_a_wrong_chunk_never_lands() -> None:
+    run = Run()
+    wrong = bytes(2 * CHUNK_BYTES)
+    run.feed(0, HALF, wrong)
+    arrival = run.arrivals.find(MANIFEST.id, 0)
+    assert arrival is not None
+    with pytest.raises(SourceHashError):
+        run.feed(HALF, CHUNK_BYTES, wrong)
+    assert not arrival.is_landed
+    with arrival.piece(0, 0.0) as piece:
+        assert piece is None
+    assert run.stored == []
+
+
+def test_a_chunk_that_comes_whole_is_not_listed() -> None:
+    run = Run()
+    run.feed(0, 2 * CHUNK_BYTES)
+    assert run.stored == [0, 1]
+    assert run.listed == []
