@@ -72,7 +72,7 @@ class Reader:
         self._usual_s = 0.0  # what our reads take
         self._failures = 0
         self._pause_until = 0.0
-        self.window = settings.reads_window
+        self._window_min = self.window = settings.reads_window(shape.chunk_count)
 
     def _chunks(self, position: int) -> range:
         first = self._order[position] * self._shape.extent_chunks
@@ -167,8 +167,8 @@ class Reader:
         self._usual_s += (elapsed_s - self._usual_s) / 4 if self._usual_s else elapsed_s
         most = 4 * max(len(self.readers), 2)
         if elapsed_s < 2 * chunk_time_s:
-            self.window = min(self.window + 1, max(most, self._settings.reads_window))
-        elif elapsed_s > 6 * chunk_time_s and self.window > self._settings.reads_window:
+            self.window = min(self.window + 1, max(most, self._window_min))
+        elif elapsed_s > 6 * chunk_time_s and self.window > self._window_min:
             self.window -= 1
 
     def _chunks_max(self) -> int:

@@ -105,7 +105,8 @@ class Swarm:
         self.pause_s = _CHUNK_TIME_FALLBACK_S
         self.patience_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
         self.batch_s = settings.batch_s_min  # how long urgent news wait for company
-        self.window_min = self.window_max = settings.fetches_min
+        self._flows = settings.flows(size)
+        self.window_min = self.window_max = self._flows
         self.tick_interval_s = _TICK_S_MIN
         self.measure()
         self.upkeep_s = -math.inf
@@ -122,7 +123,7 @@ class Swarm:
             self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
             settings = self.settings
             self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
-            self.window_min = settings.fetches_min + int(settings.handling_s / self.chunk_time_s)
+            self.window_min = self._flows + int(settings.handling_s / self.chunk_time_s)
             most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
             self.window_max = min(settings.fetches_max, most)
         usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s

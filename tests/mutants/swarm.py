@@ -36,8 +36,8 @@ MUTANTS = (
         "a-chunk-is-told-twice",
         "A chunk that was told while it came is told again when it is here.",
         "gossipd/core/swarm.py",
-        "        if self._promised.pop(chunk, None) != supplier:\n            self._tell(chunk, supplier)\n        elif",
-        "        self._promised.pop(chunk, None)\n        self._tell(chunk, supplier)\n        if",
+        "        if self._promised.pop(chunk, None) != supplier:\n            self._tell(chunk, supplier)\n        el",
+        "        self._promised.pop(chunk, None)\n        self._tell(chunk, supplier)\n        ",
         (_PLANNER,),
     ),
     Mutant(

@@ -277,6 +277,13 @@ def test_a_chunk_that_is_promised_by_who_reads_it_counts_as_read_when_the_read_h
     assert list(reader.present) == [0, 1, 0], "it did not come"
 
 
+def test_more_chunks_are_fetched_at_once_of_a_model_of_many_and_never_more_than_the_most() -> None:
+    settings = PlannerSettings()
+    assert [settings.flows(chunks) for chunks in (1, 256, 1_024, 2_000, 30_000)] == [6, 6, 7, 10, 10]
+    assert settings.reads_window(30_000) == 20
+    assert PlannerSettings(fetches_min=1, fetches_max=1).flows(30_000) == 1
+
+
 def test_a_failed_read_is_tried_again_after_a_pause() -> None:
     driven = seed_alone(8)
     (read,) = of(StartSourceRead, driven.tell())
@@ -520,12 +527,12 @@ def test_upload_slots_follow_what_others_are_likely_to_ask() -> None:
 
 
 def test_upload_slots_follow_the_window_up_to_their_limit_and_not_past_it() -> None:
-    driven = Driven(settings=PlannerSettings(slots_max=14))
+    driven = Driven(settings=PlannerSettings(slots_max=8))
     driven.meet(view(1, term=1), *[view(number) for number in range(2, 20)])
     driven.tell(opened(200))
     commands = driven.tell(*[holdings(number, *range(200), size=200) for number in range(1, 20)])
     limits = [limit.slots for limit in of(LimitUploads, commands + driven.wait(20.0))]
-    assert max(limits) == 14
+    assert max(limits) == 8
 
 
 def test_the_only_holder_of_many_chunks_in_its_rack_gives_more_uploads_than_one_whose_mates_are_level() -> None:

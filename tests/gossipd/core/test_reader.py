@@ -12,7 +12,8 @@ from gossipd.core.rendezvous import bucket_lines, bucket_of
 from gossipd.core.replica import Replica
 from tests.gossipd.core.planning import DEPLOYMENT, node, shape
 
-SETTINGS = PlannerSettings(reads_window=12)
+SETTINGS = PlannerSettings(fetches_many=6)  # whatever the number of chunks
+WINDOW = SETTINGS.reads_window(2_000)
 
 
 class Storage:
@@ -104,12 +105,12 @@ def test_shares_are_even() -> None:
 def test_many_readers_together_have_about_the_window_in_flight() -> None:
     storage = Storage(25, 2_000)
     in_flight = sum(len(storage.plan(own)) for own in storage.nodes)
-    assert SETTINGS.reads_window / 2 <= in_flight <= SETTINGS.reads_window
+    assert WINDOW / 2 <= in_flight <= WINDOW
 
 
 def test_few_readers_have_more_reads_each() -> None:
     storage = Storage(2, 2_000)
-    assert len(storage.plan(storage.nodes[0])) == SETTINGS.reads_window // 2
+    assert len(storage.plan(storage.nodes[0])) == WINDOW // 2
 
 
 def test_no_reader_has_more_in_flight_than_its_share_of_the_model_allows() -> None:
