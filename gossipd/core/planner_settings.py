@@ -10,8 +10,9 @@ class PlannerSettings:
     """Bounds and times of the brain; times in seconds. The defaults serve 100 Mbit/s to 100 Gbit/s."""
 
     fetches_min: int = 6
-    """Fetches in flight of a model of few chunks, when few are ready. Fewer let links idle by chance; each more adds one
-    chunk time to what a chunk takes, and an eighth of that to every hop, since chunks are relayed while they arrive."""
+    """Fetches in flight of a model of few chunks, when few are ready. Fewer let links idle by chance; each more adds
+    one chunk time to what a chunk takes, and an eighth of that to every hop, since chunks are relayed while they
+    arrive."""
     fetches_many: int = 10
     """The same for a model of many chunks, see ``flows``. Hosts take 0.983 of a chunk per chunk time with 6, 0.986 with
     8, 0.989 with 10, 0.988 with 12 (250 hosts, 1,000 chunks, simulated)."""
