@@ -29,7 +29,7 @@ from gossipd.core.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
 from membership.member import NodeId
 
 _PLACES_MAX = 3_000_000  # 24 MB: the lines of 290 racks of 40 hosts
-_RACK_TURNS_MAX = 5  # with spread_far two racks in five import at once; 54 chunk times behind, with ten 58 (250 hosts)
+_RACK_TURNS_MAX = 5  # of them spread_far import at once: 54 chunk times behind with two of five, 58 of ten (250 hosts)
 _LINES_PER_HOST = 5  # even enough, and few enough for a host to have some dozens of neighbours in other racks
 
 

@@ -15,10 +15,10 @@ How a daemon drives it, in one task::
 * First ``PeerSeen`` for each member but ourselves (again when its record changes), or ``MembersSeen`` with all of
   them, then ``DeploymentOpened``. A change of our own ability to read sources is told with ``set_own``. ``ClaimSeed``
   asks to put the term on our record.
-* ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``, and a ``ChunkArriving``
-  may come before it; ``StartSourceRead``, for
-  each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. After ``CancelFetch``
-  the same: the ``FetchFailed`` may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
+* ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
+  each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. ``ChunkArriving`` may
+  come before either, more than once. After ``CancelFetch`` the same: the ``FetchFailed`` may say CANCELLED, and a
+  ``ChunkStored`` that was quicker is welcome.
 * ``ProbeSource`` ends in ``SourceProbed``. Reading begins after True; after False another host's reader covers, and
   the daemon probes again now and then, unasked.
 * ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. A gap in a

@@ -61,7 +61,7 @@ class Reader:
         self.present = bytearray(shape.chunk_count)
         self._at_head_s: dict[int, float] = {}
         self._claims: dict[NodeId, frozenset[int]] = {}
-        self._claimed: dict[int, int] = {}  # chunk -> by how many
+        self._claim_counts: dict[int, int] = {}  # chunk -> how many peers read it
         self._progress_s: dict[NodeId, float] = {}  # when something that a reader owns was last seen to arrive
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self._by_chunk = False
@@ -83,7 +83,7 @@ class Reader:
         size = self._shape.chunk_count
         raw = present_bits.to_bytes((size + 7) // 8, "little")
         present = self.present = bytearray(b"".join(map(_BYTE_OF_BITS.__getitem__, raw)))[:size]
-        for chunk in self._claimed:
+        for chunk in self._claim_counts:
             present[chunk] = 0
         width = self._shape.extent_chunks
         # Slices, because this is done for each peer's Holdings and a model may have a million chunks.
@@ -121,7 +121,7 @@ class Reader:
 
     def seen(self, chunk: int) -> None:
         """Somebody has it, or gets it from whoever reads it now."""
-        if chunk not in self._claimed:
+        if chunk not in self._claim_counts:
             self.present[chunk] = 1
 
     def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> Collection[int]:
@@ -139,15 +139,15 @@ class Reader:
         else:
             del self._claims[peer]
         for chunk in claim - before:
-            self._claimed[chunk] = self._claimed.get(chunk, 0) + 1
+            self._claim_counts[chunk] = self._claim_counts.get(chunk, 0) + 1
         return self._unclaim(before - claim)
 
     def _unclaim(self, chunks: Collection[int]) -> Collection[int]:
         free = []
         for chunk in sorted(chunks):
-            self._claimed[chunk] -= 1
-            if not self._claimed[chunk]:
-                del self._claimed[chunk]
+            self._claim_counts[chunk] -= 1
+            if not self._claim_counts[chunk]:
+                del self._claim_counts[chunk]
                 free.append(chunk)
         return free
 

@@ -379,8 +379,7 @@ class Swarm:
                     self.demand.unwant(chunk)
                 self.commands.append(StartSourceRead(self.deployment, run, bool(self.news.subscribers)))
         if self.replica.reads or self.news.reading:
-            flights = self.replica.flights.items()
-            reading = tuple(sorted(chunk for chunk, began in flights if any(one.supplier is SOURCE for one in began)))
+            reading = tuple(sorted(filter(self.replica.reads_now, self.replica.flights)))
             self.news.read(reading, self.reader.readers)
 
     def tell(self, free_slots: int, now: float) -> None:

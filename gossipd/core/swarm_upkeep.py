@@ -26,7 +26,7 @@ def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
         return
     duties = swarm.duties
     swarm.unclaimed(swarm.reader.set_readers(duties.reader_lines, by_chunk=duties.readers_are_first, now=now))
-    swarm.demand.set_places(swarm.duties.places, swarm.duties.rack_places, now, swarm.patience_s)
+    swarm.demand.set_places(duties.places, duties.rack_places, now, swarm.patience_s)
     swarm.probe_if_reader()
 
 

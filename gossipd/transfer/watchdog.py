@@ -1,7 +1,7 @@
 """Deadlines and least rates of all connections of one side, enforced by one thread.
 
 What lives here: looking at every connection a few times a second, and cutting those that are late, stalled or too
-slow. What does not: the transfers, which know nothing of it but three attributes they set.
+slow. What does not: the transfers, which know nothing of it but a few attributes they set.
 
 A connection is cut when its deadline has passed; when a transfer has moved no byte for ``stall_s``; and when within
 any window of ``grace_s`` it has moved less than ``rate_min`` asks for. The window starts anew each time, so what a

@@ -140,7 +140,7 @@ MUTANTS = (
         "what-is-promised-counts-as-read",
         "A chunk counts as present from the moment its reader promises it: nobody takes over a read that hangs.",
         "gossipd/core/reader.py",
-        "        if chunk not in self._claimed:\n            self.present[chunk] = 1\n",
+        "        if chunk not in self._claim_counts:\n            self.present[chunk] = 1\n",
         "        self.present[chunk] = 1\n",
         (f"{_CORE}/test_reader.py",),
     ),

@@ -146,13 +146,19 @@ def test_a_chunk_that_was_told_and_did_not_come_is_taken_back_and_told_again_whe
     assert [message.added for message in of(SendDelta, after) if message.added] == [(5,)]
 
 
-def test_a_chunk_that_was_told_is_not_taken_back_while_another_fetch_of_it_goes_on() -> None:
+def with_its_last_chunk_coming_from_a_and_asked_of_b_too() -> Driven:
+    """Chunk 7 of 8, told to B while it comes."""
     driven = among_mates(8, (0, 1, 2, 3))
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 4, 5, 6, 7), holdings(2))
     for chunk in (4, 5, 6):
         driven.tell(stored(chunk, A), after=0.1)
     driven.tell(ChunkArriving(DEPLOYMENT, 7, A), delta(2, 7))
     assert [fetch.peer for fetch in of(StartFetch, driven.wait(2.0)) if fetch.chunk == 7] == [B]
+    return driven
+
+
+def test_a_chunk_that_was_told_is_not_taken_back_while_another_fetch_of_it_goes_on() -> None:
+    driven = with_its_last_chunk_coming_from_a_and_asked_of_b_too()
     after = driven.tell(FetchFailed(DEPLOYMENT, 7, A, FailReason.SLOW), after=0.05)
     assert not any(message.dropped for message in of(SendDelta, after))
     failed = [FetchFailed(DEPLOYMENT, 7, peer, FailReason.SLOW) for peer in (A, B)]
@@ -161,12 +167,7 @@ def test_a_chunk_that_was_told_is_not_taken_back_while_another_fetch_of_it_goes_
 
 
 def test_a_chunk_that_came_from_elsewhere_than_was_told_is_told_again_as_relays_were_refused_meanwhile() -> None:
-    driven = among_mates(8, (0, 1, 2, 3))
-    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 4, 5, 6, 7), holdings(2))
-    for chunk in (4, 5, 6):
-        driven.tell(stored(chunk, A), after=0.1)
-    driven.tell(ChunkArriving(DEPLOYMENT, 7, A), delta(2, 7))
-    assert [fetch.peer for fetch in of(StartFetch, driven.wait(2.0)) if fetch.chunk == 7] == [B]
+    driven = with_its_last_chunk_coming_from_a_and_asked_of_b_too()
     after = driven.tell(stored(7, B), after=0.1) + driven.wait(1.5)
     assert (7,) in [message.added for message in of(SendDelta, after)]
 
