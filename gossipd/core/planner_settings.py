@@ -48,8 +48,9 @@ class PlannerSettings:
     batch_chunk_share: float = 0.25
     """News wait for ``max(batch_s_min, batch_chunk_share x chunk time)``: staleness costs 3 to 4 times itself at
     the end, messages cost CPU."""
-    news_lazy_s: float = 1.0
-    """How late a neighbour hears what it has already or need not act on."""
+    news_lazy_s: float = 2.0
+    """How late a neighbour hears what it has already or need not act on. With 1 a third of all deltas was such news; 2
+    loses nothing and takes a seventh off the control bytes (240 hosts in 6 racks, 400 chunks of 0.2 s, simulation)."""
 
     mates_max: int = 40
     """Neighbours in the rack. 20 to 40 are needed for 95 % and more (design notes, simulation)."""
