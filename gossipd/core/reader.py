@@ -217,7 +217,7 @@ class Reader:
             if self._may_read(position, now):
                 if self._line(position)[0] != self._own:
                     self._taken_over.add(position)
-                respecting = now - self._at_head_s[position] < _CLAIM_FACTOR * self._takeover_s()
+                respecting = now - self._at_head_s[position] < _CLAIM_FACTOR * self.takeover_s()
                 for run in self._runs(position, replica, room, respecting=respecting):
                     runs.append(run)
                     room -= len(run)
@@ -275,10 +275,11 @@ class Reader:
         if place == 0:
             return now >= self._inherited.get(bucket, 0.0)
         waited = now - max(self._progress_s.get(line[0], 0.0), self._at_head_s[position])
-        wait = self._takeover_s() * (place + self._jitter)
+        wait = self.takeover_s() * (place + self._jitter)
         return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
 
-    def _takeover_s(self) -> float:
+    def takeover_s(self) -> float:
+        """How long a read may make no progress before somebody else begins it."""
         return max(self._settings.read_takeover_s, self._settings.patience * self._usual_s)
 
     def _runs(self, position: int, replica: Replica, room: int, *, respecting: bool) -> list[tuple[int, ...]]:

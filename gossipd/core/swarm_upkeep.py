@@ -65,10 +65,13 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
             continue
         first = None if isinstance(flight.supplier, Origin) else flight.supplier
         near = swarm.availability.near_holders(chunk)
+        age_s = now - flight.started_s
         if swarm.is_promised(chunk) and first not in swarm.duties.mates:
-            near = []  # they have it from us, or will
+            near = []  # they have it from us, or will,
+            if first is None and age_s < swarm.reader.takeover_s():
+                continue  # and so have all others until one of them reads it again
         # An uplink that many share is slow for everybody: a second fetch over it only makes it slower.
-        if now - flight.started_s < patience * (usual_s if near else max(usual_s, swarm.import_window.usual_s)):
+        if age_s < patience * (usual_s if near else max(usual_s, swarm.import_window.usual_s)):
             continue
         if not near and imports_room <= 0:
             continue

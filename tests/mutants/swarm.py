@@ -170,7 +170,7 @@ MUTANTS = (
     ),
     Mutant(
         "the-end-of-a-promised-read-is-told-late",
-        "Other readers hear a second late that a read has ended, and storage idles.",
+        "Other readers hear two seconds late that a read has ended, and storage idles.",
         "gossipd/core/swarm.py",
         "            self.news.hurry(self.reader.readers)\n",
         "            pass\n",
@@ -182,6 +182,14 @@ MUTANTS = (
         "gossipd/core/swarm_upkeep.py",
         "    if room <= 0 or not usual_s:\n",
         "    if room <= 0 or usual_s >= 0:\n",
+        (_PLANNER,),
+    ),
+    Mutant(
+        "hedges-reads-that-others-have-from-us",
+        "A late read is asked of hosts that wait for this one to send it to them.",
+        "gossipd/core/swarm_upkeep.py",
+        "            if first is None and age_s < swarm.reader.takeover_s():\n",
+        "            if first is None and age_s < 0:\n",
         (_PLANNER,),
     ),
     Mutant(

@@ -30,7 +30,7 @@ def told(messages: list[SendDelta]) -> dict[bytes, list[int]]:
     return heard
 
 
-def test_urgent_news_wait_for_company_and_the_rest_for_a_second() -> None:
+def test_urgent_news_wait_for_company_and_the_rest_for_longer() -> None:
     news = news_for(A, B)
     news.stored(1, [A])
     assert told(news.flush(101.0, 0.02, 4)) == {A: [1], B: [1]}
@@ -38,8 +38,9 @@ def test_urgent_news_wait_for_company_and_the_rest_for_a_second() -> None:
     assert news.flush(101.01, 0.02, 4) == []
     news.stored(3, [A])
     assert told(news.flush(101.02, 0.02, 4)) == {A: [2, 3]}
-    assert news.flush(101.5, 0.02, 4) == []
-    assert told(news.flush(102.0, 0.02, 4)) == {B: [2, 3]}
+    lazy_s = 101.0 + SETTINGS.news_lazy_s
+    assert news.flush(lazy_s - 0.5, 0.02, 4) == []
+    assert told(news.flush(lazy_s, 0.02, 4)) == {B: [2, 3]}
     assert news.next_deadline(0.02) is None
 
 

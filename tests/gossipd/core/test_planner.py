@@ -58,6 +58,7 @@ from tests.gossipd.core.planning import (
 C = TypeVar("C")
 A, B = node(1), node(2)
 OTHER = DeploymentId(b"o" * 32)
+LAZY_S = SETTINGS.news_lazy_s + 0.5  # by then all that is to be told has been told
 
 
 def of(kind: type[C], commands: list[Command]) -> list[C]:
@@ -162,13 +163,13 @@ def test_a_chunk_that_was_told_is_not_taken_back_while_another_fetch_of_it_goes_
     after = driven.tell(FetchFailed(DEPLOYMENT, 7, A, FailReason.SLOW), after=0.05)
     assert not any(message.dropped for message in of(SendDelta, after))
     failed = [FetchFailed(DEPLOYMENT, 7, peer, FailReason.SLOW) for peer in (A, B)]
-    after = driven.tell(*failed, after=0.05) + driven.wait(1.5)
+    after = driven.tell(*failed, after=0.05) + driven.wait(LAZY_S)
     assert (7,) in [message.dropped for message in of(SendDelta, after)]
 
 
 def test_a_chunk_that_came_from_elsewhere_than_was_told_is_told_again_as_relays_were_refused_meanwhile() -> None:
     driven = with_its_last_chunk_coming_from_a_and_asked_of_b_too()
-    after = driven.tell(stored(7, B), after=0.1) + driven.wait(1.5)
+    after = driven.tell(stored(7, B), after=0.1) + driven.wait(LAZY_S)
     assert (7,) in [message.added for message in of(SendDelta, after)]
 
 
@@ -176,9 +177,9 @@ def test_a_host_whose_disk_refuses_promises_nothing_until_it_takes_a_chunk_again
     driven = among_mates()
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 4, 5, 6))
     driven.tell(FetchFailed(DEPLOYMENT, 4, A, FailReason.DISK))
-    assert not of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1) + driven.wait(1.5))
+    assert not of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1) + driven.wait(LAZY_S))
     driven.tell(stored(5, A), after=0.1)
-    driven.wait(1.5)
+    driven.wait(LAZY_S)
     (told,) = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 6, A), after=0.1))
     assert told.added == (6,)
 
@@ -187,7 +188,7 @@ def test_what_is_here_or_was_never_asked_for_is_not_told_as_coming() -> None:
     driven = among_mates(held=(3,))
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 3))
     after = driven.tell(ChunkArriving(DEPLOYMENT, 3, A), ChunkArriving(DEPLOYMENT, 6, A), after=0.1)
-    assert not of(SendDelta, after + driven.wait(2.0))
+    assert not of(SendDelta, after + driven.wait(LAZY_S))
 
 
 def test_a_busy_peer_is_not_asked_again_at_once_but_another_is() -> None:
@@ -252,11 +253,12 @@ def test_a_chunk_is_told_while_it_is_read_and_its_end_to_readers_who_may_begin_t
     (read, *_) = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
     assert read.is_awaited
     (chunk,) = read.chunks
-    told = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, chunk, SOURCE)) + driven.wait(1.5))
+    told = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, chunk, SOURCE)) + driven.wait(LAZY_S))
     assert all(message.added == (chunk,) and chunk in message.reading for message in told if message.added)
     assert {peer for message in told if message.added for peer in message.peers} == {node(50), node(51)}
-    driven.planner._swarms[DEPLOYMENT].reader.readable = False  # what begins here would be told at once as well
-    ended = of(SendDelta, driven.tell(stored(chunk, SOURCE)) + driven.wait(0.05, step=0.05))
+    swarm = driven.planner._swarms[DEPLOYMENT]
+    swarm.reader.readable = False  # what begins here would be told at once as well
+    ended = of(SendDelta, driven.tell(stored(chunk, SOURCE)) + driven.wait(swarm.batch_s + 0.05, step=0.05))
     assert [message.peers for message in ended if chunk not in message.reading] == [(node(50),)]
     assert not any(message.added for message in ended)
 
@@ -437,6 +439,20 @@ def test_a_late_import_is_asked_of_another_rack_and_not_of_mates_who_have_it_fro
     driven.tell(ChunkArriving(DEPLOYMENT, 7, asked[0].peer), delta(1, 7))
     (hedge,) = of(StartFetch, driven.wait(2.0))
     assert {asked[0].peer, hedge.peer} == {node(8), node(9)}
+
+
+def test_a_late_read_is_asked_of_others_who_have_it_from_us_only_when_it_hangs() -> None:
+    driven = Driven()
+    driven.meet(view(8, "b"), view(9, "c"))
+    driven.wait(5.0)
+    driven.tell(opened(8, range(4)), holdings(8, 4, 5, 6), SubscribeHeard(node(8), DEPLOYMENT))
+    driven.tell(*[stored(chunk, node(8)) for chunk in (4, 5, 6)], after=0.1)
+    (read,) = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
+    assert read.chunks == (7,)
+    driven.tell(ChunkArriving(DEPLOYMENT, 7, SOURCE), delta(8, 7), delta(9, 7))
+    assert not of(StartFetch, driven.wait(SETTINGS.read_takeover_s - 0.5))
+    (hedge,) = of(StartFetch, driven.wait(1.0))
+    assert hedge.chunk == 7
 
 
 def test_when_another_rack_is_too_slow_half_as_many_chunks_are_asked_of_others() -> None:
