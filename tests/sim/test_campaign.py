@@ -32,7 +32,7 @@ def test_a_small_cluster_keeps_its_promises_under_every_kind_of_fault(part: int)
     outcome = play(10, hosts=SMALL, seconds=45.0, kinds=kinds)  # of seeds 7 to 10 the first in which all meet something
     assert not outcome.violation
     assert set(outcome.faults) == set(kinds)
-    for rule in ("accepted", "published", "claimed", "remembered", "again", "bounds", "ended"):
+    for rule in ("accepted", "published", "claimed", "remembered", "again", "bounds", "ended", "relayed"):
         assert outcome.looked[rule] > 0, f"nothing was looked at for {rule}"
 
 

@@ -1,8 +1,9 @@
 """Fetches between simulated hosts: asked, served from a slot, cut, cancelled, and always ended by one event.
 
 What lives here: what ``gossipd.transfer`` does with connections, on the virtual clock, with its upload slots and its
-times; and what the daemon's performer makes of the outcome. What does not: bytes on a wire. How long a transfer takes
-is settled when it begins, by who else uses the two links then.
+times; chunks that are relayed while they come (``gossipd.arrival``); and what the daemon's performer makes of the
+outcome. What does not: bytes on a wire. How long a transfer takes is settled when it begins, by who else uses the two
+links then; that of a relay ends with that of its upstream if that is later.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.events import FailReason, FetchFailed, StartFetch
-from gossipd.core.ids import DeploymentId
+from gossipd.core.events import ChunkArriving, FailReason, FetchFailed, StartFetch
+from gossipd.core.ids import SOURCE, DeploymentId, Supplier
 from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.slots import UploadSlots
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tests.sim.campaign.daemon import Daemon
 
 _SETTINGS = BulkSettings()
+_TOLD_SHARE = 1 / 8  # gossipd.arrival's
 _REFUSED_S = 0.001
 _PROBED_S = _SETTINGS.silence_s + _SETTINGS.probe_s  # until a host that is not there is given up
 
@@ -28,7 +30,18 @@ _PROBED_S = _SETTINGS.silence_s + _SETTINGS.probe_s  # until a host that is not 
 class Fetch:
     """One fetch: from the command to its event. Ended when it is no longer in its taker's ``fetches``."""
 
-    __slots__ = ("began_s", "body", "chunk", "deployment", "has_slot", "peer", "server", "server_life", "taker")
+    __slots__ = (
+        "began_s",
+        "body",
+        "chunk",
+        "deployment",
+        "due_s",
+        "has_slot",
+        "peer",
+        "server",
+        "server_life",
+        "taker",
+    )
 
     def __init__(self, taker: Daemon, server: Daemon, command: StartFetch, now: float) -> None:
         self.taker = taker
@@ -38,6 +51,7 @@ class Fetch:
         self.chunk = command.chunk
         self.peer = command.peer
         self.began_s = now
+        self.due_s = now
         self.body = b""
         self.has_slot = False
 
@@ -47,6 +61,16 @@ class Fetch:
         return self.deployment, self.chunk, self.peer
 
 
+class Arrival:
+    """A chunk on its way to a host, and the fetches of it that wait there for its end."""
+
+    __slots__ = ("relays", "supplier")
+
+    def __init__(self, supplier: Supplier) -> None:
+        self.supplier = supplier
+        self.relays: list[Fetch] = []
+
+
 class Bulk:
     """Both sides of one host in one life."""
 
@@ -54,6 +78,7 @@ class Bulk:
         self._daemon = daemon
         self._world = daemon.world
         self.fetches: dict[tuple[DeploymentId, int, NodeId], Fetch] = {}
+        self.arrivals: dict[tuple[DeploymentId, int], Arrival] = {}
         self.slots = UploadSlots(_SETTINGS.slots, _SETTINGS.slots_per_peer, on_change=daemon.slots_changed)
         self.slot_count = _SETTINGS.slots
         self.slots_per_peer = _SETTINGS.slots_per_peer
@@ -90,6 +115,7 @@ class Bulk:
         if self.fetches.get(fetch.key) is fetch:
             del self.fetches[fetch.key]
             self._hang_up(fetch)
+            self.arrival_ended(fetch.deployment, fetch.chunk, fetch.peer, has_landed=False)
             self._daemon.post(FetchFailed(fetch.deployment, fetch.chunk, fetch.peer, reason))
 
     def _hang_up(self, fetch: Fetch) -> None:
@@ -124,6 +150,7 @@ class Bulk:
         except NotHeldError:
             reason = FailReason.CANCELLED
         del self.fetches[fetch.key]
+        self.arrival_ended(fetch.deployment, fetch.chunk, fetch.peer, has_landed=reason is None)
         if reason is not None:
             daemon.post(FetchFailed(fetch.deployment, fetch.chunk, fetch.peer, reason))
 
@@ -131,6 +158,28 @@ class Bulk:
         server = fetch.server
         if server.is_up and self._world.wires.is_whole(self._daemon.index, server.index):
             server.after(2 * self._world.delay(), server.recheck, fetch.deployment, fetch.chunk)
+
+    # ---- chunks that others may have while they come -------------------------------------------
+
+    def arriving_in(self, took_s: float, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
+        """A fetch or read begins that takes so long: others may ask for its chunk when so much of it is here."""
+        self._daemon.after(_TOLD_SHARE * took_s, self._arriving, deployment, chunk, supplier)
+
+    def _arriving(self, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
+        is_under_way = supplier is SOURCE or (deployment, chunk, supplier) in self.fetches
+        if is_under_way and (deployment, chunk) not in self.arrivals:
+            self.arrivals[deployment, chunk] = Arrival(supplier)
+            self._daemon.post(ChunkArriving(deployment, chunk, supplier))
+
+    def arrival_ended(self, deployment: DeploymentId, chunk: int, supplier: Supplier, *, has_landed: bool) -> None:
+        """A fetch or read has ended: with the chunk its relays may end, without it they must."""
+        arrival = self.arrivals.get((deployment, chunk))
+        if arrival is None or arrival.supplier != supplier:
+            return
+        del self.arrivals[deployment, chunk]
+        for relay in arrival.relays:
+            if not (has_landed and self._send(relay)):
+                relay.taker.after(self._world.delay(), relay.taker.bulk._fail, relay, FailReason.NOT_HELD)
 
     # ---- the server's side ---------------------------------------------------------------------
 
@@ -155,12 +204,25 @@ class Bulk:
         fetch.has_slot = True
         fetch.server_life = daemon.life
         self.serving[taker.node] = self.serving.get(taker.node, 0) + 1
+        took_s = self._transfer_s(fetch)
+        fetch.due_s = world.now + took_s
+        arrival = self.arrivals.get((fetch.deployment, fetch.chunk))
+        if not self._send(fetch):
+            if arrival is None or arrival.supplier == taker.node:
+                taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.NOT_HELD)
+                return
+            arrival.relays.append(fetch)
+            world.oracle.looked["relayed"] += 1
+        taker.bulk.arriving_in(took_s, fetch.deployment, fetch.chunk, fetch.peer)
+
+    def _send(self, fetch: Fetch) -> bool:
+        """Send a chunk from the store; False when it is not there, or cannot be read."""
         body = self._read(fetch)
         if body is None:
-            taker.after(world.delay(), taker.bulk._fail, fetch, FailReason.NOT_HELD)
-            return
+            return False
         fetch.body = body
-        world.after(self._transfer_s(fetch), self._sent, fetch, False)
+        self._world.after(max(0.0, fetch.due_s - self._world.now), self._sent, fetch, False)
+        return True
 
     def _transfer_s(self, fetch: Fetch) -> float:
         load = max(sum(self.serving.values()), len(fetch.taker.bulk.fetches) / 2, 1.0)
@@ -225,6 +287,10 @@ class Bulk:
         for fetch in self.fetches.values():
             self._hang_up(fetch)
         self.fetches.clear()
+        for arrival in self.arrivals.values():
+            for relay in arrival.relays:
+                self._world.after(0.0, self._sent, relay, False)
+        self.arrivals.clear()
 
     def limit_uploads(self, slots: int) -> None:
         """Perform the command."""

@@ -250,7 +250,10 @@ class Daemon:
         storage = self.world.storage
         storage.reads += 1
         self._reads += 1
-        self.after(storage.read_s(len(command.chunks)), self._read_ended, command, self.world.now)
+        took_s = storage.read_s(len(command.chunks))
+        for chunk in command.chunks:
+            self.bulk.arriving_in(took_s, command.deployment, chunk, SOURCE)
+        self.after(took_s, self._read_ended, command, self.world.now)
 
     def _read_ended(self, command: events.StartSourceRead, began_s: float) -> None:
         """Performer._read: each chunk is put as it comes."""
@@ -263,6 +266,7 @@ class Daemon:
             body, reason = storage.give(model, chunk)
             if reason is None:
                 reason = self._put_read(deployment, chunk, body, self.world.now - began_s)
+            self.bulk.arrival_ended(deployment, chunk, SOURCE, has_landed=reason is None)
             if reason is not None:
                 failed.setdefault(reason, []).append(chunk)
         bad = [reason for reason in failed if reason in (FailReason.SOURCE, FailReason.CORRUPT)]
