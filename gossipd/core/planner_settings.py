@@ -9,16 +9,16 @@ from dataclasses import dataclass
 class PlannerSettings:
     """Bounds and times of the brain; times in seconds. The defaults serve 100 Mbit/s to 100 Gbit/s."""
 
-    fetches_min: int = 6
+    fetches_min: int = 4
     """Fetches in flight of a model of few chunks, when few are ready. Fewer let links idle by chance; each more adds
     one chunk time to what a chunk takes, and an eighth of that to every hop, since chunks are relayed while they
-    arrive."""
+    arrive. 8 hosts took 256 chunks in 1.07 and 1.09 downloads with 3, 1.08 and 1.09 with 4, 1.13 and 1.14 with 6, and
+    1.17 to 1.21 with 10 (lab)."""
     fetches_many: int = 10
     """The same for a model of many chunks, see ``flows``. Hosts take 0.983 of a chunk per chunk time with 6, 0.986 with
     8, 0.989 with 10, 0.988 with 12 (250 hosts, 1,000 chunks, simulated)."""
-    fetches_step_chunks: int = 400
-    """One fetch more for so many chunks more: what it gains grows with the number of chunks, what it costs does not.
-    With 10 for 256 chunks 8 hosts took 1.17 to 1.21 times one download, with 6 they took 1.12 to 1.14 (lab)."""
+    fetches_step_chunks: int = 250
+    """One fetch more for so many chunks more: what it gains grows with the number of chunks, what it costs does not."""
     handling_s: float = 0.045
     """What a chunk costs between its last byte and the next request for it, on an idle link: hash, write, news, plan.
     So many chunk times of further fetches are always in flight."""
@@ -89,6 +89,9 @@ class PlannerSettings:
     finish last (with 12 reads and 8 fetches 6 chunk times after the others, with 16 when they do; simulated). What is
     in flight when storage has sent the last byte is still to be spread; that chunks are relayed while they are read
     makes it cheap."""
+    reads_min: int = 12
+    """Extents being read at least: where a chunk takes as long as the news of it the next are asked for late. With 8
+    hosts took 1.13 downloads, with 12 1.06 (16 hosts, 1,024 chunks of 21 ms, 4 fetches, simulated)."""
     read_stuck_s: float = 1.5
     """An extent at the head of the order for so long no longer holds up the extents behind it."""
     read_takeover_s: float = 3.0
@@ -128,7 +131,7 @@ class PlannerSettings:
 
     def reads_window(self, chunk_count: int) -> int:
         """Extents of such a model being read in the whole cluster."""
-        return self.reads_per_flow * self.flows(chunk_count)
+        return max(self.reads_min, self.reads_per_flow * self.flows(chunk_count))
 
     def validate(self) -> None:
         """Raises ValueError, which names the field, for values that cannot work."""
@@ -136,6 +139,8 @@ class PlannerSettings:
             raise ValueError("fetches_min and fetches_max must satisfy 1 <= fetches_min <= fetches_max <= 64")
         if not 1 <= self.reads_per_flow <= 16:
             raise ValueError("reads_per_flow must be 1 to 16")
+        if not 2 <= self.reads_min <= 64:
+            raise ValueError("reads_min must be 2 to 64")
         if self.spread < 1:
             raise ValueError("spread must be at least 1")
         for name in ("batch_s_min", "news_lazy_s", "stall_s", "read_takeover_s", "import_fallback_s"):

@@ -282,8 +282,8 @@ def test_a_chunk_that_is_promised_by_who_reads_it_counts_as_read_when_the_read_h
 
 def test_more_chunks_are_fetched_at_once_of_a_model_of_many_and_never_more_than_the_most() -> None:
     settings = PlannerSettings()
-    assert [settings.flows(chunks) for chunks in (1, 256, 1_024, 2_000, 30_000)] == [6, 6, 7, 10, 10]
-    assert settings.reads_window(30_000) == 20
+    assert [settings.flows(chunks) for chunks in (1, 256, 1_024, 2_000, 30_000)] == [4, 4, 7, 10, 10]
+    assert [settings.reads_window(chunks) for chunks in (256, 30_000)] == [12, 20]
     assert PlannerSettings(fetches_min=1, fetches_max=1).flows(30_000) == 1
 
 
