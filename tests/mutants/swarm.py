@@ -313,6 +313,14 @@ MUTANTS = (
         (f"{_CORE}/test_duties.py",),
     ),
     Mutant(
+        "a-reader-imports-half-for-its-only-mate",
+        "In racks of two the reader, which has first copies to spread, imports as much as the other.",
+        "gossipd/core/duties.py",
+        "            half = max(1, len(importers) // 2)\n",
+        "            half = len(importers) // 2\n",
+        (f"{_CORE}/test_duties.py",),
+    ),
+    Mutant(
         "new-rule-of-reading-at-once",
         "A reader that owns an extent by another rule than before reads it at once.",
         "gossipd/core/reader.py",

@@ -78,7 +78,7 @@ def test_hosts_outside_the_targets_do_nothing_and_are_no_neighbours() -> None:
     views = cluster(2, 4)
     duties = duties_of(views[0], views, seeds=[0, 4], targets=Targets(names=("h0", "h1")))
     assert duties.neighbours == {node(number) for number in (1, 4, 5)}
-    assert {duties.first_in_line("rack-1", bucket) for bucket in range(256)} == {node(4), node(5)}
+    assert {duties.first_in_line("rack-1", bucket) for bucket in range(256)} == {node(5)}, "node 4 reads"
 
 
 def test_without_any_claim_one_host_reads() -> None:
@@ -140,6 +140,12 @@ def test_where_extents_are_of_many_chunks_or_hosts_are_few_a_reader_is_in_the_mi
         seeds = range(0, racks * 6, 6)
         duties = duties_of(views[0], views, seeds=seeds, extent_chunks=extent_chunks)
         assert duties.places == [2] * 256
+
+
+def test_the_only_mate_of_a_reader_imports_everything() -> None:
+    views = cluster(4, 2)
+    duties = [duties_of(own, views, seeds=range(0, 8, 2)) for own in views[:2]]
+    assert [one.places for one in duties] == [[1] * 256, [0] * 256]
 
 
 def test_lines_that_were_drawn_are_kept_up_to_a_bound_and_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
