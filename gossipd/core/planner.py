@@ -72,7 +72,7 @@ from gossipd.core.peers import Peers
 from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.planner_statistics import PlannerStatistics, SwarmStatistics
 from gossipd.core.swarm import Surroundings, Swarm
-from gossipd.core.swarm_upkeep import give_up_lost, hedge, is_lagging, refresh_duties
+from gossipd.core.swarm_upkeep import give_up_lost, hedge, refresh_duties
 from membership.member import NodeId
 
 SwarmEvent: TypeAlias = (
@@ -260,7 +260,7 @@ class Planner:
         self._tick_s = now
         self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
         self._peers.expire(now)
-        if self._election.term and any(is_lagging(swarm) for swarm in self._swarms.values()):
+        if any(swarm.laggards.is_own for swarm in self._swarms.values()):
             self._election.give_up(now)
         wanting = [swarm for swarm in self._swarms.values() if swarm.replica.missing_count]
         self._election.sources_fail = bool(wanting) and all(swarm.reader.readable is False for swarm in wanting)

@@ -41,6 +41,8 @@ class Scheduler:
         self._rng = rng
         self.asked_max = settings.fetches_per_peer_max
         """Most fetches in flight from one peer."""
+        self.slow: frozenset[NodeId] = frozenset()
+        """Who is asked only for what no other peer holds."""
         self.all_busy = False
         """Whether the last pick ended because no holder had a free slot."""
 
@@ -89,7 +91,14 @@ class Scheduler:
     def supplier(
         self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None
     ) -> tuple[float, Peer] | None:
-        """The holder with the shortest expected wait, and that; None when all are busy, shunned or out of reach."""
+        """The holder with the shortest expected wait, and that; None when all are busy, shunned or out of reach.
+
+        While one that is not slow can be waited for, no slow one is asked: it has free slots because nobody asks it.
+        """
+        if self.slow and not self.slow.isdisjoint(holders):
+            get = self._peers.get
+            quick = [node for node in holders if node not in self.slow and (one := get(node)) and one.usable(now)]
+            holders = quick or holders
         best: Peer | None = None
         best_cost = 0.0
         rng = self._rng.random

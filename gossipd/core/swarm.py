@@ -37,6 +37,7 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import SOURCE, Origin, Supplier
 from gossipd.core.import_window import ImportWindow
+from gossipd.core.laggards import Laggards
 from gossipd.core.link import LinkMeter
 from gossipd.core.news import News
 from gossipd.core.peers import Peers
@@ -91,6 +92,7 @@ class Swarm:
         self.reader.rebuild(event.held.bits)
         self.news = News(event.deployment, settings)
         self.subscriptions = Subscriptions(settings)
+        self.laggards = Laggards(settings)
         self.stall = StallWatch(settings.stall_s)
         # Told to others, though not here yet: whence it comes, or None when somebody may have been refused it since.
         self._promised: dict[int, Supplier | None] = {}
@@ -166,7 +168,8 @@ class Swarm:
         """Others may ask for a chunk while it comes."""
         chunk, supplier = event.chunk, event.supplier
         is_coming = any(flight.supplier == supplier for flight in self.replica.flights.get(chunk, ()))
-        if is_coming and self._is_writable and not self.replica.holds(chunk):
+        is_help = self._is_writable and self.laggards.may_promise(self.replica.held_count)
+        if is_coming and is_help and not self.replica.holds(chunk):
             self._promised[chunk] = None if chunk in self._promised else supplier
             self._tell(chunk, supplier)
 

@@ -5,12 +5,9 @@ What lives here: functions over one ``Swarm``. What does not: anything that a ch
 
 from __future__ import annotations
 
-from statistics import median
-
 from gossipd.core.events import CancelFetch, FailReason
 from gossipd.core.ids import SOURCE, Origin
 from gossipd.core.swarm import Surroundings, Swarm
-from membership.member import NodeId
 
 _LOST_AFTER = 2.0  # the hand ends every fetch by its timeout; twice that means that it never will
 _READ_LOST_S = 120.0  # the sources hand retries for at most a minute before it gives up
@@ -20,7 +17,13 @@ def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
     """Look at the view again if it may have changed; move duties, neighbours and readers."""
     mates = sum(1 for node in swarm.duties.mates if swarm.availability.count_of(node))
     swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, mates)))
-    slow = slow_hosts(swarm) | ({around.own.node} if is_lagging(swarm) else frozenset())
+    laggards, replica = swarm.laggards, swarm.replica
+    laggards.look(
+        swarm.availability, swarm.subscriptions, swarm.duties.mates,
+        held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s,
+    )  # fmt: skip
+    swarm.scheduler.slow = laggards.others
+    slow = laggards.others | {around.own.node} if laggards.is_own else laggards.others
     swarm.own = around.own
     if not swarm.duties.refresh(around.own, swarm.peers, slow, around.seeds, now):
         return
@@ -28,27 +31,6 @@ def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
     swarm.unclaimed(swarm.reader.set_readers(duties.reader_lines, by_chunk=duties.readers_are_first, now=now))
     swarm.demand.set_places(duties.places, duties.rack_places, now, swarm.patience_s)
     swarm.probe_if_reader()
-
-
-def slow_hosts(swarm: Swarm) -> frozenset[NodeId]:
-    """Neighbours that lag so far behind us that no duty should wait for them."""
-    settings = swarm.settings
-    floor = settings.lag_share * swarm.replica.held_count - settings.lag_chunks
-    if floor <= 0:
-        return frozenset()
-    count_of = swarm.availability.count_of
-    heard = swarm.subscriptions.heard_s
-    return frozenset(node for node in heard if count_of(node) < floor)
-
-
-def is_lagging(swarm: Swarm) -> bool:
-    """Whether we are the slow one: half of our rack mates are that far ahead of us."""
-    if not swarm.replica.missing_count:
-        return False
-    counts = [swarm.availability.count_of(node) for node in swarm.duties.mates if node in swarm.subscriptions]
-    if len(counts) < 2:
-        return False
-    return swarm.replica.held_count < swarm.settings.lag_share * median(counts) - swarm.settings.lag_chunks
 
 
 def hedge(swarm: Swarm, room: int, now: float) -> int:

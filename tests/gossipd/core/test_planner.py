@@ -184,6 +184,16 @@ def test_a_host_whose_disk_refuses_promises_nothing_until_it_takes_a_chunk_again
     assert told.added == (6,)
 
 
+def test_a_host_far_behind_its_mates_promises_nothing_and_tells_what_is_here() -> None:
+    driven = among_mates(chunks=40)
+    far = tuple(range(SETTINGS.behind_chunks + 1))
+    driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 39, *far, size=40), holdings(2, *far, size=40))
+    driven.wait(1.0)
+    assert not of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 39, A), after=0.1) + driven.wait(LAZY_S))
+    (told,) = of(SendDelta, driven.tell(stored(39, A), after=0.1))
+    assert told.added == (39,)
+
+
 def test_what_is_here_or_was_never_asked_for_is_not_told_as_coming() -> None:
     driven = among_mates(held=(3,))
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 3))
@@ -529,6 +539,16 @@ def test_a_claim_is_made_when_it_is_due_and_not_at_the_next_tick() -> None:
         assert due > driven.now, "a plan has done what was due"
         driven.now = due
     assert driven.now <= 100.0 + 4 * SETTINGS.claim_rank_s
+
+
+def test_a_host_far_behind_its_mates_gives_its_claim_up_and_makes_no_other() -> None:
+    driven = Driven()
+    driven.meet(*[view(number) for number in range(1, 4)])
+    assert of(ClaimSeed, driven.wait(4.0))
+    driven.tell(opened(400), *[holdings(number, *range(300), size=400) for number in range(1, 4)])
+    (given_up,) = of(ClaimSeed, driven.wait(1.0))
+    assert not given_up.term
+    assert not of(ClaimSeed, driven.wait(2 * SETTINGS.claim_hold_down_s, step=1.0)), "it is still as far behind"
 
 
 def test_chunks_copied_from_another_version_need_no_fetch_and_are_told() -> None:

@@ -93,6 +93,23 @@ def test_a_shunned_peer_is_not_asked() -> None:
     assert table.pick() == []
 
 
+def test_a_slow_holder_is_not_asked_while_another_is_only_busy() -> None:
+    table = Table()
+    table.scheduler.slow = frozenset({node(1)})
+    table.hear(1, 3)
+    table.hear(2, 3, free=0)
+    assert table.pick() == []
+    table.peers.reached(node(2), False)
+    assert table.pick() == [(3, node(1))], "the other one is out of reach"
+
+
+def test_what_only_slow_hosts_hold_is_asked_of_them() -> None:
+    table = Table()
+    table.scheduler.slow = frozenset({node(1)})
+    table.hear(1, 3)
+    assert table.pick() == [(3, node(1))]
+
+
 def test_the_same_generator_gives_the_same_picks() -> None:
     runs = []
     for _ in range(2):

@@ -1,0 +1,68 @@
+"""Which hosts are so far behind in one deployment that nobody should wait for them, this host among them.
+
+What lives here: the verdict, from how many chunks each is known to hold. What does not: what follows from it, which is
+that a slow host has no duties (``duties``), claims no seat (``planner``), is asked only for what no other holds
+(``scheduler``), and does not promise what is still on its way to it (``swarm``).
+
+A slow host that relays is worse than one that does not: with a quarter of the rate and as many fetches as the others
+each chunk is on its way for four times as long, and who takes the promise waits for it (1,000 hosts, 200 chunks, 3 % of
+them slow: the last healthy host took 1.067 of its time without them, simulated).
+
+Only who listens to a host knows how much it holds, and who has no duties may be listened to by nobody; so a verdict
+stands until the host is heard to have caught up. Without that a slow host became a reader, was heard to be slow, was no
+reader any more, was not heard any more and became a reader again, every second; and each time the order of the others
+changed, who waited for each other's news (250 hosts with eight slow ones: the last three chunks left storage one after
+the other, 28 chunk times late; simulated). Rejected: the time that fetches take, since on a full uplink they take long
+from everybody behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from statistics import median
+
+from gossipd.core.availability import Availability
+from gossipd.core.planner_settings import PlannerSettings
+from gossipd.core.subscriptions import Subscriptions
+from membership.member import NodeId
+
+
+class Laggards:
+    """The verdicts of one host on one deployment; ``look`` renews them."""
+
+    def __init__(self, settings: PlannerSettings) -> None:
+        self._settings = settings
+        self.others: frozenset[NodeId] = frozenset()
+        self.is_own = False
+        """Whether this host is one: half of its rack mates are that far ahead."""
+        self._unheard = settings.lag_chunks  # so many may be under way to a healthy host, or news of them to us
+        self._mates_held = 0.0  # by half of the rack mates; 0 when that says nothing
+
+    def look(
+        self, availability: Availability, listened: Subscriptions, mates: Collection[NodeId], *,
+        held: int, missing: int, chunk_time_s: float,
+    ) -> None:  # fmt: skip
+        """Judge anew.
+
+        Args:
+            listened: only what comes from peers that are listened to is fresh.
+            held: chunks that this host holds; ``missing``: those that it does not.
+            chunk_time_s: what one chunk takes on a healthy host's link.
+        """
+        settings = self._settings
+        self._unheard = min(settings.lag_chunks, settings.behind_chunks + int(2 * settings.news_lazy_s / chunk_time_s))
+        count_of, heard = availability.count_of, listened.heard_s
+        floor = self._floor(held)
+        self.others = frozenset(
+            [node for node in heard if count_of(node) < floor] + [node for node in self.others if node not in heard]
+        )
+        counts = [count_of(node) for node in mates if node in heard] if missing else []
+        self._mates_held = median(counts) if len(counts) >= 2 else 0.0
+        self.is_own = held < self._floor(self._mates_held)
+
+    def _floor(self, held: float) -> float:
+        return self._settings.lag_share * held - self._unheard
+
+    def may_promise(self, held: int) -> bool:
+        """Whether a host that holds so much by now is as good a relay as its mates."""
+        return held >= self._mates_held - self._settings.behind_chunks
