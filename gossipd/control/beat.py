@@ -1,7 +1,7 @@
 """The beat: hearing, deciding and saying take their turns together, in one task, a hundred times a second at most.
 
 What lives here: when turns are taken, and in which order. What does not: what is done in them; each takes what there
-is, never blocks, and says whether there was something.
+is, never blocks, and says whether there was something. How long the rests between them are is ``tempo``'s.
 
 At some hundred messages and events a second most of what a daemon's loop costs is waking up: a task of its own for each
 socket and for the planner, each with its own pause, came to 180 wake-ups a second of 0.4 ms each where twelve chunks a
@@ -27,10 +27,9 @@ from enum import IntEnum
 import trio
 import zmq
 
+from gossipd.control.tempo import Tempo
 from gossipd.control.zmq_trio import Bell, has_unread
 
-# Half of the chunk time of the smallest chunks at 100 Mbit/s (21 ms): it never decides how stale a plan is.
-BEAT_S = 0.01
 _QUIET_BEATS = 3  # going to sleep and waking cost about as much as so many empty turns
 
 
@@ -67,6 +66,7 @@ class Beat:
         self._is_awake = False  # a turn will be taken within a beat: whoever posts need not wake it
         self._posted = False  # from a thread, since the last turn began
         self._hurried = False
+        self._tempo = Tempo()
         self._next_s = -math.inf
         self._token = trio.lowlevel.current_trio_token()
 
@@ -141,7 +141,9 @@ class Beat:
         is_early = trio.current_time() < self._next_s
         await trio.sleep_until(self._next_s)
         if is_early:
-            self._late(trio.current_time() - self._next_s)
+            late_s = trio.current_time() - self._next_s
+            self._tempo.woken(late_s)
+            self._late(late_s)
 
     def _take_turn(self) -> bool:
         self._woken, self._posted, self._hurried = trio.Event(), False, False
@@ -150,5 +152,6 @@ class Beat:
         for part in self._parts:
             busy = part.turn(now) or busy
         # From its end, so that however long turns take others have theirs.
-        self._next_s = trio.current_time() + (BEAT_S / 2 if self._hurried else BEAT_S)
+        rest_s = self._tempo.rest_s
+        self._next_s = trio.current_time() + (rest_s / 2 if self._hurried else rest_s)
         return busy

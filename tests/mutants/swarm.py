@@ -273,6 +273,14 @@ MUTANTS = (
         ("tests/gossipd/control/test_beat.py",),
     ),
     Mutant(
+        "a-beat-is-a-beat-however-late",
+        "A loop that is woken late takes its turns as often as one with CPU to spare.",
+        "gossipd/control/beat.py",
+        "            self._tempo.woken(late_s)\n",
+        "",
+        ("tests/gossipd/control/test_beat.py",),
+    ),
+    Mutant(
         "readers-hear-of-reads-late",
         "The end of a read is no news for other readers, who wait for it to begin the next.",
         "gossipd/core/swarm.py",

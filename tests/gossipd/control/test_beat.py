@@ -15,7 +15,8 @@ import trio.testing
 import zmq
 
 from gossipd.control import zmq_trio
-from gossipd.control.beat import BEAT_S, Beat, Phase
+from gossipd.control.beat import Beat, Phase
+from gossipd.control.tempo import BEAT_S, REST_S_MAX
 
 
 class Counter:
@@ -251,3 +252,21 @@ async def test_it_says_how_late_the_loop_woke_it_from_a_rest(mock_clock: trio.te
         mock_clock.jump(BEAT_S + 0.5)
         await trio.testing.wait_all_tasks_blocked()
         assert late == [pytest.approx(0.5)]
+
+
+async def test_a_loop_that_is_woken_late_rests_longer_and_nobody_loses_his_turn(
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    counter = Counter(busy=10**6)
+    async with beating(Beat(), (Phase.DECIDE, counter.turn)):
+        await trio.testing.wait_all_tasks_blocked()
+        for _ in range(100):
+            mock_clock.jump(2 * REST_S_MAX)
+            await trio.testing.wait_all_tasks_blocked()
+        assert len(counter.times) == 101
+        mock_clock.jump(0.9 * REST_S_MAX)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(counter.times) == 101
+        mock_clock.jump(0.2 * REST_S_MAX)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(counter.times) == 102
