@@ -23,9 +23,9 @@ from pathlib import Path
 _ROOT = Path(__file__).parents[2]
 _PACKAGES = ("gossipd", "membership")
 _COMPILED = (
-    *("availability", "chunkset", "demand", "duties", "election", "events", "ids", "import_window", "link", "news"),
-    *("peers", "planner", "planner_settings", "planner_statistics", "reader", "rendezvous", "replica", "scheduler"),
-    *("stall", "standing", "subscriptions", "swarm", "swarm_upkeep"),
+    *("availability", "chunkset", "demand", "duties", "election", "events", "ids", "import_window", "laggards", "link"),
+    *("news", "peers", "planner", "planner_settings", "planner_statistics", "reader", "rendezvous", "replica"),
+    *("scheduler", "stall", "standing", "subscriptions", "swarm", "swarm_upkeep"),
 )
 _SIMULATOR = ("fabric", "message_size", "scenario", "sim_host", "world")
 _COMPILE_S_MAX = 900
