@@ -97,7 +97,8 @@ class Scheduler:
         """
         if self.slow and not self.slow.isdisjoint(holders):
             get = self._peers.get
-            quick = [node for node in holders if node not in self.slow and (one := get(node)) and one.usable(now)]
+            others = [node for node in holders if node != but and node not in self.slow]
+            quick = [node for node in others if (one := get(node)) and one.usable(now)]
             holders = quick or holders
         best: Peer | None = None
         best_cost = 0.0

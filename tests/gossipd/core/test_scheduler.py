@@ -103,6 +103,15 @@ def test_a_slow_holder_is_not_asked_while_another_is_only_busy() -> None:
     assert table.pick() == [(3, node(1))], "the other one is out of reach"
 
 
+def test_a_slow_holder_is_asked_when_the_only_other_is_the_one_that_is_late() -> None:
+    table = Table()
+    table.scheduler.slow = frozenset({node(1)})
+    table.hear(1, 3)
+    table.hear(2, 3)
+    found = table.scheduler.supplier([node(1), node(2)], 0.0, 0.02, but=node(2))
+    assert found is not None and found[1].view.node == node(1)
+
+
 def test_what_only_slow_hosts_hold_is_asked_of_them() -> None:
     table = Table()
     table.scheduler.slow = frozenset({node(1)})
