@@ -5,8 +5,8 @@ What lives here: that decision. What does not: resting, and taking turns (``beat
 A turn costs about as much to begin as what is done in it: half a millisecond of CPU with cold caches, at sixty turns a
 second. A host with CPU to spare does not notice. One without wakes us late, by what its run queue is long, and turns
 that come rarer and do more each are what it needs: then a plan is little staler than it is anyway. Sixteen daemons on
-two cores took 1.14 downloads with 45 CPU seconds where a beat of 10 ms took 1.37 and 1.47 with 56 and 59 (lab, 256 MiB
-in chunks of 256 KiB at 100 Mbit/s).
+two cores took 1.14 and 1.26 downloads with 45 and 52 CPU seconds where a beat of 10 ms took 1.37 and 1.47 with 56 and
+59 (lab, 256 MiB in chunks of 256 KiB at 100 Mbit/s).
 
 Rejected: a longer beat for all (an idle host would plan late for nothing), and one as long as turns take (their time on
 the wall grows with the run queue too, but also with what there is to do, when rests should be short).
