@@ -4,6 +4,10 @@ Two tasks share the brain without a lock, because neither awaits while it holds 
 until the next deadline or ``wake``. After every wake-up all waiting datagrams are handed over before any timer runs:
 a host that was stopped must find the answers that were waiting, not the silence. Sending never blocks; a full socket
 buffer loses the datagram, as a network would.
+
+A program that looks at many things in a rhythm of its own may look at this too (``catch_up``), and say so by
+``attended``: then the two tasks do not wake up for each datagram and each deadline, which costs more than what there is
+to do.
 """
 
 from __future__ import annotations
@@ -46,13 +50,19 @@ class SwimRuntime:
 
     def __init__(
         self, swim: Swim, udp_socket: socket.socket, *, on_event: Callable[[Event], None],
-        clock: Callable[[], float],
+        clock: Callable[[], float], attended: Callable[[], trio.Event | None] = lambda: None,
     ) -> None:  # fmt: skip
-        """``on_event`` is called at once and must not block; ``clock`` is the monotonic one that ``Swim`` was given."""
+        """
+        Args:
+            on_event: called at once; must not block.
+            clock: the monotonic one that ``Swim`` was given.
+            attended: None, or, while somebody else calls ``catch_up`` some dozen times a second, what ends that.
+        """
         self._swim = swim
         self._socket = udp_socket
         self._on_event = on_event
         self._clock = clock
+        self._attended = attended
         self._woken = trio.Event()
         self._due_s = math.inf
         self._numeric: set[str] = set()
@@ -73,6 +83,8 @@ class SwimRuntime:
 
     async def _receive(self) -> None:
         while True:
+            if (attended := self._attended()) is not None:
+                await attended.wait()
             try:
                 await trio.lowlevel.wait_readable(self._socket)
             except OSError:
@@ -80,7 +92,6 @@ class SwimRuntime:
             self._drain_socket()
             self.flush()
             self._reconsider()
-            await trio.lowlevel.checkpoint()
 
     def _reconsider(self) -> None:
         # Most datagrams move no deadline to an earlier time: waking the timer for each was half of its turns.
@@ -89,6 +100,8 @@ class SwimRuntime:
 
     async def _keep_time(self) -> None:
         while True:
+            if (attended := self._attended()) is not None:
+                await attended.wait()
             deadline = self._swim.next_deadline()
             delay = deadline - self._clock()
             if delay > 0:
@@ -100,10 +113,11 @@ class SwimRuntime:
             await trio.lowlevel.checkpoint()
 
     def catch_up(self) -> None:
-        """All that waits in the socket, and only then the timers."""
+        """All that waits in the socket, and only then the timers that are due."""
         self._drain_socket()
         self._swim.handle_timer(self._clock())
         self.flush()
+        self._reconsider()
 
     def _drain_socket(self) -> None:
         for _ in range(_BATCH):
@@ -151,8 +165,9 @@ class SwimRuntime:
 
 async def serve(
     swim: Swim, udp_socket: socket.socket, *, on_event: Callable[[Event], None],
-    clock: Callable[[], float] = trio.current_time,
+    clock: Callable[[], float] = trio.current_time, attended: Callable[[], trio.Event | None] = lambda: None,
     task_status: trio.TaskStatus[SwimRuntime] = trio.TASK_STATUS_IGNORED,
 ) -> None:  # fmt: skip
     """Run until cancelled; ``nursery.start`` gives the ``SwimRuntime``, whose ``wake`` follows direct calls."""
-    await SwimRuntime(swim, udp_socket, on_event=on_event, clock=clock).run(task_status=task_status)
+    runtime = SwimRuntime(swim, udp_socket, on_event=on_event, clock=clock, attended=attended)
+    await runtime.run(task_status=task_status)

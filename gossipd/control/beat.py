@@ -103,6 +103,10 @@ class Beat:
             except trio.RunFinishedError:
                 return  # the daemon is gone; a worker thread outlived it by a moment
 
+    def awake(self) -> trio.Event | None:
+        """None while it sleeps; else turns are being taken, until this event."""
+        return None if self._asleep.is_set() else self._asleep
+
     def hurry(self) -> None:
         """A turn left something undone to give others theirs: the next one follows after half a beat."""
         self._hurried = True

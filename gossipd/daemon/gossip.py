@@ -2,6 +2,9 @@
 
 What lives here: making the brain, its socket, publishing, the seed claim, the fall-back probe. What does not: the
 verdicts (``membership``), the table of members (``cluster``), what a statement or a record of progress means.
+
+While a model moves the beat takes membership's turns too: of the 80 wake-ups a second of a daemon in the lab 48 were
+for one datagram or one deadline each.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import trio
 
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
+from gossipd.control.beat import Beat, Phase
 from gossipd.core.errors import GossipdError
 from gossipd.core.progress import ProgressFormatError
 from gossipd.core.statement import Statement
@@ -56,12 +60,14 @@ class Gossip:
             roster=roster,
         )
 
-    async def start(self, nursery: trio.Nursery, on_event: Callable[[said.Event], None]) -> None:
+    async def start(self, nursery: trio.Nursery, on_event: Callable[[said.Event], None], *, beat: Beat) -> None:
         """Listen and speak until the nursery ends. Raises OSError when the port is taken."""
         net = self._config.net
         udp = open_udp_socket(net.bind, net.port)
         nursery.start_soon(_close_at_the_end, udp.close)
-        self._runtime = await nursery.start(partial(serve, self.swim, udp, on_event=on_event, clock=trio.current_time))
+        speak = partial(serve, self.swim, udp, on_event=on_event, clock=trio.current_time, attended=beat.awake)
+        self._runtime = await nursery.start(speak)
+        nursery.start_soon(_take_part, beat, self._runtime)
 
     def wake(self) -> None:
         """After any direct call of the brain."""
@@ -140,6 +146,15 @@ class Gossip:
             self._pings -= 1
         self.swim.control_probe_result(node, True, trio.current_time())
         self.wake()
+
+
+async def _take_part(beat: Beat, runtime: SwimRuntime) -> None:
+    def turn(_now: float) -> bool:
+        runtime.catch_up()
+        return False  # what is said all day must not keep the beat awake
+
+    with beat.joined(Phase.HEAR, turn):
+        await trio.sleep_forever()
 
 
 async def _close_at_the_end(close: Callable[[], None]) -> None:

@@ -199,7 +199,7 @@ class Node:
                 with _listening("TCP", *config.bulk_address, "net.bulk_port"):
                     await in_thread(self.hands.server.start, *config.bulk_address)
                 with _listening("UDP", config.net.bind, config.net.port, "net.port"):
-                    await self.gossip.start(outer, self.cluster.hear)
+                    await self.gossip.start(outer, self.cluster.hear, beat=self.beat)
                 await self._check_doors()
                 async with trio.open_nursery() as inner:
                     await self._begin(inner)

@@ -8,6 +8,7 @@ from functools import partial
 from random import Random
 
 import trio
+import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from membership.events import Event, Kind, MemberDown, MemberLeft, PayloadHeard
@@ -39,10 +40,14 @@ class Agent:
         self.changed = trio.Condition()
         self.scope = trio.CancelScope()
         self.runtime: SwimRuntime | None = None
+        self.attended: trio.Event | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[SwimRuntime]) -> None:
         with self.scope, self.socket:
-            await serve(self.swim, self.socket, on_event=self.events.append, task_status=task_status)
+            await serve(
+                self.swim, self.socket, on_event=self.events.append, attended=lambda: self.attended,
+                task_status=task_status,
+            )  # fmt: skip
 
     async def start(self, nursery: trio.Nursery, contact: Address | None = None) -> None:
         self.runtime = await nursery.start(self.run)
@@ -137,4 +142,33 @@ async def test_waiting_answers_are_handled_before_a_late_timer() -> None:
             runtime.catch_up()
         assert order[0] == "datagram"
         assert order[-1] == "timer"
+        nursery.cancel_scope.cancel()
+
+
+async def test_an_agent_that_is_attended_to_wakes_for_nothing_and_looks_for_itself_when_that_ends() -> None:
+    async with trio.open_nursery() as nursery:
+        agent = Agent(0)
+        await agent.start(nursery)
+        await trio.testing.wait_all_tasks_blocked()
+        attended = agent.attended = trio.Event()
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+
+            def noise() -> int:
+                return agent.swim.statistics().get("dropped_unsealed", 0)
+
+            plain.sendto(b"noise", agent.address)  # it waits for its socket now, and for its next deadline: once each
+            await until(lambda: attended.statistics().tasks_waiting == 2)
+            assert noise() == 1
+            plain.sendto(b"noise", agent.address)
+            await trio.testing.wait_all_tasks_blocked()
+            assert noise() == 1
+            assert agent.runtime is not None
+            agent.runtime.catch_up()
+            assert noise() == 2
+            agent.attended = None
+            attended.set()
+            plain.sendto(b"noise", agent.address)
+            await until(lambda: noise() == 3)
+            before = agent.swim.next_deadline()
+            await until(lambda: agent.swim.next_deadline() > before)  # its timers, too
         nursery.cancel_scope.cancel()

@@ -86,6 +86,22 @@ async def test_it_sleeps_when_nothing_happens_and_wakes_at_once(autojump_clock: 
         assert counter.times[before] == trio.current_time()
 
 
+async def test_it_says_that_turns_are_being_taken_and_when_that_has_ended(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    beat, counter = Beat(), Counter()
+    async with beating(beat, (Phase.HEAR, counter.turn)):
+        await trio.sleep(1)
+        assert beat.awake() is None
+        counter.busy = 30
+        beat.wake()
+        awake, began_s = beat.awake(), trio.current_time()
+        assert awake is not None
+        await awake.wait()
+        assert beat.awake() is None
+        assert 30 * BEAT_S * 0.9 < trio.current_time() - began_s < 40 * BEAT_S
+
+
 async def test_what_is_due_is_done_in_time_and_what_is_always_due_does_not_spin(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
