@@ -281,6 +281,22 @@ MUTANTS = (
         ("tests/gossipd/control/test_beat.py",),
     ),
     Mutant(
+        "deaf-while-it-beats",
+        "While a model moves the beat takes no turns for membership, which waits for the beat to sleep.",
+        "gossipd/daemon/gossip.py",
+        "        runtime.catch_up()\n",
+        "",
+        ("tests/gossipd/daemon/test_gossip.py",),
+    ),
+    Mutant(
+        "wakes-for-each-datagram",
+        "Membership's own tasks wake up for what the beat looks at anyway.",
+        "membership/runtime.py",
+        "                await attended.wait()\n            try:\n",
+        "                pass\n            try:\n",
+        ("tests/membership/test_runtime.py",),
+    ),
+    Mutant(
         "readers-hear-of-reads-late",
         "The end of a read is no news for other readers, who wait for it to begin the next.",
         "gossipd/core/swarm.py",
