@@ -13,9 +13,10 @@ its relays' transfers; it costs those that wait for it a part of a transfer, and
 The receiver owns the memory. A relay may use it while the receiver has not let go; what has been verified meanwhile it
 sends from the store's file, so that a slow peer never holds a buffer for longer than it takes to send one piece.
 
-Rejected: digests of parts in the manifest, or BLAKE3's own tree (the same bytes would be verified twice, and what is
-gained is that a liar is found some milliseconds sooner); keeping the buffer until the last relay is done (a few slow
-peers would use up the pool).
+Rejected: pieces of 128 KiB (4 % less CPU time in the lab, and the last host at 1.08 to 1.18 downloads in five runs for
+1.11 to 1.14 in turn, though the mean host came sooner); digests of parts in the manifest, or BLAKE3's own tree (the
+same bytes would be verified twice, and what is gained is that a liar is found some milliseconds sooner); keeping the
+buffer until the last relay is done (a few slow peers would use up the pool).
 """
 
 from __future__ import annotations

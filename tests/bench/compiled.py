@@ -6,7 +6,8 @@ the time. Needs mypy (the ``test`` extra), a C compiler and Python's headers. Wh
 cache directory under a name that follows from the sources, and used again while they are the same.
 
 Rejected: to compile at installation. It would save users of ``gossipd simulate`` half of a coffee break, and cost
-everybody a compiler, a minute, and stack traces that say less.
+everybody a compiler, a minute, and stack traces that say less. Daemons gain nothing: with brain, membership and most of
+transfer and store compiled sixteen of them took 44.5 and 46.5 CPU seconds in the lab, plain ones 41 to 46.
 """
 
 from __future__ import annotations
