@@ -5,7 +5,7 @@ verdicts (``membership``), the table of members (``cluster``), what a statement 
 
 While a model moves the beat takes membership's turns too: of the 80 wake-ups a second of a daemon in the lab 48 were
 for one datagram or one deadline each (41.7 instead of 42.8 CPU seconds for sixteen daemons, means of five pairs of runs
-in turn that were 40.7 to 45.8). A probe is answered up to a rest later, a quarter of ``probe_timeout_s`` at most; the
+in turn that were 40.7 to 45.8). A probe is answered up to a rest later, 50 ms of the 200 of ``probe_timeout_s``; the
 prober's own rest does not count, as it hears before it judges: of 1,200 probes none failed with it or without.
 """
 
