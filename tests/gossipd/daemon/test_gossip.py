@@ -14,13 +14,7 @@ from gossipd.core.keys import SecretKey
 from gossipd.daemon import settings as translate
 from gossipd.daemon.gossip import Gossip
 from membership.seal import KeyRing
-
-
-def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
-        udp.bind(("127.0.0.1", 0))
-        port: int = udp.getsockname()[1]
-        return port
+from tests.servers import free_port
 
 
 async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tmp_path: Path) -> None:
