@@ -13,6 +13,7 @@ from hashlib import blake2b
 from membership import wire
 from membership.errors import PublishError, WireError
 from membership.events import Kind, PayloadHeard
+from membership.member import NodeId
 from membership.node import Node
 from membership.rumours import PROGRESS, STATEMENT
 
@@ -47,8 +48,11 @@ class Board:
         if self._note(kind, key, version, data, now) and kind is Kind.STATEMENT:
             self._node.hurry(now)
 
-    def on_event(self, data: bytes, now: float, *, relay: bool = True) -> bool:
-        """An EVENT item was heard; True when it was news."""
+    def on_event(self, data: bytes, now: float, teller: NodeId, *, relay: bool = True) -> bool:
+        """An EVENT item was heard; True when it was news.
+
+        A statement that is news is passed on at once: a round of gossip for each hop is half a second for a few hosts.
+        """
         number, origin, version, key, payload = wire.parse_event(data)
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
@@ -58,7 +62,9 @@ class Board:
             return False
         if not self._note(kind, key, version, data, now, relay=relay):
             return False
-        self._node.tell(PayloadHeard(origin, kind, key, version, payload))
+        self._node.tell(PayloadHeard(origin, teller, kind, key, version, payload))
+        if kind is Kind.STATEMENT and relay:
+            self._node.hurry(now)
         return True
 
     def rows(self) -> Iterator[tuple[int, bytes, int]]:

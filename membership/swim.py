@@ -332,14 +332,14 @@ class Swim:
 
     def _on_ping(self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float) -> None:
         items = wire.split_items(body, wire.PROBE_HEAD.size)
-        self._take_items(items, now)
+        self._take_items(items, now, source)
         told = any(data[0] == wire.NOTICE for data in items)
         self._prober.on_ping(body, sender, source, address, now, told=told)
         if sender is not None:
             self._see_digest(body, sender, now)
 
     def _on_ack(self, body: bytes, sender: Claim, now: float) -> None:
-        self._take_items(wire.split_items(body, wire.PROBE_HEAD.size), now)
+        self._take_items(wire.split_items(body, wire.PROBE_HEAD.size), now, sender.node)
         self._prober.on_ack(body, sender, now)
         self._see_digest(body, sender, now)
 
@@ -351,22 +351,22 @@ class Swim:
             self._synchroniser.on_digest(sender, digest, flags, now)
 
     def _on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
-        self._take_items(wire.split_items(body, wire.REQUEST_HEAD.size), now)
+        self._take_items(wire.split_items(body, wire.REQUEST_HEAD.size), now, sender.node)
         self._helper.on_ping_req(body, sender, now)
 
     def _on_nack(self, body: bytes, sender: Claim, now: float) -> None:
         items = wire.split_items(body, wire.SEQUENCE_HEAD.size)
         # The helper's accusation is the round's evidence, not a rumour: the prober holds it back.
-        self._take_items([data for data in items if data[0] != wire.ACCUSE], now)
+        self._take_items([data for data in items if data[0] != wire.ACCUSE], now, sender.node)
         self._prober.on_nack(body, sender, now)
 
     def _on_gossip(self, body: bytes, sender: Claim, now: float) -> None:
-        self._take_items(wire.split_items(body, 1), now)
+        self._take_items(wire.split_items(body, 1), now, sender.node)
 
     def _on_items(self, body: bytes, sender: Claim, now: float) -> None:
         items = wire.split_items(body, 1)
         before = self._node.roster.digest.total, len(self._node.roster.claims)
-        self._take_items(items, now, relay=False)
+        self._take_items(items, now, sender.node, relay=False)
         news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
         self._synchroniser.on_items(len(items), int(news), sender, now)
 
@@ -374,10 +374,10 @@ class Swim:
         """From somebody with the cluster's key who is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
-            self._take_items(wire.split_items(body, 1), now, relay=kind == wire.GOSSIP)
+            self._take_items(wire.split_items(body, 1), now, opened.node, relay=kind == wire.GOSSIP)
             return
         if kind == wire.SYNC_ASK:  # a joiner that heard of us before we heard of it brings its record along
-            self._take_items(wire.split_items(body, ASK_BYTES), now)
+            self._take_items(wire.split_items(body, ASK_BYTES), now, opened.node)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
                 self._answers.on_ask(body, claim, now)
@@ -385,19 +385,19 @@ class Swim:
         self._node.counts["dropped_strangers"] += 1
 
     def _on_welcome(self, body: bytes, source: NodeId, now: float) -> None:
-        self._take_items(wire.split_items(body, wire.WELCOME_HEAD.size), now, relay=False)
+        self._take_items(wire.split_items(body, wire.WELCOME_HEAD.size), now, source, relay=False)
         sender = self._node.roster.claims.get(source[:HANDLE_BYTES])
         if sender is not None and sender.node == source:
             self._joiner.on_welcome(sender, now)
 
-    def _take_items(self, items: list[bytes], now: float, *, relay: bool = True) -> None:
+    def _take_items(self, items: list[bytes], now: float, teller: NodeId, *, relay: bool = True) -> None:
         for data in items:
             kind = data[0]
             try:
                 if kind == wire.ACCUSE:
                     self._judge.on_accuse(data, now, relay=relay)
                 elif kind == wire.EVENT:
-                    self._board.on_event(data, now, relay=relay)
+                    self._board.on_event(data, now, teller, relay=relay)
                 elif kind == wire.RECORD:
                     self._registrar.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
                 elif kind == wire.ALIVE:

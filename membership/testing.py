@@ -40,6 +40,7 @@ FAULTS = (
 )  # fmt: skip
 """What ``Cluster.struck`` counts; a class that never struck stands there with a zero."""
 RING = KeyRing(b"simulated cluste", (b"k" * 32,))
+TELLER = NodeId(b"whoever tells it")  # whom to name where a test hands items to a brain itself
 
 
 class Host:

@@ -97,8 +97,10 @@ class Deployment:
     """Held by the life that runs, or by whoever deletes what an earlier one left: the store cannot be cut short."""
     base: Counters = field(default_factory=Counters)
     """The counters when the store opened it: the store counts duplicates and corruption from there."""
-    holders: set[bytes] = field(default_factory=set)
-    """Nodes that have the manifest, as gossip told."""
+    holders: dict[bytes, None] = field(default_factory=dict)
+    """Nodes that have the manifest or are about to, in the order in which gossip told that."""
+    pulls: int = 0
+    """How often a node was asked for the manifest."""
 
     @property
     def label(self) -> str:

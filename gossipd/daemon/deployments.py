@@ -396,6 +396,11 @@ class Deployments:
 
     # ---- for those who ask -------------------------------------------------------------------------
 
+    def is_coming(self, deployment: DeploymentId) -> bool:
+        """Whether its manifest is being pulled, or kept. From any thread."""
+        known = self.by_id.get(deployment)
+        return known is not None and known.manifest is None and known.state is HostState.INIT
+
     def manifest_of(self, deployment: DeploymentId) -> Manifest | None:
         """The manifest, once accepted."""
         known = self.by_id.get(deployment)

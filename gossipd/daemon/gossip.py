@@ -128,7 +128,7 @@ class Gossip:
     ) -> None:
         """Pass an application event to whom it concerns."""
         if event.kind is said.Kind.STATEMENT:
-            statement(event.payload, event.origin, event.key)
+            statement(event.payload, event.teller, event.key)
             return
         try:
             progress(event.key, event.version, event.payload)

@@ -50,6 +50,7 @@ class Hands:
         token_of: Callable[[NodeId], bytes],
         recheck: Callable[[DeploymentId, int], None],
         before_evict: Callable[[ModelEvicted], None],
+        is_coming: Callable[[DeploymentId], bool],
     ) -> None:
         """Opens the store. Raises StoreError, StoreWriteError."""
         limits = config.limits
@@ -65,7 +66,9 @@ class Hands:
         self.store = ChunkStore(
             config.store.models, settings=translate.store_settings(config), on_event=on_store, before_evict=before_evict
         )
-        self.shelf = Shelf(self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack)
+        self.shelf = Shelf(
+            self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
+        )
         arrivals = Arrivals(lambda deployment, chunk, supplier: post(ChunkArriving(deployment, chunk, supplier)))
         self.server = BulkServer(
             reader=self.shelf,

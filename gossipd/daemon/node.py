@@ -106,6 +106,7 @@ class Node:
         self.hands = Hands(
             config, keys, state=self.state, cluster=self.cluster, on_store=self._store_said, post=self.brain.post,
             token_of=self._token_of, recheck=self._recheck, before_evict=self._before_evict,
+            is_coming=self._is_coming,
         )  # fmt: skip
         self._build_control()
         self._build_deployments(now, wall_s)
@@ -344,6 +345,9 @@ class Node:
                 "store condition", condition=condition.health.value, code=condition.code, reason=condition.sentence,
                 need_bytes=condition.need_bytes, free_bytes=condition.free_bytes,
             )  # fmt: skip
+
+    def _is_coming(self, deployment: DeploymentId) -> bool:
+        return self.deployments.is_coming(deployment)  # made after the hands that ask
 
     def _rack_of(self, node: NodeId) -> str | None:
         record = self.cluster.record(node)

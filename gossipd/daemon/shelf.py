@@ -18,18 +18,27 @@ from gossipd.ports import NotHeldError, OpenChunk
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
+# Whoever we told of a deployment asks us for its manifest, and we may be a hop behind ourselves: 0.1 to 0.3 s with
+# sixteen daemons on two cores (lab). The asker tries elsewhere when we do not have it by then.
+MANIFEST_WAIT_S = 1.0
+
 
 class Shelf:
     """A ``ChunkReader``. Thread-safe.
 
     Args:
         is_mate: whether a node is in our rack; quick, from any thread.
+        is_coming: whether this host is pulling that manifest itself; quick, from any thread.
     """
 
-    def __init__(self, store: ChunkStore, state: State, *, is_mate: Callable[[NodeId], bool]) -> None:
+    def __init__(
+        self, store: ChunkStore, state: State, *, is_mate: Callable[[NodeId], bool],
+        is_coming: Callable[[DeploymentId], bool],
+    ) -> None:  # fmt: skip
         self._store = store
         self._state = state
         self._is_mate = is_mate
+        self._is_coming = is_coming
         self._lock = threading.Lock()
         self._uploaded: Counter[DeploymentId] = Counter()
         self._sent: dict[DeploymentId, Counter[str]] = {}
@@ -42,8 +51,8 @@ class Shelf:
         return opened
 
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
-        """See ChunkReader."""
-        envelope = self._state.envelope(deployment)
+        """See ChunkReader. Waits a moment for one that is on its way here."""
+        envelope = self._state.envelope_soon(deployment, is_coming=self._is_coming, timeout_s=MANIFEST_WAIT_S)
         if envelope is None:
             raise NotHeldError(f"no manifest of {deployment.hex()} here", code="E_UNKNOWN_MANIFEST")
         return envelope

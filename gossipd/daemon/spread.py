@@ -4,6 +4,11 @@ What lives here: what to do with a statement that was heard or made here, and wh
 not: who tells whom (membership's gossip brings statements to everybody, late joiners too), and the life of a
 deployment afterwards (``deployments``).
 
+A manifest takes the way of its statement: who is told of one asks the teller first, and the teller answers when it has
+the body itself (``State.envelope_soon``). So each host is asked by the few that it told, and a thousand hosts have the
+body as soon as gossip reaches them. It was asked of whoever had said the statement last, and everybody said it anew:
+ten of sixteen hosts were told "not here" at first, and began 0.1 to 0.3 s later (lab).
+
 A statement may come before the member record that vouches for its signer; a few such are kept and tried again when
 the roster changes. A statement whose signer has left the roster would be refused by the next newcomer, so the
 member with the lowest id says it anew, one epoch higher.
@@ -88,7 +93,7 @@ class Spread:
             self.heard(wire)
 
     def heard(self, wire: bytes, teller: NodeId | None = None, key: bytes | None = None) -> None:
-        """A statement from gossip; ``teller`` said it first and so has the manifest, if it is honest.
+        """A statement from gossip, which passes it on; ``teller`` brought it and has its manifest, or is about to.
 
         Args:
             key: under which gossip keeps it, and of which it bounds the number: it must be the deployment's.
@@ -111,13 +116,13 @@ class Spread:
         assert self.deployments is not None
         known = self.deployments.by_id.get(statement.deployment)
         if known is not None and teller is not None:
-            known.holders.add(teller)
+            known.holders[teller] = None
 
     def order(self, statement: Statement) -> bool:
         """A client's statement that came by trigger; False when we had it. Raises ManifestError."""
         if self._hear(statement) is not Heard.NEWS:
             return False
-        self._act(statement)
+        self._tell(statement)
         return True
 
     def _hear(self, statement: Statement) -> Heard:
@@ -127,10 +132,13 @@ class Spread:
             self._roster_is_stale = False
         return self._register.hear(statement)
 
+    def _tell(self, statement: Statement) -> None:
+        self._publish(statement)
+        self._act(statement)
+
     def _act(self, statement: Statement) -> None:
         assert self.deployments is not None
         log.info("statement", deployment=short(statement.deployment), verb=statement.verb.name, epoch=statement.epoch)
-        self._publish(statement)
         self.deployments.act(statement)
 
     def say(self, deployment: DeploymentId, verb: Verb, manifest_bytes: int) -> Statement:
@@ -140,13 +148,13 @@ class Spread:
             self._secret, deployment, epoch=epoch, verb=verb, manifest_bytes=manifest_bytes, now_s=time.time()
         )
         self._hear(statement)
-        self._act(statement)
+        self._tell(statement)
         return statement
 
     def begin(self) -> None:
         """At start: act on what was believed in the last run, and tell it again."""
         for statement in self._register.statements():
-            self._act(statement)
+            self._tell(statement)
 
     async def adopt_orphans(self) -> None:
         """Never returns: now and then, say anew what nobody on the roster vouches for any more."""
@@ -196,13 +204,14 @@ class Spread:
         return accepted is Acceptance.NEW
 
     async def pull(self, deployment: Deployment) -> bytes | None:
-        """Ask one host for the body: one that is known to have it, now and then any."""
+        """Ask one host for the body: who told us first, then any that is known to have it, now and then any at all."""
         live = self._cluster.live()
         known = [node for node in map(NodeId, deployment.holders) if node in live]
-        candidates = known if known and self._rng.random() < 0.8 else sorted(live)
+        is_first, deployment.pulls = not deployment.pulls, deployment.pulls + 1
+        candidates = known if known and (is_first or self._rng.random() < 0.8) else sorted(live)
         if not candidates:
             return None
-        node = self._rng.choice(candidates)
+        node = known[0] if known and is_first else self._rng.choice(candidates)
         endpoint = self._cluster.bulk_endpoint(node)
         if endpoint is None:
             return None

@@ -17,9 +17,10 @@ table may be some seconds old after a crash; gossip brings the rest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from threading import Lock
+from threading import Condition, Lock
 
 from gossipd.core.cluster_progress import ClusterProgress, ProgressTableError
 from gossipd.core.errors import ExitCode, LocalError
@@ -56,6 +57,8 @@ class State:
         self._disk.sync_directory("")  # whatever was found: an earlier life may have been killed before it did
         self._writing = Lock()
         self._keeping_register = Lock()
+        self._envelope_kept = Condition()
+        self._envelopes_kept = 0
         self._register_revision = 0
 
     def close(self) -> None:
@@ -125,9 +128,31 @@ class State:
         except OSError:
             return None
 
+    def envelope_soon(
+        self, deployment: DeploymentId, *, is_coming: Callable[[DeploymentId], bool], timeout_s: float
+    ) -> bytes | None:
+        """As ``envelope``, but waits for one that is on its way here.
+
+        Args:
+            is_coming: whether it is; asked again whenever some manifest has been kept.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            kept_before = self._envelopes_kept
+            envelope = self.envelope(deployment)
+            left_s = deadline - time.monotonic()
+            if envelope is not None or left_s <= 0 or not is_coming(deployment):
+                return envelope
+            with self._envelope_kept:
+                if self._envelopes_kept == kept_before:
+                    self._envelope_kept.wait(left_s)
+
     def keep_envelope(self, deployment: DeploymentId, envelope: bytes) -> None:
         """Durable on return."""
         self._write(f"{MANIFESTS}/{deployment.hex()}", envelope)
+        with self._envelope_kept:
+            self._envelopes_kept += 1
+            self._envelope_kept.notify_all()
 
     def envelopes(self) -> list[DeploymentId]:
         """Whose manifests are kept; as many as the register holds statements, after ``forget_envelope`` of the rest."""

@@ -65,7 +65,7 @@ class Teller:
         self.table.heard(node, short_key, version, record, now=now, wall_s=wall_s)
         for deployment in self._deployments.by_id.values():
             if deployment.manifest is None and progress_key(deployment.id) == short_key:
-                deployment.holders.add(node)
+                deployment.holders[node] = None
 
     async def run(self) -> None:
         """Never returns."""

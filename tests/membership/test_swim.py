@@ -28,7 +28,7 @@ from membership.record import sign_record
 from membership.seal import DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.testing import RING, Cluster, Host
+from membership.testing import RING, TELLER, Cluster, Host
 
 
 class Told:
@@ -171,6 +171,29 @@ def test_statements_reach_everybody_once_per_newer_version() -> None:
     heard = told.of(PayloadHeard)
     assert len(heard) == 2 * 19
     assert {event.payload for event in heard if isinstance(event, PayloadHeard)} == {b"word-1", b"word-2"}
+
+
+def test_a_statement_goes_from_hop_to_hop_without_waiting_for_rounds() -> None:
+    cluster, told = joined(40)
+    began = cluster.now
+    cluster.swim(4).publish(Kind.STATEMENT, b"key", 1, b"word", cluster.now)
+    cluster._flush(4)
+    cluster.run(began + cluster.swim(4)._node.settings.gossip_interval_s / 2)
+    assert len(told.of(PayloadHeard)) >= 30, "three hosts per hop, and no round was due yet"
+
+
+def test_who_brought_a_statement_has_heard_it_before() -> None:
+    cluster, told = joined(20)
+    cluster.swim(4).publish(Kind.STATEMENT, b"key", 1, b"word", cluster.now)
+    cluster._flush(4)
+    cluster.run(cluster.now + 5.0)
+    knowing = {cluster.hosts[4].node}
+    for who, event in told.events:
+        if isinstance(event, PayloadHeard):
+            assert event.teller in knowing
+            assert event.origin == cluster.hosts[4].node
+            knowing.add(cluster.hosts[who].node)
+    assert len(knowing) == 20
 
 
 def test_a_late_joiner_learns_every_statement() -> None:
@@ -357,7 +380,7 @@ def test_a_changed_key_outlives_the_life_in_which_it_was_set() -> None:
     swim = cluster.swim(1)
     newer = replace(swim.self_record(), boot=swim.self_record().boot + 7)
     _, data = sign_record(newer, RING.cluster_id, cluster.keys.signer(newer.public_key))
-    swim._take_items([wire.item(wire.RECORD, data)], cluster.now)
+    swim._take_items([wire.item(wire.RECORD, data)], cluster.now, TELLER)
     cluster.run(cluster.now + 5.0)
     assert swim.self_record().boot == newer.boot + 1
     assert all(cluster.swim(index).live_count == 3 for index in range(3))

@@ -180,6 +180,14 @@ MUTANTS = (
         (f"{_DAEMON}/test_performer.py",),
     ),
     Mutant(
+        "does-not-see-what-is-moved-into-the-inbox",
+        "The watch on the inbox is for files that are written there.",
+        "gossipd/ops/inbox.py",
+        "_EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.CREATE |",
+        "_EVENTS = flags.CLOSE_WRITE |",
+        (_INBOX,),
+    ),
+    Mutant(
         "takes-on-any-number-of-deployments",
         "A manifest is accepted however many are under way.",
         "gossipd/daemon/deployment.py",

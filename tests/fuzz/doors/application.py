@@ -99,7 +99,7 @@ class Application:
 
     def _heard(self, event: said.PayloadHeard) -> None:
         if event.kind is said.Kind.STATEMENT:
-            self.spread.heard(event.payload, event.origin)
+            self.spread.heard(event.payload, event.teller)
             return
         try:
             key = event.key

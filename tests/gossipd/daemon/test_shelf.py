@@ -15,7 +15,9 @@ MATE, FAR = NodeId(b"a" * 16), NodeId(b"b" * 16)
 
 
 def test_sent_bytes_are_counted_by_deployment_and_by_whether_they_left_the_rack() -> None:
-    shelf = Shelf(cast(ChunkStore, None), cast(State, None), is_mate=lambda node: node == MATE)
+    shelf = Shelf(
+        cast(ChunkStore, None), cast(State, None), is_mate=lambda node: node == MATE, is_coming=lambda _: False
+    )
     shelf.sent(MATE, MODEL, 100)
     shelf.sent(FAR, MODEL, 20)
     shelf.sent(MATE, MODEL, 3)

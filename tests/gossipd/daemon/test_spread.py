@@ -22,11 +22,20 @@ from gossipd.daemon.deployment import LIVE_MAX, Deployment
 from gossipd.daemon.spread import Spread
 from gossipd.daemon.state import State
 from gossipd.ops.inbox import QueueFullError
-from membership.member import node_id
+from gossipd.transfer.errors import PeerNotHoldingError
+from membership.member import NodeId, node_id
 from tests.gossipd.core.making import PUBLISHER, TRUSTED, draft
 from tests.gossipd.daemon.test_state import record
 
 SECRET = SecretKey(bytes([1]) * 32)
+OTHERS = range(2, 12)
+
+
+class AllLive(Cluster):
+    """Whoever belongs lives."""
+
+    def live(self) -> set[NodeId]:
+        return set(self.records) - {node_id(record(1).public_key)}
 
 
 class Desk:
@@ -37,14 +46,21 @@ class Desk:
         self.register, self.state = Register(), State(tmp_path / "state")
         self.by_id: dict[DeploymentId, Deployment] = {}
         self.audited: list[tuple[str, dict[str, Any]]] = []
-        cluster = Cluster(node_id(own.public_key))
-        cluster.begin(own, [])
+        cluster = AllLive(node_id(own.public_key))
+        cluster.begin(own, [record(number) for number in OTHERS])
+        self.told: list[Statement] = []
+        self.asked: list[NodeId] = []
         self.spread = Spread(
             secret=SECRET, own=node_id(own.public_key), cluster=cluster, register=self.register, state=self.state,
-            client=cast(Any, None), clients=tuple, trusted=lambda: frozenset(TRUSTED), publish=lambda statement: None,
+            client=cast(Any, SimpleNamespace(fetch_manifest=self._fetch)), clients=tuple,
+            trusted=lambda: frozenset(TRUSTED), publish=self.told.append,
             audit=lambda event, **fields: self.audited.append((event, fields)), rng=Random(1),
         )  # fmt: skip
         self.spread.deployments = cast(Any, SimpleNamespace(by_id=self.by_id, act=self._act, keep=self._keep))
+
+    def _fetch(self, node: NodeId, *_: object, **__: object) -> bytes:
+        self.asked.append(node)
+        raise PeerNotHoldingError("not here")
 
     def _act(self, statement: Statement) -> Deployment:
         return self.by_id.setdefault(statement.deployment, Deployment(statement.deployment, statement))
@@ -93,6 +109,41 @@ def test_a_statement_under_the_key_of_another_deployment_is_refused(desk: Desk) 
     assert [(event, fields["code"]) for event, fields in desk.audited] == [("statement refused", "E_DECODE")]
     desk.spread.heard(statement.encode(), None, b"d" * 32)
     assert list(desk.by_id) == [b"d" * 32]
+
+
+def heard_of(*, epoch: int = 1) -> Statement:
+    return sign_statement(
+        SECRET, DeploymentId(b"d" * 32), epoch=epoch, verb=Verb.DEPLOY, manifest_bytes=100, now_s=1_000_000
+    )
+
+
+def test_what_gossip_brought_is_not_said_anew_but_what_a_client_ordered_is_told(desk: Desk) -> None:
+    desk.spread.heard(heard_of().encode(), node_id(record(2).public_key))
+    assert desk.told == []
+    assert desk.spread.order(heard_of(epoch=2))
+    assert not desk.spread.order(heard_of(epoch=2))
+    assert desk.told == [heard_of(epoch=2)]
+
+
+async def test_a_manifest_is_asked_of_who_told_us_first_and_then_of_anybody(desk: Desk) -> None:
+    first, *others = (node_id(record(number).public_key) for number in (7, 3, 2, 4, 8, 11))
+    for teller in (first, *others, first):
+        desk.spread.heard(heard_of().encode(), teller)
+    [deployment] = desk.by_id.values()
+    assert await desk.spread.pull(deployment) is None
+    assert desk.asked == [first]
+    for _ in range(60):
+        await desk.spread.pull(deployment)
+    assert {first, *others} < set(desk.asked), "others that have it, and now and then any other"
+    assert desk.asked.count(first) < 30, "who could not help is one among others"
+
+
+async def test_a_manifest_of_which_nobody_told_us_is_asked_of_any_member(desk: Desk) -> None:
+    desk.spread.heard(heard_of().encode())
+    [deployment] = desk.by_id.values()
+    for _ in range(100):
+        await desk.spread.pull(deployment)
+    assert set(desk.asked) == {node_id(record(number).public_key) for number in OTHERS}
 
 
 async def test_the_same_manifest_twice_is_one_deployment(desk: Desk) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -17,6 +19,7 @@ from membership.member import Record
 from membership.record import BOOT_MAX, sign_record
 
 NAMED = DeploymentId(b"d" * 32)
+PATIENCE_S = 20.0
 
 
 def record(number: int) -> Record:
@@ -97,6 +100,42 @@ def test_manifests_are_kept_byte_for_byte(tmp_path: Path) -> None:
     assert state.envelope(NAMED) is None
     state.keep_envelope(NAMED, b"signed")
     assert state.envelope(NAMED) == b"signed"
+    state.close()
+
+
+def test_a_manifest_that_is_coming_is_waited_for_and_no_other(tmp_path: Path) -> None:
+    state, coming = State(tmp_path / "state"), {NAMED}
+    other = DeploymentId(b"o" * 32)
+    with ThreadPoolExecutor() as pool:
+
+        def ask(deployment: DeploymentId, timeout_s: float = PATIENCE_S) -> Future[bytes | None]:
+            return pool.submit(state.envelope_soon, deployment, is_coming=coming.__contains__, timeout_s=timeout_s)
+
+        assert ask(other).result() is None
+        assert ask(NAMED, 0.01).result() is None
+        waiting = [ask(NAMED) for _ in range(3)]
+        state.keep_envelope(other, b"another")
+        state.keep_envelope(NAMED, b"signed")
+        assert [one.result() for one in waiting] == [b"signed"] * 3
+        coming.discard(NAMED)
+        assert ask(NAMED).result() == b"signed"
+    state.close()
+
+
+def test_one_who_waits_for_a_manifest_gives_up_when_it_does_not_come(tmp_path: Path) -> None:
+    state, asked = State(tmp_path / "state"), Event()
+    coming = [True, False]
+
+    def is_coming(_: DeploymentId) -> bool:
+        asked.set()
+        return coming.pop(0)
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(state.envelope_soon, NAMED, is_coming=is_coming, timeout_s=PATIENCE_S)
+        assert asked.wait(PATIENCE_S)
+        state.keep_envelope(DeploymentId(b"o" * 32), b"another")  # whatever is kept, it asks again
+        assert waiting.result() is None
+    assert coming == []
     state.close()
 
 

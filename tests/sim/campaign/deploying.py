@@ -63,13 +63,13 @@ class Deploying:
     def begin(self) -> None:
         """At start: act on what was believed in the last run."""
         for deployment in self._daemon.kept:
-            self._act(deployment)
+            self._tell(deployment)
         self._daemon.after(PROBE_AGAIN_S, self._probe_again)
 
     def order(self, deployment: DeploymentId) -> None:
         """An operator gives this host the manifest."""
         self._daemon.kept[deployment] = None
-        self._act(deployment)
+        self._tell(deployment)
 
     def heard(self, event: PayloadHeard) -> None:
         """A statement from gossip."""
@@ -77,20 +77,22 @@ class Deploying:
             return
         deployment = DeploymentId(event.payload)
         holders = self._holders.setdefault(deployment, [])
-        if event.origin not in holders:
-            holders.append(event.origin)
+        if event.teller not in holders:
+            holders.append(event.teller)
         if deployment not in self.by_id:
             self._act(deployment)
 
-    def _act(self, deployment: DeploymentId) -> None:
-        daemon = self._daemon
+    def _tell(self, deployment: DeploymentId) -> None:
         if deployment in self.by_id:
             return
         wires = self._world.wires
-        wires.swim(daemon.index).publish(Kind.STATEMENT, deployment[:16], 1, bytes(deployment), wires.now)
+        wires.swim(self._daemon.index).publish(Kind.STATEMENT, deployment[:16], 1, bytes(deployment), wires.now)
+        self._daemon.after(0.0, wires.flush, self._daemon.index)
+        self._act(deployment)
+
+    def _act(self, deployment: DeploymentId) -> None:
         self.by_id[deployment] = Life()
-        daemon.after(0.0, wires.flush, daemon.index)
-        daemon.after(0.0, self._pull, deployment)
+        self._daemon.after(0.0, self._pull, deployment)
 
     def _pull(self, deployment: DeploymentId) -> None:
         """Spread.pull: one that is known to have it, now and then any."""
