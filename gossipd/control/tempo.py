@@ -8,8 +8,9 @@ that come rarer and do more each are what it needs: then a plan is little staler
 two cores took 1.14 and 1.26 downloads with 45 and 52 CPU seconds; with a beat of 10 ms 1.23 to 1.47 in seven runs of
 two days, the last two with 56 and 59 (lab, 256 MiB in chunks of 256 KiB at 100 Mbit/s).
 
-Rejected: a longer beat for all (an idle host would plan late for nothing), and one as long as turns take (their time on
-the wall grows with the run queue too, but also with what there is to do, when rests should be short).
+Rejected: a longer beat for all (an idle host would plan late for nothing; 20 ms at 50 Mbit/s spared no CPU time in one
+pair of runs), and one as long as turns take (their time on the wall grows with the run queue too, but also with what
+there is to do, when rests should be short).
 """
 
 from __future__ import annotations

@@ -9,8 +9,9 @@ calls ``cut``: it shuts the socket down, the blocked call returns, and the owner
 owner closes, so a descriptor is never reused under a call. Progress is read from the kernel's own counters
 (TCP_INFO), which costs the transfer nothing and is the same under TLS.
 
-Rejected: time-outs on the socket (Python then polls before every call, and a drip of one byte resets them), and
-a selector loop with worker threads (one more switch between threads per request).
+Rejected: time-outs on the socket (Python then polls before every call, and a drip of one byte resets them);
+a selector loop with worker threads (one more switch between threads per request); SO_RCVLOWAT, so that a receiver wakes
+up once per piece and not for each packet (sixteen daemons in the lab: 45.7 to 47.3 CPU seconds for 43.9 to 47.0).
 """
 
 from __future__ import annotations

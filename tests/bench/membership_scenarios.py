@@ -6,13 +6,16 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from gossipd.core.statement import STATEMENT_BYTES
+from membership.events import Event, Kind, PayloadHeard
 from membership.settings import SwimSettings
 from membership.testing import Cluster
 from tests.bench.liars import Liars
-from tests.bench.membership_meter import Meter
+from tests.bench.membership_meter import Meter, quantile
 
 Row = dict[str, Any]
 Scenario = Callable[[int, int, SwimSettings, float | None], Iterator[Row]]
+_STATEMENTS = 10
 
 
 def _known(members: int, seed: int, settings: SwimSettings) -> tuple[Cluster, Meter]:
@@ -39,6 +42,29 @@ def quiet(members: int, seed: int, settings: SwimSettings, seconds: float | None
         meter.crash(index)
     cluster.run(cluster.now + 25.0)
     yield meter.row("quiet", seed, variant="10 crashes at once")
+
+
+def statements(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """Somebody says something, ten times: how long until a host in the middle, p99 and the last have heard it."""
+    cluster, meter = _known(members, seed, settings)
+    said_s: list[float] = []
+    waits: list[float] = []
+    watch = cluster.on_event
+
+    def on_event(index: int, event: Event) -> None:
+        watch(index, event)
+        if isinstance(event, PayloadHeard):
+            waits.append(cluster.now - said_s[-1])
+
+    cluster.on_event = on_event
+    for number in range(_STATEMENTS):
+        index = cluster.rng.randrange(members)
+        said_s.append(cluster.now)
+        cluster.swim(index).publish(Kind.STATEMENT, b"deployment %d" % number, 1, bytes(STATEMENT_BYTES), cluster.now)
+        cluster._flush(index)
+        cluster.run(cluster.now + (seconds or 5.0))
+    heard = {"heard_p50_s": quantile(waits, 0.5), "heard_p99_s": quantile(waits, 0.99), "heard_last_s": max(waits)}
+    yield meter.row("statements", seed, unheard=_STATEMENTS * (members - 1) - len(waits), **heard)
 
 
 def loss5(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
@@ -173,5 +199,5 @@ def liars(members: int, seed: int, settings: SwimSettings, seconds: float | None
 
 SCENARIOS: dict[str, Scenario] = {
     "quiet": quiet, "loss5": loss5, "cut": cut, "cut_queue": cut_queue, "freeze": freeze, "join_storm": join_storm,
-    "partition": partition, "mass_death": mass_death, "restart": restart, "liars": liars,
+    "partition": partition, "mass_death": mass_death, "restart": restart, "liars": liars, "statements": statements,
 }  # fmt: skip
