@@ -51,7 +51,8 @@ class Board:
     def on_event(self, data: bytes, now: float, teller: NodeId, *, relay: bool = True) -> bool:
         """An EVENT item was heard; True when it was news.
 
-        A statement that is news is passed on at once: 1,000 hosts have heard it after 2 ms in the median and 0.14 s at
+        A statement that is news is passed on at once, and twice more often than other news: whom the first wave misses
+        would hear it two seconds later, from a probe. 1,000 hosts have heard it after 2 ms in the median and 0.14 s at
         p99; with a round of gossip for each hop it was 0.5 and 0.8 s (simulated).
         """
         number, origin, version, key, payload = wire.parse_event(data)
@@ -95,8 +96,6 @@ class Board:
         queue = self._node.rumours.classes[STATEMENT]
         old = self._statements.get(key)
         if old is not None and (version, data) <= old[:2]:
-            if data == old[1]:
-                queue.heard_again(key)
             return False
         digest = self._node.roster.digest
         row_id = blake2b(key, digest_size=8, person=b"gossip statement").digest()
@@ -108,7 +107,7 @@ class Board:
         self._by_row[row_id] = key
         self._node.changed_s = now
         if relay:
-            queue.add(key, data)
+            queue.add(key, data, urgent=True)  # and heard again is no less news: all pass it on in the same moment
         return True
 
     def _note_progress(self, key: bytes, version: int, data: bytes, *, relay: bool) -> bool:
