@@ -7,7 +7,7 @@ deployment afterwards (``deployments``).
 A manifest takes the way of its statement: who is told of one asks the teller first, and the teller answers when it has
 the body itself (``State.envelope_soon``). So each host is asked by the few that it told, and a thousand hosts have the
 body as soon as gossip reaches them. It was asked of whoever had said the statement last, and everybody said it anew:
-ten of sixteen hosts were told "not here" at first, and began 0.1 to 0.3 s later (lab).
+eight and four of sixteen hosts were told "not here" at first, and began 0.1 to 0.3 s later (lab, two runs).
 
 A statement may come before the member record that vouches for its signer; a few such are kept and tried again when
 the roster changes. A statement whose signer has left the roster would be refused by the next newcomer, so the

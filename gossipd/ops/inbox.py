@@ -6,8 +6,8 @@ file is read and moved (``drop_folder``); what a manifest is: the daemon's ``off
 One task looks when the kernel reports a change, when a waiting file has been quiet long enough, and every
 ``rescan_s`` whatever the kernel says: events are lost when the queue overflows, on network file systems, and for good
 when the folder is deleted and made again (the watch then stays silent; we notice the new inode and watch that).
-The watch is a descriptor that the loop waits for: a drop is judged some 20 ms later, nothing wakes up while there is
-none. Rejected: watchfiles, whose thread wakes up 25 times a second in an idle daemon, a tenth of what that takes, and
+The watch is a descriptor that the loop waits for: a drop is judged some 30 ms later, nothing wakes up while there is
+none. Rejected: watchfiles, whose thread wakes up 25 times a second in an idle daemon, 8 % of what that takes, and
 tells of a drop 50 to 100 ms later.
 
 A file is offered once per content, as soon as it rests for a moment: a good signature proves that it is whole. A
