@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection
+from math import inf
 from random import Random
 
 from gossipd.core.events import Shape
@@ -37,7 +38,7 @@ from gossipd.core.rendezvous import BUCKETS, bucket_of, reading_order
 from gossipd.core.replica import Replica
 from membership.member import NodeId
 
-_CLAIM_FACTOR = 4.0  # a claimed read is left alone so many times longer
+_CLAIM_FACTOR = 4.0  # a claimed read is left alone so many times longer, by its owner's heirs and by its owner
 _RETRY_S_MAX = 30.0
 _BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
@@ -60,7 +61,7 @@ class Reader:
         self._ahead = deque(range(extents))  # positions of extents not known to be present, ascending
         self.present = bytearray(shape.chunk_count)
         self._at_head_s: dict[int, float] = {}
-        self._claims: dict[NodeId, frozenset[int]] = {}
+        self._claims: dict[NodeId, dict[int, float]] = {}  # what a peer reads, each with when we heard of it
         self._claim_counts: dict[int, int] = {}  # chunk -> how many peers read it
         self._progress_s: dict[NodeId, float] = {}  # when something that a reader owns was last seen to arrive
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
@@ -126,8 +127,8 @@ class Reader:
 
     def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> Collection[int]:
         """A peer says what it is reading now. Returns what nobody claims any more."""
-        before = self._claims.get(peer, frozenset())
-        claim = frozenset(chunks)
+        before = self._claims.get(peer, {})
+        claim = {chunk: before.get(chunk, now) for chunk in chunks}
         if claim == before:
             return ()
         if claim:
@@ -138,9 +139,9 @@ class Reader:
                     self._taken_over.add(position)
         else:
             del self._claims[peer]
-        for chunk in claim - before:
+        for chunk in claim.keys() - before.keys():
             self._claim_counts[chunk] = self._claim_counts.get(chunk, 0) + 1
-        return self._unclaim(before - claim)
+        return self._unclaim(before.keys() - claim.keys())
 
     def _unclaim(self, chunks: Collection[int]) -> Collection[int]:
         free = []
@@ -153,7 +154,7 @@ class Reader:
 
     def forget(self, peer: NodeId) -> Collection[int]:
         """A peer is gone, and its claims with it. Returns what nobody claims any more."""
-        return self._unclaim(self._claims.pop(peer, frozenset()))
+        return self._unclaim(self._claims.pop(peer, {}))
 
     def read_failed(self, now: float) -> None:
         """Storage failed us: pause, longer each time."""
@@ -217,8 +218,7 @@ class Reader:
             if self._may_read(position, now):
                 if self._line(position)[0] != self._own:
                     self._taken_over.add(position)
-                respecting = now - self._at_head_s[position] < _CLAIM_FACTOR * self.takeover_s()
-                for run in self._runs(position, replica, room, respecting=respecting):
+                for run in self._runs(position, replica, room, now):
                     runs.append(run)
                     room -= len(run)
         if not runs and not replica.reads:
@@ -238,7 +238,7 @@ class Reader:
                 age = now - self._at_head_s[position]
                 if age >= max(self._settings.read_stuck_s, 2 * self._usual_s):
                     self._taken_over.add(position)
-                    if runs := self._runs(position, replica, self.unit_chunks, respecting=True):
+                    if runs := self._runs(position, replica, self.unit_chunks, now):
                         return runs
         return []
 
@@ -282,18 +282,20 @@ class Reader:
         """How long a read may make no progress before somebody else begins it."""
         return max(self._settings.read_takeover_s, self._settings.patience * self._usual_s)
 
-    def _runs(self, position: int, replica: Replica, room: int, *, respecting: bool) -> list[tuple[int, ...]]:
-        """Absent chunks of the extent, in runs of adjacent ones of at most a unit.
+    def _runs(self, position: int, replica: Replica, room: int, now: float) -> list[tuple[int, ...]]:
+        """Absent chunks of the extent that nobody else is likely to be reading, in runs of adjacent ones of at most a
+        unit.
 
-        Args:
-            respecting: leave out what others say they are reading.
+        A claim counts by its own age, not by how long its chunk has been due: where storage is slow, chunks are due for
+        longer than any read takes, and owners read anew what others had begun to help them with.
         """
         runs: list[tuple[int, ...]] = []
         run: list[int] = []
-        others = [claim for peer, claim in self._claims.items() if peer != self._own] if respecting else []
+        believed_since = now - _CLAIM_FACTOR * self.takeover_s()
+        others = [claim for peer, claim in self._claims.items() if peer != self._own]
         for chunk in self._chunks(position):
             absent = not self.present[chunk] and not replica.holds(chunk) and not replica.reads_now(chunk)
-            absent = absent and not any(chunk in claim for claim in others)
+            absent = absent and not any(claim.get(chunk, -inf) > believed_since for claim in others)
             if absent and room > 0:
                 run.append(chunk)
                 room -= 1

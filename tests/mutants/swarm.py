@@ -137,6 +137,14 @@ MUTANTS = (
         (f"{_CORE}/test_reader.py",),
     ),
     Mutant(
+        "a-helpers-claim-counts-only-while-its-chunk-is-newly-due",
+        "An owner reads anew what another has begun, when the chunk was due for long before that.",
+        "gossipd/core/reader.py",
+        "any(claim.get(chunk, -inf) > believed_since for claim in others)",
+        "any(claim.keys() & {chunk} and self._at_head_s[position] > believed_since for claim in others)",
+        (f"{_CORE}/test_reader.py",),
+    ),
+    Mutant(
         "what-is-promised-counts-as-read",
         "A chunk counts as present from the moment its reader promises it: nobody takes over a read that hangs.",
         "gossipd/core/reader.py",

@@ -226,6 +226,20 @@ def test_who_helps_leaves_the_owner_what_it_may_have_begun() -> None:
     assert 0 < len(helped) == left - helper.reads_max()
 
 
+def test_an_owner_leaves_alone_what_another_has_begun_however_long_it_was_due() -> None:
+    storage = Storage(2, 16)
+    helper, late = storage.nodes
+    reader, replica = storage.readers[late], storage.replicas[late]
+    reader.plan(replica, storage.now)  # looks at what is due, and has begun nothing of it yet
+    storage.now += 8 * SETTINGS.read_takeover_s
+    reader.claimed(helper, range(16), storage.now)
+    assert reader.plan(replica, storage.now) == []
+    storage.now += 3.9 * SETTINGS.read_takeover_s
+    assert reader.plan(replica, storage.now) == [], "a claim that was just heard counts for as long as any other"
+    storage.now += 0.2 * SETTINGS.read_takeover_s
+    assert reader.plan(replica, storage.now)
+
+
 def test_a_failed_read_pauses_longer_each_time() -> None:
     storage = Storage(1, 100)
     own = storage.nodes[0]
