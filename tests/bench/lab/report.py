@@ -77,6 +77,12 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         for one in rows
         if one.get("predicted_last_s")
     ]
+    lines += [
+        f"{one['system']}: control channel and membership sent {one['control_bytes_per_node_s'] / 1000:.1f} KB/s "
+        f"per host, {one['control_over_moved']:.2%} of all bytes that came to hosts"
+        for one in rows
+        if "control_over_moved" in one
+    ]
     if limited:
         lines.append(f"the machine's CPU was the limit for: {', '.join(limited)}; these figures do not count")
     return "\n".join(lines)

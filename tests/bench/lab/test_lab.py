@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from argparse import Namespace
 from pathlib import Path
 from random import Random
@@ -9,7 +11,8 @@ from random import Random
 import pytest
 
 from tests.bench.lab.__main__ import wrong_slow
-from tests.bench.lab.fabric import Counters, Fabric, fabric
+from tests.bench.lab.control_traffic import control_meter
+from tests.bench.lab.fabric import Counters, Fabric, Station, fabric
 from tests.bench.lab.prediction import predict
 from tests.bench.lab.report import BUSY_MAX, row, table
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
@@ -102,3 +105,23 @@ def test_a_chain_over_two_racks_moves_each_byte_once_over_every_wire(tmp_path: P
     assert 1.0 <= result["external_x"] <= 1.1
     assert 2.0 <= result["crossrack_x"] <= 2.2
     assert result["cpu_limited"] is (outcome.busy > BUSY_MAX)
+
+
+@pytest.mark.needs("netns", "tc")
+def test_control_bytes_are_what_a_host_sends_to_or_from_the_port_whole_frames_and_nothing_else(tmp_path: Path) -> None:
+    def say(station: Station, payload: int, count: int, port: int, *, bound: int = 0) -> None:
+        text = (
+            "import socket; udp = socket.socket(type=socket.SOCK_DGRAM); "
+            f"udp.bind(('{station.address}', {bound})); "
+            f"[udp.sendto(bytes({payload}), ('10.77.1.1', {port})) for _ in range({count})]"
+        )
+        subprocess.run([*station.command, sys.executable, "-c", text], check=True, timeout=60)
+
+    with fabric([2, 1], mbit=100) as network, control_meter(network, 7946, tmp_path / "meter.log") as meter:
+        first, second, third = network.hosts
+        say(second, 100, 5, 7946)
+        say(third, 1000, 3, 9999, bound=7946)
+        say(third, 1000, 7, 7947)
+        sent = meter.sent()
+    headers = 14 + 20 + 8
+    assert sent == {first.name: 0, second.name: 5 * (100 + headers), third.name: 3 * (1000 + headers)}

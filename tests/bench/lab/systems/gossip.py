@@ -18,6 +18,7 @@ from gossipd.core.manifest import Manifest, open_manifest
 from gossipd.demo.hosts import Host, settings
 from gossipd.ops.keyfiles import write_key_pair
 from gossipd.publish.publisher import PublishOrder, publish
+from tests.bench.lab.control_traffic import ControlMeter, control_meter
 from tests.bench.lab.fabric import LabError
 from tests.bench.lab.process import MachineCpu, usage
 from tests.bench.lab.systems.base import POLL_S, START_SECONDS_MAX, Bench, Killer, Outcome, is_right, ready_to_write
@@ -38,9 +39,12 @@ def run_gossipd(bench: Bench) -> Outcome:
         for host in hosts:
             host.start()
         _converge(hosts)
-        with ready_to_write(bench, [_pid(host) for host in hosts]):
+        with (
+            ready_to_write(bench, [_pid(host) for host in hosts]),
+            control_meter(bench.fabric, PORT, base / "meter.log") as meter,
+        ):
             time.sleep(COOL_S)
-            return _deploy(bench, hosts, manifest)
+            return _deploy(bench, hosts, manifest, meter)
     except LabError as error:
         tails = "\n".join(f"--- {host.name}\n{host.log_tail()[-600:]}" for host in hosts)
         raise LabError(f"{error}\n{tails}") from None
@@ -101,9 +105,10 @@ def _converge(hosts: list[Host]) -> None:
     _wait(lambda: all(is_whole(host) for host in hosts), START_SECONDS_MAX, "the cluster has not converged")
 
 
-def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest) -> Outcome:
+def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlMeter) -> Outcome:
     by_name = {host.name: host for host in hosts}
     visible = {host.name: host.models / NAME / str(VERSION) for host in hosts}
+    control_before = meter.sent()
     before, cpu = bench.fabric.counters(), MachineCpu()
     cpu_before = {host.name: usage(_pid(host)).cpu_s for host in hosts}
     killer = Killer(bench, lambda name: by_name[name].kill(), lambda: _seed(hosts))
@@ -123,6 +128,7 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest) -> Outcome:
             raise LabError(f"gossipd: not done after {bench.timeout_s:.0f} s: {', '.join(missing)}")
         time.sleep(POLL_S)
     counters, busy = bench.fabric.counters().since(before), cpu.busy()
+    control_bytes = sum(meter.sent().values()) - sum(control_before.values())
     row = _row(hosts, by_name, killer.killed)
     used = {name: usage(_pid(by_name[name])) for name in done_s}
     return Outcome(
@@ -133,7 +139,11 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest) -> Outcome:
         verified_hosts=sum(is_right(visible[name] / bench.model.name, bench.model) for name in done_s),
         duplicate_bytes=int(row.get("duplicate_bytes", 0)),
         killed=killer.killed,
-        figures={name: row.get(name) for name in _FIGURES},
+        figures={name: row.get(name) for name in _FIGURES}
+        | {
+            "control_bytes_per_node_s": round(control_bytes / len(hosts) / (max(done_s.values()) - began_s)),
+            "control_over_moved": round(control_bytes / sum(counters.hosts.values()), 5),
+        },
     )  # fmt: skip
 
 
