@@ -94,6 +94,10 @@ class PlannerSettings:
     reads_min: int = 12
     """Extents being read at least: where a chunk takes as long as the news of it the next are asked for late. With 8
     hosts took 1.13 downloads, with 12 1.06 (16 hosts, 1,024 chunks of 21 ms, 4 fetches, simulated)."""
+    read_rate_assumed: float = 125e6
+    """Bytes/s that all reads of a cluster together are taken to have until one has ended: 1 Gbit/s. Chunks of 16 MiB
+    are then expected within 1.6 to 2.7 s and taken over after three times that; storage that is slower at first costs
+    duplicates, a reader that hangs with its first read so much more patience."""
     read_stuck_s: float = 1.5
     """An extent at the head of the order for so long no longer holds up the extents behind it."""
     read_takeover_s: float = 3.0

@@ -137,6 +137,14 @@ MUTANTS = (
         (f"{_CORE}/test_reader.py",),
     ),
     Mutant(
+        "reads-are-taken-over-before-it-is-known-how-long-one-takes",
+        "Until its first read has ended a reader expects reads to take no time, however large their chunks.",
+        "gossipd/core/reader.py",
+        "        if self._usual_s:\n            return self._usual_s\n",
+        "        return self._usual_s\n",
+        (f"{_CORE}/test_reader.py",),
+    ),
+    Mutant(
         "a-helpers-claim-counts-only-while-its-chunk-is-newly-due",
         "An owner reads anew what another has begun, when the chunk was due for long before that.",
         "gossipd/core/reader.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from gossipd.core.chunkset import ChunkSet
@@ -10,7 +11,7 @@ from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.reader import Reader
 from gossipd.core.rendezvous import bucket_lines, bucket_of
 from gossipd.core.replica import Replica
-from tests.gossipd.core.planning import DEPLOYMENT, node, shape
+from tests.gossipd.core.planning import CHUNK_BYTES, DEPLOYMENT, node, shape
 
 SETTINGS = PlannerSettings(fetches_many=6)  # whatever the number of chunks
 WINDOW = SETTINGS.reads_window(2_000)
@@ -27,17 +28,19 @@ class Storage:
         extent: int = 1,
         by_chunk: bool = False,
         settings: PlannerSettings = SETTINGS,
+        chunk_bytes: int = CHUNK_BYTES,
     ) -> None:
+        of = replace(shape(chunks, extent=extent), chunk_bytes=chunk_bytes, bytes_total=chunks * chunk_bytes)
         self.nodes = tuple(sorted(node(number) for number in range(1, readers + 1)))
         self.now = 100.0
         self.readers: dict[bytes, Reader] = {}
         self.replicas: dict[bytes, Replica] = {}
         for own in self.nodes:
-            reader = Reader(own, shape(chunks, extent=extent), DEPLOYMENT, settings, Random(1))
+            reader = Reader(own, of, DEPLOYMENT, settings, Random(1))
             reader.readable = True
             reader.set_readers(bucket_lines(self.nodes, b"salt"), by_chunk=by_chunk, now=self.now)
             self.readers[own] = reader
-            self.replicas[own] = Replica(DEPLOYMENT, shape(chunks, extent=extent), ChunkSet(chunks), now=self.now)
+            self.replicas[own] = Replica(DEPLOYMENT, of, ChunkSet(chunks), now=self.now)
         self.read: list[int] = []
 
     def plan(self, own: bytes) -> list[int]:
@@ -106,6 +109,18 @@ def test_many_readers_together_have_about_the_window_in_flight() -> None:
     storage = Storage(25, 2_000)
     in_flight = sum(len(storage.plan(own)) for own in storage.nodes)
     assert WINDOW / 2 <= in_flight <= WINDOW
+
+
+def test_large_chunks_are_given_time_before_a_read_has_shown_how_long_it_takes() -> None:
+    storage = Storage(25, 200, chunk_bytes=2_500_000_000)
+    for _ in range(20):  # a read takes 24 s on a link of 10 Gbit/s that twelve share
+        for own in storage.nodes:
+            storage.plan(own)
+        for reader in storage.readers.values():
+            for own in storage.nodes:
+                reader.claimed(own, tuple(storage.replicas[own].flights), storage.now)
+        storage.now += 1.0
+    assert len(storage.read) <= WINDOW
 
 
 def test_few_readers_have_more_reads_each() -> None:
