@@ -80,9 +80,18 @@ class Peers:
         return {node for node, peer in self._peers.items() if not peer.usable(now)}
 
     @property
+    def _count(self) -> int:
+        return len(self._views) - (self._own in self._views)
+
+    @property
     def reachable_count(self) -> int:
         """Members that nothing speaks against but, perhaps, a pause."""
-        return len(self.members()) - sum(peer.member and not peer.reachable for peer in self._peers.values())
+        return self._count - sum(peer.member and not peer.reachable for peer in self._peers.values())
+
+    def are_all_unusable(self, now: float) -> bool:
+        """There are members, and none that may be asked. By the records alone, since it is asked often where nothing
+        comes: to look at all members took two fifths of a simulation of 10,000 hosts."""
+        return 0 < self._count <= sum(node in self._views for node in self.unusable(now))
 
     def adopt(self, views: dict[NodeId, PeerView]) -> list[NodeId]:
         """These are the members, and nobody else is; returns who was one and is none any more.

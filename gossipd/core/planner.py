@@ -285,9 +285,7 @@ class Planner:
         """Nobody is usable though somebody should be, or reading waits for the view to settle."""
         if self._election.isolated or now < around.begin_allowed_s:
             return True
-        members = self._peers.members()
-        unusable = self._peers.unusable(now)
-        return bool(members) and all(view.node in unusable for view in members)
+        return self._peers.are_all_unusable(now)
 
     def _limit_uploads(self) -> None:
         """As many uploads as others are likely to have fetches in flight, and those that are between two.

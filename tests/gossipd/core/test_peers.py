@@ -143,3 +143,19 @@ def test_we_are_no_peer_of_ours() -> None:
     peers.adopt({node(1): view(1)})
     assert peers.get(node(1)) is None
     assert peers.reachable_count == 0
+
+
+def test_all_are_unusable_when_every_member_is_and_there_is_one() -> None:
+    peers = Peers(SETTINGS, Random(1), node(1))
+    peers.adopt({node(1): view(1)})
+    assert not peers.are_all_unusable(0.0), "there is nobody else"
+    peers.seen(view(2))
+    peers.seen(view(3))
+    peers.reached(node(2), False)
+    assert not peers.are_all_unusable(0.0)
+    peers.reached(node(3), False)
+    assert peers.are_all_unusable(0.0)
+    peers.lost(node(3))
+    assert peers.are_all_unusable(0.0), "who is gone is no member that could be asked"
+    peers.reached(node(2), True)
+    assert not peers.are_all_unusable(0.0)
