@@ -249,10 +249,11 @@ class Swarm:
         is_ours = event.chunks.size == self.replica.shape.chunk_count
         if not is_ours or not self.peers.hears(event.peer, event.free_slots, now):
             return
-        self.subscriptions.heard(event.peer, now)
+        before = self.availability.bits_of(event.peer)
+        self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
         news = self.availability.replace(event.peer, event.chunks, near=event.peer in self.duties.mates)
         self._heard(news, now)
-        if event.chunks:
+        if before & ~event.chunks.bits:
             self.reader.rebuild(self.replica.held | self.availability.union())
 
     def delta_heard(self, event: DeltaHeard, now: float) -> None:

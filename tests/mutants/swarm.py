@@ -145,6 +145,22 @@ MUTANTS = (
         (f"{_CORE}/test_reader.py",),
     ),
     Mutant(
+        "holdings-that-lack-a-chunk-leave-it-present",
+        "A chunk counts as being somewhere after its only holder has said anew what it holds, and not that.",
+        "gossipd/core/swarm.py",
+        "        if before & ~event.chunks.bits:\n",
+        "        if before & ~event.chunks.bits and event.chunks:\n",
+        (_PLANNER,),
+    ),
+    Mutant(
+        "silence-is-asked-about-for-ever",
+        "A neighbour that has nothing to say is asked for all that it holds every five seconds.",
+        "gossipd/core/subscriptions.py",
+        "min(_FRUITLESS_MAX, fruitless + 1)",
+        "0",
+        (f"{_CORE}/test_subscriptions.py",),
+    ),
+    Mutant(
         "a-helpers-claim-counts-only-while-its-chunk-is-newly-due",
         "An owner reads anew what another has begun, when the chunk was due for long before that.",
         "gossipd/core/reader.py",

@@ -290,6 +290,21 @@ def test_a_chunk_that_is_promised_by_who_reads_it_counts_as_read_when_the_read_h
     assert list(reader.present) == [0, 1, 0], "it did not come"
 
 
+def test_holdings_that_lack_what_a_peer_held_before_take_it_out_of_what_is_present_even_when_they_are_empty() -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in range(50, 52)])
+    driven.wait(5.0)
+    driven.tell(opened(3), SourceProbed(DEPLOYMENT, True))
+    reader = driven.planner._swarms[DEPLOYMENT].reader
+    driven.tell(HoldingsHeard(node(50), DEPLOYMENT, ChunkSet.of(3, (0, 1)), 24))
+    driven.tell(HoldingsHeard(node(51), DEPLOYMENT, ChunkSet.of(3, (1,)), 24))
+    assert list(reader.present) == [1, 1, 0]
+    driven.tell(HoldingsHeard(node(50), DEPLOYMENT, ChunkSet.of(3, (2,)), 24))
+    assert list(reader.present) == [0, 1, 1]
+    driven.tell(HoldingsHeard(node(50), DEPLOYMENT, ChunkSet(3), 24))
+    assert list(reader.present) == [0, 1, 0]
+
+
 def test_more_chunks_are_fetched_at_once_of_a_model_of_many_and_never_more_than_the_most() -> None:
     settings = PlannerSettings()
     assert [settings.flows(chunks) for chunks in (1, 256, 1_024, 2_000, 30_000)] == [4, 4, 7, 10, 10]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from gossipd.core.subscriptions import Subscriptions
 from membership.member import NodeId
 from tests.gossipd.core.planning import SETTINGS, node
@@ -27,6 +29,21 @@ def test_a_silent_neighbour_is_asked_again_unless_it_holds_everything() -> None:
     assert refreshed(subs, 6.0, full=True) == ([], [])
     assert refreshed(subs, 6.0) == ([A], [])
     assert refreshed(subs, 7.0) == ([], [])
+
+
+def test_a_neighbour_that_has_nothing_to_say_is_asked_later_each_time_and_soon_again_when_it_had() -> None:
+    subs = Subscriptions(SETTINGS)
+    refreshed(subs, 0.0)
+    asked = []
+    for tenth in range(1, 2000):
+        if refreshed(subs, tenth / 10)[0]:
+            asked.append(tenth / 10)
+            subs.heard(A, tenth / 10, is_news=False)
+    gaps = [round(after - before) for before, after in pairwise(asked)]
+    assert gaps[:4] == [10, 20, 40, 40]
+    subs.heard(A, 200.0)
+    assert refreshed(subs, 204.0) == ([], [])
+    assert refreshed(subs, 205.1) == ([A], [])
 
 
 def test_a_neighbour_that_asks_again_has_restarted() -> None:
