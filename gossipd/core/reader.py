@@ -18,10 +18,9 @@ is taken over though half of the cluster waits for it.
 An extent that stays at the head of the order is stuck: after ``read_stuck_s`` it no longer holds up those behind
 it, after ``read_takeover_s`` per place the next in line reads it unless its owner keeps saying that it is reading;
 after longer where reads take longer, or are likely to while none has ended. What somebody says that he reads is left
-to him by all others, the owner too when he is helped, for four times as long. A
-reader whose connection fails drops out of the line at once; its heir waits ``read_grace_s`` for news of what the dead
-one had read before. Chunks known to be present, or being read by us, are never read. Views that differ cost
-duplicate bytes, never a chunk.
+to him by all others, the owner too when he is helped, for four times as long. A reader whose connection fails drops out
+of the line at once; its heir waits ``read_grace_s`` for news of what the dead one had read before. Chunks known to be
+present, or being read by us, are never read. Views that differ cost duplicate bytes, never a chunk.
 
 Rejected: leases or a lock (seedship guards cost, not state); a random order per reader (it helps when views differ at a
 cold start, which the stability gate covers, and it cannot be windowed).
