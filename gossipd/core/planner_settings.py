@@ -65,7 +65,8 @@ class PlannerSettings:
     """Peers that may hear our news; more are not answered. mates_max + far_neighbours_max and room for newcomers, or
     for those who import what a reader reads."""
     silence_s: float = 5.0
-    """A neighbour that said nothing for so long, and for several chunk times, is asked again for its holdings."""
+    """A neighbour that said nothing for so long, and for several chunk times, is asked again for its holdings; later
+    each time while nothing new comes of it."""
 
     spread: int = 6
     """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
@@ -95,9 +96,9 @@ class PlannerSettings:
     """Extents being read at least: where a chunk takes as long as the news of it the next are asked for late. With 8
     hosts took 1.13 downloads, with 12 1.06 (16 hosts, 1,024 chunks of 21 ms, 4 fetches, simulated)."""
     read_rate_assumed: float = 125e6
-    """Bytes/s that all reads of a cluster together are taken to have until one has ended: 1 Gbit/s. Chunks of 16 MiB
-    are then expected within 1.6 to 2.7 s and taken over after three times that; storage that is slower at first costs
-    duplicates, a reader that hangs with its first read so much more patience."""
+    """Bytes/s that all reads of a cluster together are taken to have until one of a host's own has ended: 1 Gbit/s.
+    Chunks of 16 MiB are then expected within 1.6 to 2.7 s and taken over after three times that; storage that is slower
+    at first costs duplicates, a reader that hangs with its first read so much more patience."""
     read_stuck_s: float = 1.5
     """An extent at the head of the order for so long no longer holds up the extents behind it."""
     read_takeover_s: float = 3.0

@@ -15,12 +15,12 @@ A chunk that is being read can be had from its reader while it comes, and so is 
 when the reader no longer says that it reads it: until then who holds it may only be promised it, and a read that hangs
 is taken over though half of the cluster waits for it.
 
-An extent that stays at the head of the order is stuck: after ``read_stuck_s`` it no longer holds up those behind
-it, after ``read_takeover_s`` per place the next in line reads it unless its owner keeps saying that it is reading;
-after longer where reads take longer, or are likely to while none has ended. What somebody says that he reads is left
-to him by all others, the owner too when he is helped, for four times as long. A reader whose connection fails drops out
-of the line at once; its heir waits ``read_grace_s`` for news of what the dead one had read before. Chunks known to be
-present, or being read by us, are never read. Views that differ cost duplicate bytes, never a chunk.
+An extent that stays at the head of the order is stuck: after ``read_stuck_s`` it no longer holds up those behind it,
+after ``read_takeover_s`` per place the next in line reads it unless its owner keeps saying that it is reading; after
+longer where this host's reads take longer, or are likely to while none of them has ended. What somebody says that he
+reads is left to him by all others, the owner too when he is helped, for four times as long. A reader whose connection
+fails drops out of the line at once; its heir waits ``read_grace_s`` for news of what the dead one had read before.
+Chunks known to be present, or being read by us, are never read. Views that differ cost duplicate bytes, never a chunk.
 
 Rejected: leases or a lock (seedship guards cost, not state); a random order per reader (it helps when views differ at a
 cold start, which the stability gate covers, and it cannot be windowed).
@@ -28,6 +28,7 @@ cold start, which the stability gate covers, and it cannot be windowed).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Collection
 from math import inf
@@ -88,7 +89,7 @@ class Reader:
         for chunk in self._claim_counts:
             present[chunk] = 0
         width = self._shape.extent_chunks
-        # Slices, because this is done for each peer's Holdings and a model may have a million chunks.
+        # Slices, because a model may have a million chunks, and this is done whenever a peer has lost something.
         self._ahead = deque(
             position
             for position, extent in enumerate(self._order)
@@ -125,6 +126,15 @@ class Reader:
         """Somebody has it, or gets it from whoever reads it now."""
         if chunk not in self._claim_counts:
             self.present[chunk] = 1
+
+    def doubted(self, chunk: int) -> None:
+        """Somebody reads it, and it is not here: who was said to have it may only be promised it."""
+        if self.present[chunk] and chunk in self._claim_counts:
+            self.present[chunk] = 0
+            position = self._position_of[chunk // self._shape.extent_chunks]
+            at = bisect_left(self._ahead, position)
+            if at == len(self._ahead) or self._ahead[at] != position:
+                self._ahead.insert(at, position)
 
     def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> Collection[int]:
         """A peer says what it is reading now. Returns what nobody claims any more."""
@@ -284,11 +294,13 @@ class Reader:
         return max(self._settings.read_takeover_s, self._settings.patience * self._likely_s())
 
     def _likely_s(self) -> float:
-        """What a read takes. Before one of ours has ended nothing is known: with takeovers after 3 s all the same, 65
-        readers of chunks that took 24 s began on 53 of them at once, some twice (10,000 hosts, simulated)."""
+        """What a read takes, by this host's own. Before one has ended nothing is known: with takeovers after 3 s all
+        the same, 65 readers of chunks that took 24 s began on 53 of them at once, some twice (10,000 hosts, simulated).
+        """
         if self._usual_s:
             return self._usual_s
-        return self._window_min * self._shape.chunk_bytes / self._settings.read_rate_assumed
+        reads = min(self._window_min, len(self._order))
+        return reads * self._shape.chunk_bytes / self._settings.read_rate_assumed
 
     def _runs(self, position: int, replica: Replica, room: int, now: float) -> list[tuple[int, ...]]:
         """Absent chunks of the extent that nobody else is likely to be reading, in runs of adjacent ones of at most a

@@ -7,7 +7,7 @@ deployment. What does not: their rules, and whatever deployments share (peers, e
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from random import Random
 
@@ -241,6 +241,7 @@ class Swarm:
         for chunk in event.chunks:
             if self.replica.land(chunk, SOURCE):
                 self.want_again(chunk, now)
+        self.news.hurry(self.reader.readers)  # who leave it to us for as long as our claim counts
 
     # ---- what peers say ------------------------------------------------------------------------
 
@@ -253,8 +254,9 @@ class Swarm:
         self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
         news = self.availability.replace(event.peer, event.chunks, near=event.peer in self.duties.mates)
         self._heard(news, now)
-        if before & ~event.chunks.bits:
+        if lost := before & ~event.chunks.bits:
             self.reader.rebuild(self.replica.held | self.availability.union())
+            self._consider(ChunkSet(event.chunks.size, lost), now)
 
     def delta_heard(self, event: DeltaHeard, now: float) -> None:
         """A peer's news."""
@@ -264,9 +266,11 @@ class Swarm:
         self.subscriptions.heard(peer, now)
         if event.dropped:
             self._dropped(peer, event.dropped)
-            for chunk in event.dropped:
-                self.demand.consider(chunk, now, self.patience_s)
+            self._consider(event.dropped, now)
         self.unclaimed(self.reader.claimed(peer, event.reading, now))
+        for chunk in event.reading:
+            if not self.replica.holds(chunk):
+                self.reader.doubted(chunk)
         if event.added:
             self._heard(self.availability.add(peer, event.added, near=peer in self.duties.mates), now)
 
@@ -278,6 +282,11 @@ class Swarm:
         near, far = availability.near_count, availability.far_count
         if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):
             self.reader.rebuild(self.replica.held | availability.union())
+
+    def _consider(self, chunks: Iterable[int], now: float) -> None:
+        patience_s = self.patience_s
+        for chunk in chunks:
+            self.demand.consider(chunk, now, patience_s)
 
     def _heard(self, news: tuple[int, ...], now: float) -> None:
         seen, consider, patience_s = self.reader.seen, self.demand.consider, self.patience_s
@@ -312,9 +321,7 @@ class Swarm:
         if self.availability.bits_of(peer):
             self.availability.forget(peer)
             self.reader.rebuild(self.replica.held | self.availability.union())
-            patience_s = self.patience_s
-            for chunk in [*self.demand.near, *self.demand.imports]:
-                self.demand.consider(chunk, now, patience_s)
+            self._consider([*self.demand.near, *self.demand.imports], now)
         else:
             self.availability.forget(peer)
 

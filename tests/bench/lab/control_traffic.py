@@ -15,15 +15,18 @@ _ANSWER_S_MAX = 10.0
 
 
 class ControlMeter:
-    """Counts since it was started; see ``agents.meter``."""
+    """Counts since it was first asked; see ``agents.meter``."""
 
     def __init__(self, agent: Agent, hosts: dict[str, str]) -> None:
         self._agent = agent
         self._hosts = hosts
 
     def sent(self) -> dict[str, int]:
-        """Bytes that each host has sent to or from the port. Raises LabError."""
-        self._agent.go()
+        """Bytes that each host has sent to or from the port since this was first called. Raises LabError."""
+        try:
+            self._agent.go()
+        except BrokenPipeError:
+            raise LabError("the meter of control bytes has ended") from None
         deadline = time.monotonic() + _ANSWER_S_MAX
         while (answer := self._agent.poll()) is None:
             if time.monotonic() > deadline:
@@ -41,7 +44,6 @@ def control_meter(network: Fabric, number: int, log: Path) -> Iterator[ControlMe
     agent = Agent(switches, "meter", str(number), *(host.port for host in network.hosts), log=log)
     try:
         agent.wait_ready(_START_S_MAX)
-        agent.go()
         yield ControlMeter(agent, {host.port: host.name for host in network.hosts})
     finally:
         agent.process.kill()

@@ -117,11 +117,21 @@ def test_control_bytes_are_what_a_host_sends_to_or_from_the_port_whole_frames_an
         )
         subprocess.run([*station.command, sys.executable, "-c", text], check=True, timeout=60)
 
+    def refused(station: Station, port: int) -> None:
+        text = f"import socket; assert socket.socket().connect_ex(('10.77.1.1', {port}))"
+        subprocess.run([*station.command, sys.executable, "-c", text], check=True, timeout=60)
+
     with fabric([2, 1], mbit=100) as network, control_meter(network, 7946, tmp_path / "meter.log") as meter:
         first, second, third = network.hosts
+        say(second, 100, 1, 7946)
+        assert set(meter.sent().values()) == {0}, "what was before the first question"
         say(second, 100, 5, 7946)
         say(third, 1000, 3, 9999, bound=7946)
         say(third, 1000, 7, 7947)
+        assert meter.sent() == {first.name: 0, second.name: 5 * (100 + 42), third.name: 3 * (1000 + 42)}
+        refused(third, 7947)
+        refused(third, 7946)
         sent = meter.sent()
-    headers = 14 + 20 + 8
-    assert sent == {first.name: 0, second.name: 5 * (100 + headers), third.name: 3 * (1000 + headers)}
+    headers = 14 + 20 + 20
+    assert sent[first.name] == headers, "its refusal"
+    assert headers < sent[third.name] - 3 * (1000 + 42) < headers + 41, "one SYN with its options"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TypeVar
 
 from gossipd.core.chunkset import ChunkSet
@@ -305,6 +306,44 @@ def test_holdings_that_lack_what_a_peer_held_before_take_it_out_of_what_is_prese
     assert list(reader.present) == [0, 1, 0]
 
 
+def test_what_is_promised_before_its_read_is_heard_of_counts_as_read_when_the_read_has_ended() -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in range(50, 52)])
+    driven.wait(5.0)
+    driven.tell(opened(3), SourceProbed(DEPLOYMENT, True))
+    driven.tell(stored(2, SOURCE))
+    reader = driven.planner._swarms[DEPLOYMENT].reader
+    driven.tell(delta(51, 1), delta(50, reading=(1, 2)))
+    assert list(reader.present) == [0, 0, 1], "what is here is here, whoever reads it anew"
+    driven.tell(delta(50))
+    assert list(reader.present) == [0, 1, 1]
+
+
+def test_what_a_mate_has_lost_is_imported_whether_it_says_so_or_says_all_that_it_holds() -> None:
+    for loss in (holdings(1), DeltaHeard(A, DEPLOYMENT, (), (5,), (), 4)):
+        driven = Driven()
+        driven.meet(view(1, term=1), view(50, "b"))
+        driven.tell(opened(8, (0, 1, 2, 3, 4, 6, 7)), after=4.0)
+        driven.tell(holdings(1, 5))
+        driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.BUSY), holdings(50, 5))
+        fetches = of(StartFetch, driven.tell(loss) + driven.wait(4.0))
+        assert [(fetch.chunk, fetch.peer) for fetch in fetches] == [(5, node(50))]
+
+
+def test_a_neighbour_whose_answers_bring_nothing_new_is_asked_less_and_less_often() -> None:
+    driven = Driven()
+    driven.meet(view(1, term=1))
+    driven.tell(opened(8), after=4.0)
+    asked: list[float] = []
+    for _ in range(400):
+        if of(Subscribe, driven.tell(after=0.25)):
+            asked.append(driven.now)
+            driven.tell(holdings(1, 5))
+        driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.BUSY))
+    gaps = [round((after - before) / SETTINGS.silence_s) for before, after in pairwise(asked)]
+    assert gaps == [1, 2, 4, 8]
+
+
 def test_more_chunks_are_fetched_at_once_of_a_model_of_many_and_never_more_than_the_most() -> None:
     settings = PlannerSettings()
     assert [settings.flows(chunks) for chunks in (1, 256, 1_024, 2_000, 30_000)] == [4, 4, 7, 10, 10]
@@ -317,6 +356,18 @@ def test_a_failed_read_is_tried_again_after_a_pause() -> None:
     (read,) = of(StartSourceRead, driven.tell())
     assert not of(StartSourceRead, driven.tell(SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.SOURCE)))
     assert of(StartSourceRead, driven.wait(4.0))
+
+
+def test_other_readers_hear_at_once_that_a_read_has_failed() -> None:
+    driven = Driven()
+    driven.meet(*[view(number, "b", term=int(number == 50)) for number in (50, 51)])
+    driven.wait(5.0)
+    driven.tell(opened(40), *[SubscribeHeard(node(number), DEPLOYMENT) for number in (50, 51)])
+    (read, *_) = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
+    driven.wait(LAZY_S)
+    failed = SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.DISK)
+    told = of(SendDelta, driven.tell(failed) + driven.wait(0.1, step=0.05))
+    assert [message.peers for message in told if not {*read.chunks} & {*message.reading}] == [(node(50),)]
 
 
 def test_a_host_that_cannot_read_the_source_gives_its_claim_up() -> None:

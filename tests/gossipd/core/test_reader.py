@@ -224,6 +224,25 @@ def test_a_read_that_hangs_is_taken_over_by_one_who_gets_the_chunk_from_who_read
     assert storage.now > 100.0 + 4 * SETTINGS.read_takeover_s, "it was claimed"
 
 
+def test_a_read_that_hangs_is_taken_over_when_its_chunk_was_promised_before_the_read_was_heard_of() -> None:
+    storage = Storage(2, 16)
+    hung, awake = storage.nodes
+    reader = storage.readers[awake]
+    chunk = next(chunk for position, chunk in enumerate(reader._order) if reader._line(position)[0] == hung)
+    reader.seen(chunk)
+    assert chunk not in storage.plan(awake), "it has left the line"
+    for _ in range(2):  # what is in line is in line once
+        reader.claimed(hung, (chunk,), storage.now)
+        reader.doubted(chunk)
+    begun: list[int] = []
+    while storage.now < 100.0 + 16 * SETTINGS.read_takeover_s:
+        begun += storage.plan(awake)
+        storage.land(awake)
+        storage.now += 0.25
+    assert begun.count(chunk) == 1
+    assert sorted(reader._ahead) == list(reader._ahead)
+
+
 def test_who_helps_leaves_the_owner_what_it_may_have_begun() -> None:
     storage = Storage(2, 32)
     idle, _ = storage.nodes

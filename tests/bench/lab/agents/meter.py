@@ -1,8 +1,8 @@
 """How many bytes came in at ports of the switches that were to or from one number of TCP or UDP.
 
-``meter NUMBER INTERFACE...``: in the switches' namespace, where a port receives what its host has sent. After ``go`` it
-answers each line with one JSON object, interface to bytes since ``go``: whole frames as they crossed the wire, so
-headers, acknowledgements, handshakes and what was sent again count.
+``meter NUMBER INTERFACE...``: in the switches' namespace, where a port receives what its host has sent. It answers
+each ``go`` with one JSON object, interface to bytes since the first: whole frames as they crossed the wire, so headers,
+acknowledgements, handshakes and what was sent again count.
 
 The kernel picks the packets by a filter on a packet socket of each port, so that bulk bytes cost nothing here. tc's
 own filters would count without a process, but not every kernel has them.
@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import select
 import socket
 import struct
 import sys
 from collections.abc import Iterable, Sequence
-
-from tests.bench.lab.agents.protocol import ready
 
 LOOK_S = 0.5
 _ETH_P_IP = 0x0800
@@ -85,18 +84,20 @@ def lost(sockets: Iterable[socket.socket]) -> int:
 def main(number: str, *interfaces: str) -> None:
     """Until stdin closes."""
     sockets = {name: watch(name, int(number)) for name in interfaces}
-    ready()
-    for each in sockets.values():
-        drain(each)
-    totals = dict.fromkeys(sockets, 0)
+    print("ready", flush=True)
+    totals: dict[str, int] | None = None
     while True:
-        is_asked = bool(select.select([sys.stdin], [], [], LOOK_S)[0])
-        for name, each in sockets.items():
-            totals[name] += drain(each)
+        is_asked = bool(select.select([0], [], [], LOOK_S)[0])
+        arrived = {name: drain(each) for name, each in sockets.items()}
+        if totals is not None:
+            totals = {name: count + arrived[name] for name, count in totals.items()}
         if is_asked:
-            if not sys.stdin.readline():
+            words = os.read(0, 4096).count(b"\n")  # not sys.stdin, whose buffer select does not see
+            if not words:
                 return
-            print(json.dumps({"bytes": totals, "lost": lost(sockets.values())}), flush=True)
+            totals = totals or dict.fromkeys(sockets, 0)
+            for _ in range(words):
+                print(json.dumps({"bytes": totals, "lost": lost(sockets.values())}), flush=True)
 
 
 if __name__ == "__main__":

@@ -108,12 +108,12 @@ def _converge(hosts: list[Host]) -> None:
 def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlMeter) -> Outcome:
     by_name = {host.name: host for host in hosts}
     visible = {host.name: host.models / NAME / str(VERSION) for host in hosts}
-    control_before = meter.sent()
     before, cpu = bench.fabric.counters(), MachineCpu()
     cpu_before = {host.name: usage(_pid(host)).cpu_s for host in hosts}
     killer = Killer(bench, lambda name: by_name[name].kill(), lambda: _seed(hosts))
     part = hosts[0].inbox / ".model.part"
     part.write_bytes(manifest.envelope)
+    meter.sent()
     began_s = time.monotonic()
     part.rename(hosts[0].inbox / "model-1.manifest")
     done_s: dict[str, float] = {}
@@ -127,8 +127,9 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
         if time.monotonic() - began_s > bench.timeout_s:
             raise LabError(f"gossipd: not done after {bench.timeout_s:.0f} s: {', '.join(missing)}")
         time.sleep(POLL_S)
+    control = meter.sent()
+    control_s = time.monotonic() - began_s
     counters, busy = bench.fabric.counters().since(before), cpu.busy()
-    control_bytes = sum(meter.sent().values()) - sum(control_before.values())
     row = _row(hosts, by_name, killer.killed)
     used = {name: usage(_pid(by_name[name])) for name in done_s}
     return Outcome(
@@ -141,8 +142,8 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
         killed=killer.killed,
         figures={name: row.get(name) for name in _FIGURES}
         | {
-            "control_bytes_per_node_s": round(control_bytes / len(hosts) / (max(done_s.values()) - began_s)),
-            "control_over_moved": round(control_bytes / sum(counters.hosts.values()), 5),
+            "control_bytes_per_node_s": round(sum(control[name] for name in done_s) / len(done_s) / control_s),
+            "control_over_moved": round(sum(control.values()) / sum(counters.hosts.values()), 5),
         },
     )  # fmt: skip
 
