@@ -31,6 +31,7 @@ from gossipd.config.places import check_places
 from gossipd.config.sections import Config
 from gossipd.core.errors import ExitCode, GossipdError
 from gossipd.daemon.node import Node
+from gossipd.niceness import interrupt_nobody
 from gossipd.ops import logs
 from gossipd.ops.notify import Notifier
 from gossipd.store.errors import StoreLockedError
@@ -52,6 +53,7 @@ def main(config_path: str) -> int:
     logs.configure(level=config.log.level, as_json=as_json)
     code = int(ExitCode.OTHER)
     limit_arenas()
+    interrupt_nobody()
     try:
         code = trio.run(_live, config)
     except* (GossipdError, OSError) as group:

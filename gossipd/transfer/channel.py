@@ -180,22 +180,32 @@ class Channel:
     def send_memory(
         self, head: bytes, body: bytes | memoryview, throttle: Throttle, *, whole_bytes: int | None = None
     ) -> None:
-        """A head and a body that is in memory, or a piece of one that has ``whole_bytes``."""
+        """A head and a body that is in memory and not empty, or a piece of one that has ``whole_bytes``."""
+        assert body, "a head alone is sent by ``send``"
         self._limit_unsent(whole_bytes or len(body))
-        if self._tls:
-            self.send(head)
-        else:
-            self._send_more(head)
         view = memoryview(body)
         at = 0
+        if self._tls:
+            self.send(head)
+            head = b""
         while at < len(view):
             piece = throttle.piece(len(view) - at)
             throttle.take(piece)
-            try:
-                self._socket.sendall(view[at : at + piece])
-            except OSError as error:
-                raise self._disconnected(error) from None
+            if head:
+                self._send_both(head, view[at : at + piece])
+                head = b""
+            else:
+                self._send_view(view[at : at + piece])
             at += piece
+
+    def _send_both(self, head: bytes, view: memoryview) -> None:
+        """One system call in clear, and one wait for the interpreter's lock; less is sent only when a signal comes."""
+        try:
+            sent = self._socket.sendmsg((head, view))
+            if sent < len(head) + len(view):
+                self._socket.sendall(b"".join((head, view))[sent:])
+        except OSError as error:
+            raise self._disconnected(error) from None
 
     def _send_more(self, head: bytes) -> None:
         try:

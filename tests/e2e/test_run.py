@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -40,6 +41,15 @@ def events(daemon: Daemon) -> list[dict[str, object]]:
     return [json.loads(line) for line in daemon.log().splitlines() if line.startswith("{")]
 
 
+def policies(pid: int) -> set[int]:
+    """How the kernel schedules a process's threads."""
+    found = set()
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            found.add(os.sched_getscheduler(int(thread.name)))
+    return found
+
+
 def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cluster, tmp_path: Path) -> None:
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind(str(tmp_path / "notify"))
@@ -49,6 +59,8 @@ def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cl
     daemon.start()
     assert b"READY=1" in notify.recv(4096)
     daemon.wait_ready()
+    assert daemon.process is not None
+    assert policies(daemon.process.pid) == {os.SCHED_BATCH}, "no thread takes the CPU from another"
     with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
         stranger.sendall(b"what is this?\r\n\r\n")
         assert b"E_STATUS_REQUEST" in stranger.recv(4096)

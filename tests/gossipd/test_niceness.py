@@ -1,4 +1,4 @@
-"""Bulk threads give way to the loop, and to nobody's surprise only they do."""
+"""Bulk threads give way to the loop, and to nobody's surprise only they do; a daemon's threads interrupt nobody."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gossipd.daemon.performer import pool_with_threads
-from gossipd.niceness import BULK_NICENESS, give_way
+from gossipd.niceness import BULK_NICENESS, give_way, interrupt_nobody
 
 
 def niceness() -> int:
@@ -25,6 +25,28 @@ def test_a_thread_that_gives_way_is_nicer_than_the_process_and_those_that_it_sta
         with pool.submit(ThreadPoolExecutor, 1).result() as others:
             assert pool.submit(lambda: others.submit(niceness).result()).result() == own + BULK_NICENESS
     assert niceness() == own
+
+
+def test_a_thread_that_interrupts_nobody_waits_for_its_turn_and_so_do_those_that_it_starts() -> None:
+    def policy() -> int:
+        return os.sched_getscheduler(0)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(interrupt_nobody).result()
+        assert pool.submit(policy).result() == os.SCHED_BATCH
+        with pool.submit(ThreadPoolExecutor, 1).result() as others:
+            assert pool.submit(lambda: others.submit(policy).result()).result() == os.SCHED_BATCH
+    assert policy() == os.SCHED_OTHER
+
+
+def test_a_policy_that_somebody_has_chosen_stays() -> None:
+    def chosen() -> int:
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+        interrupt_nobody()
+        return os.sched_getscheduler(0)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(chosen).result() == os.SCHED_IDLE
 
 
 def test_a_pool_has_all_its_threads_before_it_has_work_and_they_give_way() -> None:

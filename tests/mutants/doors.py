@@ -212,6 +212,14 @@ MUTANTS = (
         (f"{_DAEMON}/test_alarms.py",),
     ),
     Mutant(
+        "a-thread-takes-the-cpu-from-the-one-it-waits-for",
+        "Threads that wake up in a busy daemon interrupt the one that holds the interpreter's lock.",
+        "gossipd/daemon/run.py",
+        "    interrupt_nobody()\n",
+        "",
+        ("tests/e2e/test_run.py",),
+    ),
+    Mutant(
         "a-limit-that-does-not-bite",
         "Callers of a throttle do not wait.",
         "gossipd/throttle.py",
