@@ -106,6 +106,18 @@ class ChunkArriving:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunkEnding:
+    """The rest of a chunk is about to come: what its supplier sends next can be asked for now.
+
+    Told once for a fetch, and for a read once for its last chunk; not at all where a chunk comes in one piece.
+    """
+
+    deployment: DeploymentId
+    chunk: ChunkIndex
+    supplier: Supplier
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkLost:
     """A chunk that was held has rotted or could not be made durable: it is wanted again."""
 
@@ -227,6 +239,7 @@ Event: TypeAlias = (
     | DeploymentClosed
     | ChunkStored
     | ChunkArriving
+    | ChunkEnding
     | ChunkLost
     | FetchFailed
     | SourceReadFailed
@@ -249,12 +262,17 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class StartFetch:
-    """Fetch one chunk from one peer; end with ChunkStored or FetchFailed within ``timeout_s``."""
+    """Fetch one chunk from one peer; end with ChunkStored or FetchFailed within ``timeout_s``.
+
+    ``behind``: ask on the connection on which that chunk of the same deployment still comes, so that this one follows
+    it without a pause, and in the same upload slot; if it has come already, ask as ever.
+    """
 
     deployment: DeploymentId
     chunk: ChunkIndex
     peer: NodeId
     timeout_s: float
+    behind: ChunkIndex | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ How a daemon drives it, in one task::
   asks to put the term on our record.
 * ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
   each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. ``ChunkArriving`` may
-  come before either, more than once. After ``CancelFetch`` the same: the ``FetchFailed`` may say CANCELLED, and a
-  ``ChunkStored`` that was quicker is welcome.
+  come before either, more than once, and ``ChunkEnding``, once. After ``CancelFetch`` the same: the ``FetchFailed``
+  may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
 * ``ProbeSource`` ends in ``SourceProbed``. Reading begins after True; after False another host's reader covers, and
   the daemon probes again now and then, unasked.
 * ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. A gap in a
@@ -43,6 +43,7 @@ from gossipd.core.election import Election
 from gossipd.core.events import (
     CancelFetch,
     ChunkArriving,
+    ChunkEnding,
     ChunkLost,
     ChunkStored,
     ClaimSeed,
@@ -79,6 +80,7 @@ SwarmEvent: TypeAlias = (
     DeltaHeard
     | ChunkStored
     | ChunkArriving
+    | ChunkEnding
     | FetchFailed
     | HoldingsHeard
     | UnsubscribeHeard
@@ -154,6 +156,8 @@ class Planner:
                 swarm.stored(event, now)
             case ChunkArriving():
                 swarm.arriving(event)
+            case ChunkEnding():
+                swarm.ending(event)
             case FetchFailed():
                 swarm.fetch_failed(event.chunk, event.peer, event.reason, now)
             case HoldingsHeard():

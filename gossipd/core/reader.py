@@ -218,7 +218,9 @@ class Reader:
         """Runs of adjacent chunks to read from storage now."""
         if not self.is_reader or not self.readable or now < self._pause_until or not self._ahead:
             return []
-        room = self._chunks_max() - replica.reads
+        room = self._chunks_max() - replica.reads + replica.ending_reads
+        if not self._usual_s:
+            room = min(room, self.unit_chunks - replica.reads)
         if room <= 0:
             return []
         head = self._head(now)

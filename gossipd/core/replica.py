@@ -45,6 +45,7 @@ class Flight:
 
     supplier: Supplier
     started_s: float
+    is_ending: bool = False
 
 
 class Replica:
@@ -59,6 +60,8 @@ class Replica:
         self.flights: dict[int, list[Flight]] = {}
         self.fetches = 0  # flights from peers
         self.reads = 0  # flights from storage
+        self.ending_fetches = 0  # of those, how many are about to end
+        self.ending_reads = 0
         self.progress_s = now  # when the last chunk came
         self.duplicate_chunks = 0
 
@@ -87,6 +90,18 @@ class Replica:
         else:
             self.fetches += 1
 
+    def ends(self, chunk: int, supplier: Supplier) -> bool:
+        """A fetch or read is about to end; False when we know of none such, or knew that."""
+        for flight in self.flights.get(chunk, ()):
+            if flight.supplier == supplier and not flight.is_ending:
+                flight.is_ending = True
+                if supplier is SOURCE:
+                    self.ending_reads += 1
+                else:
+                    self.ending_fetches += 1
+                return True
+        return False
+
     def land(self, chunk: int, supplier: Supplier) -> Flight | None:
         """A fetch or read ended, one way or the other; None when we had not started it or gave it up."""
         flights = self.flights.get(chunk)
@@ -99,8 +114,10 @@ class Replica:
                     del self.flights[chunk]
                 if supplier is SOURCE:
                     self.reads -= 1
+                    self.ending_reads -= flight.is_ending
                 else:
                     self.fetches -= 1
+                    self.ending_fetches -= flight.is_ending
                 return flight
         return None
 

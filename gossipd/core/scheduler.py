@@ -9,15 +9,18 @@ and newest-first loses a third when 3 % of hosts are slow (design notes, simulat
 with the shortest expected wait is asked: its busy slots times how slow it has been, ours counted. A peer with no
 free slot is left alone until it says otherwise or a few chunk times have passed. Rejected: choosing the peer
 first and then the chunk (rare chunks wait behind popular peers), and queueing at busy peers (blind queues cost
-10 to 15 % of efficiency, same notes).
+10 to 15 % of efficiency, same notes). What follows a fetch that is about to end (``endings``) is no such queue: it
+waits for our own upload there, whose slot it takes over, and so is asked for before anything else.
 """
 
 from __future__ import annotations
 
 from random import Random
+from typing import NamedTuple
 
 from gossipd.core.availability import Availability
 from gossipd.core.demand import Demand, IndexedSet
+from gossipd.core.endings import Endings
 from gossipd.core.peers import Peer, Peers
 from gossipd.core.planner_settings import PlannerSettings
 from membership.member import NodeId
@@ -25,18 +28,30 @@ from membership.member import NodeId
 _SAMPLE = 12  # rarest of 8 to 32 differ by a tenth of a point in the design notes' simulation
 _STALE_CHUNK_TIMES = 0.75  # a slot of a busy peer frees within about that when it serves some at a time
 _STALE_S_MAX = 4.0  # of large chunks on slow links; with 0.5 each host asked in vain ten times a second
+_FOLLOW_COST = 0.5  # less than any other: up to 1.5 is as good, 3 is worse by half a point (simulated lab)
 _GOOD_COST = 2.2  # nothing of ours in flight there, and most slots free: looking further gains less than a slot
 
 
+class Pick(NamedTuple):
+    """One fetch to begin."""
+
+    chunk: int
+    node: NodeId
+    behind: int | None
+    """The chunk whose fetch from there is about to end, and which it follows."""
+
+
 class Scheduler:
-    """Chooses for one deployment. Changes nothing but the peers' count of what we ask of them."""
+    """Chooses for one deployment. Changes nothing but the peers' count of what we ask of them, and ``endings``."""
 
     def __init__(
-        self, availability: Availability, demand: Demand, peers: Peers, *, settings: PlannerSettings, rng: Random
-    ) -> None:
+        self, availability: Availability, demand: Demand, peers: Peers, endings: Endings, *,
+        settings: PlannerSettings, rng: Random,
+    ) -> None:  # fmt: skip
         self._availability = availability
         self._demand = demand
         self._peers = peers
+        self._endings = endings
         self._settings = settings
         self._rng = rng
         self.asked_max = settings.fetches_per_peer_max
@@ -46,14 +61,14 @@ class Scheduler:
         self.all_busy = False
         """Whether the last pick ended because no holder had a free slot."""
 
-    def pick(self, count: int, now: float, chunk_time_s: float, *, imports_max: int) -> list[tuple[int, NodeId]]:
+    def pick(self, count: int, now: float, chunk_time_s: float, *, imports_max: int) -> list[Pick]:
         """At most ``count`` fetches; the peers know of them, ``demand`` does not yet.
 
         Args:
             chunk_time_s: what one chunk takes on this host's link.
             imports_max: most of them from other racks.
         """
-        picked: list[tuple[int, NodeId]] = []
+        picked: list[Pick] = []
         self.all_busy = False
         stale_s = min(_STALE_S_MAX, _STALE_CHUNK_TIMES * chunk_time_s)
         imports, ready = self._demand.imports, self._demand.near
@@ -64,10 +79,10 @@ class Scheduler:
                     self.all_busy = True
                     break
                 picked.append(choice)
-                self._demand.unwant(choice[0])
+                self._demand.unwant(choice.chunk)
         return picked
 
-    def _pick_one(self, chunks: IndexedSet, *, near: bool, now: float, stale_s: float) -> tuple[int, NodeId] | None:
+    def _pick_one(self, chunks: IndexedSet, *, near: bool, now: float, stale_s: float) -> Pick | None:
         sample = chunks.sample(_SAMPLE, self._rng)
         lists = self._availability.near if near else self._availability.far
         if len(sample) > 1:
@@ -76,7 +91,7 @@ class Scheduler:
         best: tuple[float, int, Peer] | None = None
         for place, chunk in enumerate(sample):
             holders = self._availability.near_holders(chunk) if near else self._availability.far_holders(chunk)
-            found = self.supplier(holders, now, stale_s)
+            found = self.supplier(holders, now, stale_s, may_follow=True)
             if found is not None:
                 cost = found[0] + place * self._settings.rarity_weight
                 if best is None or cost < best[0]:
@@ -86,12 +101,16 @@ class Scheduler:
         if best is None:
             return None
         self._peers.started(best[2])
-        return best[1], best[2].view.node
+        node = best[2].view.node
+        return Pick(best[1], node, self._endings.take(node))
 
     def supplier(
-        self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None
+        self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None, may_follow: bool = False
     ) -> tuple[float, Peer] | None:
         """The holder with the shortest expected wait, and that; None when all are busy, shunned or out of reach.
+
+        Args:
+            may_follow: ask rather where one of our fetches is about to end.
 
         While one that is not slow can be waited for, no slow one is asked: it has free slots because nobody asks it.
         """
@@ -105,10 +124,17 @@ class Scheduler:
         rng = self._rng.random
         asked_max, weight = self.asked_max, self._settings.busy_weight
         slots, slow_s = self._peers.slots_most, self._peers.slow_s()
-        get = self._peers.get
+        get, endings = self._peers.get, self._endings
         for node in holders:
             peer = get(node)
-            if peer is None or peer.asked >= asked_max:
+            if peer is None:
+                continue
+            if may_follow and node in endings and peer.usable(now):
+                cost = _FOLLOW_COST * rng()
+                if best is None or cost < best_cost:
+                    best, best_cost = peer, cost
+                continue
+            if peer.asked >= asked_max:
                 continue
             free = peer.free
             if free <= 0:

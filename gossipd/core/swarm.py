@@ -15,9 +15,11 @@ from gossipd.core.availability import Availability
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.demand import Demand
 from gossipd.core.duties import Duties
+from gossipd.core.endings import Endings
 from gossipd.core.events import (
     CancelFetch,
     ChunkArriving,
+    ChunkEnding,
     ChunkStored,
     Command,
     DeltaHeard,
@@ -86,7 +88,8 @@ class Swarm:
         self.duties = Duties(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
         self.demand = Demand(self.availability, settings)
         self.demand.want(self.replica.missing())
-        self.scheduler = Scheduler(self.availability, self.demand, peers, settings=settings, rng=rng)
+        self.endings = Endings()
+        self.scheduler = Scheduler(self.availability, self.demand, peers, self.endings, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = Reader(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(event.held.bits)
@@ -142,6 +145,7 @@ class Swarm:
         chunk, supplier = event.chunk, event.supplier
         landed = self.replica.land(chunk, supplier)
         if not isinstance(supplier, Origin):
+            self.endings.drop(supplier, chunk)
             if landed:
                 self.peers.delivered(supplier, event.elapsed_s)
                 if supplier not in self.duties.mates:
@@ -172,6 +176,11 @@ class Swarm:
         if is_coming and is_help and not self.replica.holds(chunk):
             self._promised[chunk] = None if chunk in self._promised else supplier
             self._tell(chunk, supplier)
+
+    def ending(self, event: ChunkEnding) -> None:
+        """The next chunk may be asked for where this one comes from."""
+        if self.replica.ends(event.chunk, event.supplier) and not isinstance(event.supplier, Origin):
+            self.endings.add(event.supplier, event.chunk)
 
     def is_promised(self, chunk: int) -> bool:
         """Told to others, though not here yet: who holds it in our rack may have it from us."""
@@ -213,6 +222,7 @@ class Swarm:
     def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from a peer ended without a chunk."""
         flight = self.replica.land(chunk, peer)
+        self.endings.drop(peer, chunk)
         if flight is None:
             return
         if reason is FailReason.SLOW and peer not in self.duties.mates:
@@ -344,14 +354,17 @@ class Swarm:
         return self._window(max(0, self.replica.held_count - max(known))) if known else self.window_min
 
     def plan_fetches(self, room: int, now: float) -> int:
-        """Start fetches; returns how many."""
-        count = min(room, self.fetch_window() - self.replica.fetches)
+        """Start fetches; returns how many. Those that are about to end count no more, but where storage needs its part
+        of the link."""
+        replica = self.replica
+        under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
+        count = min(room, self.fetch_window() - under_way)
         if count <= 0 or self.replica.state is not ReplicaState.FETCHING:
             return 0
         imports_max = self.imports_room() if self.demand.imports else 0
         picked = self.scheduler.pick(count, now, self.pause_s, imports_max=imports_max)
-        for chunk, node in picked:
-            self.start_fetch(chunk, node, now)
+        for chunk, node, behind in picked:
+            self.start_fetch(chunk, node, now, behind=behind)
         return len(picked)
 
     def imports_room(self) -> int:
@@ -362,10 +375,10 @@ class Swarm:
         flights = [flight for flights in self.replica.flights.values() for flight in flights]
         return sum(not isinstance(one.supplier, Origin) and one.supplier not in self.duties.mates for one in flights)
 
-    def start_fetch(self, chunk: int, node: NodeId, now: float) -> None:
+    def start_fetch(self, chunk: int, node: NodeId, now: float, *, behind: int | None = None) -> None:
         """Ask one peer for one chunk."""
         self.replica.start(chunk, node, now)
-        self.commands.append(StartFetch(self.deployment, chunk, node, self.fetch_timeout_s()))
+        self.commands.append(StartFetch(self.deployment, chunk, node, self.fetch_timeout_s(), behind))
 
     def fetch_timeout_s(self) -> float:
         """What a fetch that begins now may take."""

@@ -13,7 +13,7 @@ from gossipd.buffers import BufferPool
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
-from gossipd.core.events import ChunkArriving, Event, SlotsChanged
+from gossipd.core.events import ChunkArriving, ChunkEnding, Event, SlotsChanged
 from gossipd.core.ids import DeploymentId
 from gossipd.core.source_policy import SourcePolicy
 from gossipd.daemon import settings as translate
@@ -69,7 +69,10 @@ class Hands:
         self.shelf = Shelf(
             self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
         )
-        arrivals = Arrivals(lambda deployment, chunk, supplier: post(ChunkArriving(deployment, chunk, supplier)))
+        arrivals = Arrivals(
+            on_listed=lambda deployment, chunk, supplier: post(ChunkArriving(deployment, chunk, supplier)),
+            on_ending=lambda deployment, chunk, supplier: post(ChunkEnding(deployment, chunk, supplier)),
+        )
         self.server = BulkServer(
             reader=self.shelf,
             settings=bulk,

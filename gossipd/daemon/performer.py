@@ -152,8 +152,9 @@ class Performer:
         began = time.monotonic()
         try:
             arrival = self._client.fetch_chunk(
-                command.peer, endpoint, command.deployment, command.chunk, length, timeout_s=command.timeout_s
-            )
+                command.peer, endpoint, command.deployment, command.chunk, length,
+                timeout_s=command.timeout_s, behind=command.behind,
+            )  # fmt: skip
         except TransferError as error:
             if error.reason is FailReason.CORRUPT:
                 self._blame(command, error)

@@ -37,15 +37,16 @@ class Link:
 
 
 class Flow:
-    """Bytes under way over some links; with ``told_at`` left, somebody wants to know."""
+    """Bytes under way over some links; with ``told_at`` left, somebody wants to know, and may set another mark."""
 
-    __slots__ = ("filling", "key", "links", "moved_s", "rate", "remaining", "told_at")
+    __slots__ = ("filling", "key", "length", "links", "moved_s", "rate", "remaining", "told_at")
 
     def __init__(
         self, key: object, links: tuple[Link, ...], length: float, now: float, *, told_at: float = 0.0
     ) -> None:
         self.key = key
         self.links = links
+        self.length = length
         self.remaining = length
         self.rate = 0.0
         self.moved_s = now

@@ -52,6 +52,10 @@ class Scenario:
     """From asking external storage to its first byte."""
     told_share: float = 0.125
     """How much of a chunk is at a host before others may ask for it there, as in the daemon (``arrival``)."""
+    ending_share: float = 0.3
+    ending_s: float = 0.1
+    """What is left of a chunk when its end is told, as in the daemon (``arrival``): so much of it, or what comes in
+    such a time if that is less."""
     plan_interval_s: float = 0.005
     """A host plans at most this often; the daemon, while it is busy, once in 10 ms."""
     upload_slots: int = 4

@@ -11,6 +11,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
     CancelFetch,
     ChunkArriving,
+    ChunkEnding,
     ChunkStored,
     ClaimSeed,
     Command,
@@ -48,16 +49,25 @@ class Transfer:
     """One fetch or read under way: from asking to the last byte.
 
     ``relays``: of the same chunk, that cannot end before this one has. ``upstream``: the one that this is a relay of.
+    ``behind``: the chunk that is to come before this one on the same connection. ``next``: what waits for this one.
     """
 
-    __slots__ = ("asked_s", "chunks", "flow", "is_over", "relays", "server", "taker", "upstream")
+    __slots__ = (
+        "asked_s", "behind", "chunks", "flow", "is_over", "is_told", "next", "relays", "server", "taker", "upstream",
+    )  # fmt: skip
 
-    def __init__(self, taker: SimHost, server: SimHost | None, chunks: tuple[int, ...], asked_s: float) -> None:
+    def __init__(
+        self, taker: SimHost, server: SimHost | None, chunks: tuple[int, ...], asked_s: float,
+        behind: int | None = None,
+    ) -> None:  # fmt: skip
         self.taker = taker
         self.server = server
         self.chunks = chunks
         self.asked_s = asked_s
         self.flow: Flow | None = None
+        self.behind = behind
+        self.next: Transfer | None = None
+        self.is_told = False  # to others, while it comes
         self.is_over = False  # all bytes have flowed; those of a relay wait for the last of its upstream
         self.upstream: Transfer | None = None
         self.relays: list[Transfer] = []
@@ -129,7 +139,7 @@ class SimHost:
             case SendDelta():
                 self._send_delta(command)
             case StartFetch():
-                self._start_fetch(command.chunk, command.peer)
+                self._start_fetch(command.chunk, command.peer, command.behind)
             case StartSourceRead():
                 self._start_read(command.chunks)
             case CancelFetch():
@@ -171,9 +181,9 @@ class SimHost:
 
     # ---- fetching ------------------------------------------------------------------------------
 
-    def _start_fetch(self, chunk: int, peer: NodeId) -> None:
+    def _start_fetch(self, chunk: int, peer: NodeId, behind: int | None) -> None:
         server = self.world.by_node[peer]
-        transfer = Transfer(self, server, (chunk,), self.world.now)
+        transfer = Transfer(self, server, (chunk,), self.world.now, behind)
         self.fetching[chunk, peer] = transfer
         if not server.alive:
             self.world.after(self.world.scenario.evidence_s, self._fail, transfer, FailReason.GONE)
@@ -183,11 +193,17 @@ class SimHost:
     def asked(self, transfer: Transfer) -> None:
         """A request has arrived here."""
         taker = transfer.taker
-        if (transfer.chunks[0], self.node) not in taker.fetching:
+        if (transfer.chunks[0], self.node) not in taker.fetching or not taker.alive:
             return  # cancelled on the way
         if not self.alive:
             self.world.after(self.world.scenario.evidence_s, taker._fail, transfer, FailReason.GONE)
             return
+        if transfer.behind is not None:
+            first = taker.fetching.get((transfer.behind, self.node))
+            transfer.behind = None
+            if first is not None and first in self.serving and first.next is None:
+                first.next = transfer
+                return
         reason, upstream = None, None
         if not self.held >> transfer.chunks[0] & 1:
             upstream = self.arrivals.get(transfer.chunks[0])
@@ -229,6 +245,11 @@ class SimHost:
             supplier = SOURCE if transfer.server is None else transfer.server.node
             self.post(ChunkArriving(self.world.deployment, chunk, supplier))
 
+    def ending(self, transfer: Transfer) -> None:
+        """The rest of a fetch or read is about to come."""
+        supplier = SOURCE if transfer.server is None else transfer.server.node
+        self.post(ChunkEnding(self.world.deployment, transfer.chunks[0], supplier))
+
     def _let_relays_go(self, transfer: Transfer, *, has_landed: bool) -> None:
         """A fetch or read has ended: with the chunk its relays may end, without it they must, wherever it came from."""
         chunk = transfer.chunks[0]
@@ -254,9 +275,13 @@ class SimHost:
     # ---- the end of a transfer -----------------------------------------------------------------
 
     def served(self, transfer: Transfer) -> None:
-        """The last byte has left, or the taker has gone: the slot is free."""
+        """The last byte has left, or the taker has gone: the slot is free, or the next request's on that connection."""
+        following, transfer.next = transfer.next, None
         if self.serving.pop(transfer, self) is None and self.alive:
-            self.post(SlotsChanged(self.slots - len(self.serving)))
+            if following is not None:
+                self.asked(following)
+            if following not in self.serving:
+                self.post(SlotsChanged(self.slots - len(self.serving)))
 
     def received(self, transfer: Transfer) -> None:
         """The last byte is here, hashed and written."""

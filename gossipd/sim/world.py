@@ -238,7 +238,12 @@ class World:
         for flow in told:
             transfer = flow.key
             assert isinstance(transfer, Transfer)
-            transfer.taker.arriving(transfer)
+            if transfer.is_told:
+                transfer.taker.ending(transfer)
+            else:
+                transfer.is_told = True
+                transfer.taker.arriving(transfer)
+                flow.told_at = min(self.scenario.ending_share * flow.length, self.scenario.ending_s * flow.rate)
         self.at(until, self._boundary)
 
     def _flow_ended(self, flow: Flow) -> None:

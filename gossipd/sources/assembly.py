@@ -61,7 +61,8 @@ class Assembly:
                     piece = piece[length:]
                     continue
                 lease = self._pool.acquire(length, gave_up=self._stopped)
-                self._arrival = self._arrivals.begin(self._manifest.id, chunk, SOURCE, lease)
+                is_last = self._position == len(self._chunks) - 1
+                self._arrival = self._arrivals.begin(self._manifest.id, chunk, SOURCE, lease, tells_end=is_last)
                 self._filled = 0
             view = self._arrival.view
             step = min(len(piece), len(view) - self._filled)

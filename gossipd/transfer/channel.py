@@ -289,6 +289,15 @@ class Channel:
             return False
         return False
 
+    def is_open(self) -> bool:
+        """Whether the peer is still there, as far as this host knows; it may have asked for more already."""
+        try:
+            return bool(socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return self.cut_by is None
+        except OSError:
+            return False
+
     def bytes_moved(self) -> int:
         """Bytes of this connection that have arrived: at the peer if we send bodies, else here."""
         with self._lock:

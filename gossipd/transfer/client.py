@@ -6,7 +6,7 @@ and writing (the store; whoever called hands over).
 A fetch takes a buffer first and a connection second, so that no peer's slot is held while we wait for memory. What
 the manifest says about the length is final: a reply with another is the peer's fault and ends the connection. When a
 peer cannot be reached, all fetches from it end at once; when a transfer falls silent, a probe of the host tells
-within two seconds whether it is slow or gone.
+within two seconds whether it is slow or gone. A fetch may follow another on its connection (``successor``).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from gossipd.transfer.errors import (
 )
 from gossipd.transfer.links import Endpoint, Link, Links, Peer
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
+from gossipd.transfer.successor import Successor
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import (
@@ -67,7 +68,9 @@ _CONVERSATION_GOES_ON = (Status.BUSY, Status.NOT_HELD, Status.FAILED, Status.UNK
 class Fetch:
     """One fetch under way: whatever it is blocked on, ``stop`` ends it."""
 
-    __slots__ = ("_channel", "_lock", "cut_by", "deadline", "peer", "request", "started")
+    __slots__ = (
+        "_awaited", "_channel", "_is_receiving", "_lock", "_next", "cut_by", "deadline", "peer", "request", "started",
+    )  # fmt: skip
 
     def __init__(self, peer: Peer, request: Request, timeout_s: float) -> None:
         self.peer = peer
@@ -77,6 +80,9 @@ class Fetch:
         self.cut_by: Cut | None = None
         self._lock = threading.Lock()
         self._channel: Channel | None = None
+        self._awaited: Successor | None = None  # our place behind another
+        self._is_receiving = False
+        self._next: Successor | None = None
 
     def attach(self, channel: Channel | None) -> None:
         """The fetch now blocks on this channel, or on none. Raises a TransferError if it has been stopped."""
@@ -92,6 +98,42 @@ class Fetch:
                 self.cut_by = reason
                 if self._channel is not None:
                     self._channel.cut(reason)
+                if self._awaited is not None:
+                    self._awaited.wake()
+
+    def await_turn(self, first: Fetch) -> Link | None:
+        """Wait for the connection on which ``first`` is under way; None when it must be had otherwise."""
+        place = Successor(self.request.to_wire())
+        with self._lock:
+            self._awaited = place
+        return place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
+
+    def admit(self, place: Successor) -> bool:
+        """Let another follow; False when one does, or there is no time for it. From any thread."""
+        with self._lock:
+            if not self._is_receiving or self._next is not None:
+                return False
+            self._next = place
+            return True
+
+    def receives(self) -> None:
+        """Our chunk has begun to come: from now on another may follow."""
+        with self._lock:
+            self._is_receiving = True
+
+    def ask_for_next(self, channel: Channel) -> None:
+        """Between two pieces: send the request of who follows, if anybody does."""
+        place = self._next
+        if place is not None and not place.is_asked:
+            place.is_asked = True
+            channel.send(place.request)
+
+    def take_next(self) -> Successor | None:
+        """Nothing more comes for us: who follows."""
+        with self._lock:
+            self._is_receiving = False
+            place, self._next = self._next, None
+            return place
 
     def is_stopped(self) -> bool:
         """Asked by whatever the fetch waits for."""
@@ -149,9 +191,12 @@ class BulkClient:
         length: int,
         *,
         timeout_s: float,
+        behind: ChunkIndex | None = None,
     ) -> Arrival:
         """One chunk's bytes, unchecked. The caller must release it; before that, ``land`` it once it is in the store.
 
+        Args:
+            behind: a chunk of the same deployment that is on its way from there: follow it on its connection.
         Raises:
             TransferError: the subclass's ``reason`` says how it ended.
         """
@@ -159,7 +204,7 @@ class BulkClient:
         with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch:
             arrival = self._arrivals.begin(deployment, chunk, node, self._acquire(fetch))
             try:
-                self._exchange(fetch, arrival.view, arrival)
+                self._exchange(fetch, arrival.view, arrival, self._first(fetch, behind))
             except BaseException:
                 arrival.release()
                 raise
@@ -245,9 +290,19 @@ class BulkClient:
         except PoolExhaustedError as error:
             raise FetchCancelledError(str(error), code=error.code) from None
 
-    def _exchange(self, fetch: Fetch, sink: memoryview | None, arrival: Arrival | None = None) -> None:
+    def _first(self, fetch: Fetch, behind: ChunkIndex | None) -> Fetch | None:
+        """The fetch that this one is to follow, if that has not ended yet."""
+        if behind is None:
+            return None
+        node, deployment = fetch.peer.node, fetch.request.deployment
+        with self._lock:
+            return next((one for one in self._fetches if _is(one, node, deployment, behind)), None)
+
+    def _exchange(
+        self, fetch: Fetch, sink: memoryview | None, arrival: Arrival | None = None, first: Fetch | None = None
+    ) -> None:
         """Ask, and receive the answer into ``sink``; once more if a kept connection turns out to be stale."""
-        link = self._link(fetch)
+        link = (fetch.await_turn(first) if first is not None else None) or self._link(fetch)
         try:
             self._converse(fetch, link, sink, arrival)
         except _StaleLinkError:
@@ -262,8 +317,10 @@ class BulkClient:
             fetch.attach(channel)
             channel.deadline = fetch.deadline
             channel.begin()
-            channel.send(link.prefix + fetch.request.to_wire())
-            link.prefix = b""
+            if not link.is_asked:
+                channel.send(link.prefix + fetch.request.to_wire())
+                link.prefix = b""
+            link.is_asked = False
             head = bytearray(REPLY_BYTES)
             channel.receive(memoryview(head))
             answered = True
@@ -272,16 +329,9 @@ class BulkClient:
             if self._on_peer_slots is not None:
                 self._on_peer_slots(fetch.peer.node, reply.free_slots)
             self._check(fetch.request, reply)
-            if reply.status is Status.RELAYED and arrival is not None:
-                self._receive_relayed(channel, arrival)
-            elif arrival is not None:
-                began = time.monotonic()
-                channel.receive_body(
-                    arrival.view,
-                    self._throttle,
-                    piece_bytes=lambda: arrival.piece_bytes(time.monotonic() - began),
-                    on_piece=arrival.advance,
-                )
+            if arrival is not None:
+                fetch.receives()
+                self._receive_chunk(fetch, channel, arrival, is_relayed=reply.status is Status.RELAYED)
             elif sink is not None:
                 channel.receive_body(sink, self._throttle)
             keep = True
@@ -298,12 +348,35 @@ class BulkClient:
             channel.end()
             channel.deadline = None
             fetch.attach(None)
-            if keep and channel.cut_by is None:
-                self._links.give_back(link)
-            else:
-                self._links.drop(link)
+            self._part_with(link, fetch.take_next(), is_good=keep and channel.cut_by is None)
 
-    def _receive_relayed(self, channel: Channel, arrival: Arrival) -> None:
+    def _part_with(self, link: Link, place: Successor | None, *, is_good: bool) -> None:
+        """The connection is free: whoever follows has it, or it waits for the next fetch."""
+        if place is not None and place.hand_over(link if is_good else None):
+            if not is_good:
+                self._links.drop(link)
+        elif is_good and (place is None or not place.is_asked):
+            self._links.give_back(link)
+        else:
+            self._links.drop(link)
+
+    def _receive_chunk(self, fetch: Fetch, channel: Channel, arrival: Arrival, *, is_relayed: bool) -> None:
+        def advance(filled: int) -> None:
+            arrival.advance(filled)
+            fetch.ask_for_next(channel)
+
+        if is_relayed:
+            self._receive_relayed(channel, arrival, advance)
+            return
+        began = time.monotonic()
+        channel.receive_body(
+            arrival.view,
+            self._throttle,
+            piece_bytes=lambda: arrival.piece_bytes(time.monotonic() - began),
+            on_piece=advance,
+        )
+
+    def _receive_relayed(self, channel: Channel, arrival: Arrival, advance: Callable[[int], None]) -> None:
         """A chunk that the peer is receiving itself, piece by piece."""
         head = bytearray(PIECE_HEAD_BYTES)
         at, began = 0, time.monotonic()
@@ -322,7 +395,7 @@ class BulkClient:
                 self._throttle.take(piece)
                 channel.receive(arrival.view[at : at + piece])
                 at += piece
-                arrival.advance(at)
+                advance(at)
 
     @staticmethod
     def _check(request: Request, reply: Reply) -> None:
@@ -441,4 +514,6 @@ class _StaleLinkError(Exception):
 
 
 def _is(fetch: Fetch, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
-    return fetch.peer.node == node and fetch.request.deployment == deployment and fetch.request.chunk == chunk
+    request = fetch.request
+    is_chunk = request.verb is Verb.CHUNK and request.chunk == chunk
+    return is_chunk and fetch.peer.node == node and request.deployment == deployment

@@ -31,12 +31,14 @@ class Peer:
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """One connection to one peer. ``prefix`` goes out ahead of its first request; ``is_used``: it has answered."""
+    """One connection to one peer. ``prefix`` goes out ahead of its first request; ``is_used``: it has answered;
+    ``is_asked``: the request of whoever has it now is on its way already."""
 
     peer: Peer
     channel: Channel
     prefix: bytes = b""
     is_used: bool = False
+    is_asked: bool = False
     idle_since: float = 0.0
 
 

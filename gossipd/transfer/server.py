@@ -261,7 +261,7 @@ class BulkServer:
                     at += len(piece)
                     continue
                 channel.end()  # that we wait is not the peer's fault
-                if not channel.is_quiet():
+                if not channel.is_open():
                     raise DisconnectedError("the peer has gone while its chunk was arriving", cut_by=channel.cut_by)
         if not (arrival.is_landed and self._send_rest(channel, request, at)):
             channel.send(piece_head(0))
