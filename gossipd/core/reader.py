@@ -203,11 +203,13 @@ class Reader:
     def flows_max(self) -> int:
         """How many flows may share our link while we read, so that each read still gets its part of the external link.
 
-        Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight.
+        Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight. At the
+        end those become fewer while the fetches that begin now are under way, and everybody waits for the last of them.
         """
+        left = max(3, len(self._ahead) * self._shape.extent_chunks // 2)
         if self._are_few():
-            return self.reads_max() * len(self.readers)
-        return max(3, int(self._positions_max() * self._settings.reader_share))
+            return min(left, self.reads_max() * len(self.readers))
+        return min(left, max(3, int(self._positions_max() * self._settings.reader_share)))
 
     @property
     def unit_chunks(self) -> int:
@@ -216,11 +218,9 @@ class Reader:
 
     def plan(self, replica: Replica, now: float) -> list[tuple[int, ...]]:
         """Runs of adjacent chunks to read from storage now."""
-        if not self.is_reader or not self.readable or now < self._pause_until or not self._ahead:
+        if not self.is_reader or self.readable is False or now < self._pause_until or not self._ahead:
             return []
         room = self._chunks_max() - replica.reads + replica.ending_reads
-        if not self._usual_s:
-            room = min(room, self.unit_chunks - replica.reads)
         if room <= 0:
             return []
         head = self._head(now)
@@ -241,19 +241,24 @@ class Reader:
     def _steal(self, head: list[int], replica: Replica, now: float) -> list[tuple[int, ...]]:
         """With nothing of our own to read, help the one before us in line with what it will come to last.
 
-        Never with what it may have begun while its word of that is on the way: it keeps as many as it reads at once.
+        Never with what it may have begun while its word of that is on the way: it keeps as many as it may be reading
+        beyond what it has claimed, and one for a read that has just ended.
         """
         unclaimed = [position for position in head if not self._is_claimed(position)]
-        left = Counter(self._line(position)[:1] for position in unclaimed)
+        left = Counter(self._line(position)[0] for position in unclaimed if self._line(position))
         for position in reversed(unclaimed):
             line = self._line(position)
-            if len(line) > 1 and line[1] == self._own and left[line[:1]] > self.reads_max():
+            if len(line) > 1 and line[1] == self._own and left[line[0]] > self._kept(line[0]):
                 age = now - self._at_head_s[position]
                 if age >= max(self._settings.read_stuck_s, 2 * self._likely_s()):
                     self._taken_over.add(position)
                     if runs := self._runs(position, replica, self.unit_chunks, now):
                         return runs
         return []
+
+    def _kept(self, owner: NodeId) -> int:
+        claimed = len(self._claims.get(owner, ())) // self.unit_chunks
+        return 1 + max(0, self.reads_max() - 1 - claimed)
 
     def _is_claimed(self, position: int) -> bool:
         chunks = self._chunks(position)
