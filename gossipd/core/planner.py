@@ -324,6 +324,13 @@ class Planner:
         deadline = self._tick_due_s() if self._swarms else min(now + 1.0, self._tick_due_s())
         return min([deadline, *(swarm.next_deadline(now) for swarm in self._swarms.values())])
 
+    def chunk_time_s(self) -> float:
+        """What one of the smallest chunks that are coming takes on this host's link; 0 while none are, or it is not
+        known."""
+        if not self._link.rate:
+            return 0.0
+        return min((swarm.chunk_time_s for swarm in self._swarms.values() if swarm.replica.flights), default=0.0)
+
     def listens_to(self, node: NodeId) -> bool:
         """Whether some deployment has a subscription at that node, and so a connection to it."""
         return any(node in swarm.subscriptions for swarm in self._swarms.values())

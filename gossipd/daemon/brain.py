@@ -64,4 +64,5 @@ class Brain:
         for command in self.planner.drain():
             self._perform(command)
         self._due_s = self.planner.next_deadline(now)
+        self._beat.tempo.chunk_time_s = self.planner.chunk_time_s()
         return heard

@@ -23,7 +23,7 @@ from gossipd.store.chunk_store import ChunkStore
 from membership.member import NODE_ID_BYTES, NodeId
 
 TICK_S = 1.0
-LOOK_S = 0.1  # a change of state is told within this
+LOOK_S = 0.25  # a change of state is told within this; each look is a wake-up of the loop, some 0.25 ms
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
 
 

@@ -18,6 +18,7 @@ FETCH_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 # Seconds; the aim is a p99 under 20 ms, and a probe of the membership times out at some hundred.
 LAG_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 LAG_INTERVAL_S = 0.1  # each look costs some 0.25 ms of waking up and going to sleep again
+LAG_INTERVAL_AWAKE_S = 1.0  # while the beat looks ten times as often anyway
 LAG_WINDOW = 6_600  # a minute of looks and of beats at their most (``control.beat``)
 
 
@@ -58,16 +59,21 @@ class LoopLag:
     def __init__(self) -> None:
         self.histogram = Histogram(LAG_BOUNDS_S)
         self._recent: deque[float] = deque(maxlen=LAG_WINDOW)
+        self._count = 0
+        self._interval_s = LAG_INTERVAL_S
 
     async def run(self) -> None:
         """Never returns; cancelled with the daemon."""
         while True:
-            due = trio.current_time() + LAG_INTERVAL_S
+            others = self._count
+            due = trio.current_time() + self._interval_s
             await trio.sleep_until(due)
+            self._interval_s = LAG_INTERVAL_S if self._count == others else LAG_INTERVAL_AWAKE_S
             self.observe(trio.current_time() - due)
 
     def observe(self, late_s: float) -> None:
         """Count one wake-up that came ``late_s`` after it was due."""
+        self._count += 1
         self.histogram.observe(late_s)
         self._recent.append(late_s)
 

@@ -348,7 +348,7 @@ MUTANTS = (
         "a-beat-is-a-beat-however-late",
         "A loop that is woken late takes its turns as often as one with CPU to spare.",
         "gossipd/control/beat.py",
-        "            self._tempo.woken(late_s)\n",
+        "            self.tempo.woken(late_s)\n",
         "",
         ("tests/gossipd/control/test_beat.py",),
     ),
