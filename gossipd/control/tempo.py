@@ -8,12 +8,12 @@ that come rarer and do more each are what it needs: then a plan is little staler
 two cores took 1.14 and 1.26 downloads with 45 and 52 CPU seconds; with a beat of 10 ms 1.23 to 1.47 in seven runs of
 two days, the last two with 56 and 59 (lab, 256 MiB in chunks of 256 KiB at 100 Mbit/s).
 
-Nor is it of use to plan much more often than a chunk comes, since the next is asked for before the last has ended: with
-a plan every 40 ms, where a chunk takes 44, sixteen hosts are 21 chunk times behind the bound, with one every 5 ms 20
-(simulated lab; before that was so, 38 with one every 50 ms and 28).
+Nor is it of use to plan much more often than a chunk comes, since the next is asked for before the last has ended
+(``core.endings``): where a chunk takes 44 ms sixteen hosts are 20 chunk times behind the bound with a plan every 5 ms,
+21 with one every 40 and 23 with one every 50; before that was so 28, and 45 with one every 50 (simulated lab).
 
-Rejected: a longer beat for all (an idle host would plan late for nothing), and one as long as turns take (their time on the wall grows with the run queue too, but also with what
-there is to do, when rests should be short).
+Rejected: a longer beat for all (an idle host would plan late for nothing), and one as long as turns take (their time on
+the wall grows with the run queue too, but also with what there is to do, when rests should be short).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ REST_S_MAX = 0.05
 # Single runs in the lab, too far apart to tell these from each other: 4 and 0.05 s 1.28, 1.24; 10 and 0.04 s 1.40; 10
 # and 0.05 s 1.14, 1.26; 10 and 0.08 s 1.20, 1.25; 20 and 0.15 s 1.25.
 _LATES = 10.0
-_CHUNK_SHARE = 0.75
+_CHUNK_SHARE = 0.75  # of a chunk time: what may be between two plans
 _SMOOTH = 0.125  # about the last eight rests; one pause of the whole host is forgotten within two seconds
 
 

@@ -19,8 +19,8 @@ How a daemon drives it, in one task::
   each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. ``ChunkArriving`` may
   come before either, more than once, and ``ChunkEnding``, once. After ``CancelFetch`` the same: the ``FetchFailed``
   may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
-* ``ProbeSource`` ends in ``SourceProbed``. Reading begins after True; after False another host's reader covers, and
-  the daemon probes again now and then, unasked.
+* ``ProbeSource`` ends in ``SourceProbed``. One read begins at once, the others after True; after False another host's
+  reader covers, and the daemon probes again now and then, unasked.
 * ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. A gap in a
   peer's numbering, or its new boot, is the control hand's to notice: it subscribes again, and the answer comes as a
   ``HoldingsHeard``.

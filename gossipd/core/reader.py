@@ -221,6 +221,8 @@ class Reader:
         if not self.is_reader or self.readable is False or now < self._pause_until or not self._ahead:
             return []
         room = self._chunks_max() - replica.reads + replica.ending_reads
+        if self.readable is None:  # a read says as much as the probe will, and until then neighbours say what is there
+            room = min(room, self.unit_chunks - replica.reads)
         if room <= 0:
             return []
         head = self._head(now)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import socket
 import ssl
 import struct
@@ -290,13 +291,11 @@ class Channel:
         return False
 
     def is_open(self) -> bool:
-        """Whether the peer is still there, as far as this host knows; it may have asked for more already."""
-        try:
-            return bool(socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
-        except BlockingIOError:
-            return self.cut_by is None
-        except OSError:
-            return False
+        """Whether the peer is still there, as far as this host knows; it may have asked for more already, which is in
+        front of its end."""
+        ends = select.poll()
+        ends.register(self._socket, select.POLLRDHUP)
+        return self.cut_by is None and not ends.poll(0)
 
     def bytes_moved(self) -> int:
         """Bytes of this connection that have arrived: at the peer if we send bodies, else here."""

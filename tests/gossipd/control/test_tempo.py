@@ -7,9 +7,10 @@ import pytest
 from gossipd.control.tempo import BEAT_S, REST_S_MAX, Tempo
 
 
-def after(*late_s: float) -> float:
+def after(*late_s: float, chunk_time_s: float = 0.0) -> float:
     """The next rest."""
     tempo = Tempo()
+    tempo.chunk_time_s = chunk_time_s
     for each in late_s:
         tempo.woken(each)
     return tempo.rest_s
@@ -30,3 +31,9 @@ def test_one_late_rest_changes_little_and_one_pause_of_the_host_is_forgotten() -
     rests = [after(30.0, *[0.0005] * count) for count in range(40)]
     assert rests[-1] == BEAT_S
     assert sum(rests) < 2.0
+
+
+def test_the_rest_is_most_of_a_chunk_time_within_its_bounds() -> None:
+    assert after(chunk_time_s=0.04) == pytest.approx(0.03)
+    assert after(chunk_time_s=0.001) == BEAT_S
+    assert after(chunk_time_s=2.0) == REST_S_MAX

@@ -10,6 +10,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
     CancelFetch,
     ChunkArriving,
+    ChunkEnding,
     ChunkLost,
     ChunkStored,
     ClaimSeed,
@@ -78,6 +79,12 @@ def stored(chunk: int, supplier: object) -> ChunkStored:
     return ChunkStored(DEPLOYMENT, chunk, supplier, CHUNK_BYTES, 0.1)  # type: ignore[arg-type]
 
 
+def reading(driven: Driven, deployment: DeploymentId = DEPLOYMENT) -> list[int]:
+    """What is on its way from storage."""
+    replica = driven.planner._swarms[deployment].replica
+    return [chunk for chunk in replica.flights if replica.reads_now(chunk)]
+
+
 def among_mates(chunks: int = 8, held: tuple[int, ...] = ()) -> Driven:
     """A host that is no seed, with two rack mates, of which 1 is the seed."""
     driven = Driven()
@@ -93,6 +100,55 @@ def test_a_host_asks_its_neighbours_for_news_and_answers_those_who_ask() -> None
     assert {command.peer for command in of(Subscribe, commands)} == {A, B}
     (answer,) = of(SendHoldings, driven.tell(SubscribeHeard(A, DEPLOYMENT)))
     assert (answer.peer, list(answer.chunks)) == (A, [3])
+
+
+def test_the_next_chunk_is_asked_for_where_one_is_about_to_end_though_no_slot_is_free() -> None:
+    driven = among_mates(chunks=40)
+    fetches = of(StartFetch, driven.tell(holdings(1, *range(20), size=40, free=4)))
+    window = len(fetches)
+    assert all(fetch.behind is None for fetch in fetches)
+    driven.tell(delta(1, free=0))
+    ending = ChunkEnding(DEPLOYMENT, fetches[0].chunk, A)
+    (following,) = of(StartFetch, driven.tell(ending))
+    assert (following.peer, following.behind) == (A, fetches[0].chunk)
+    assert not of(StartFetch, driven.tell(ending)), "one follows, however often it is told"
+    assert not of(StartFetch, driven.tell(stored(fetches[0].chunk, A))), "its place has been taken"
+    assert window == driven.planner.statistics().swarms[DEPLOYMENT].fetches
+
+
+def test_nothing_is_asked_for_behind_a_fetch_that_has_ended() -> None:
+    driven = among_mates(chunks=40)
+    (fetch,) = of(StartFetch, driven.tell(holdings(1, 5, size=40)))
+    driven.tell(ChunkEnding(DEPLOYMENT, 5, A))
+    driven.tell(stored(5, A))
+    (later,) = of(StartFetch, driven.tell(delta(1, 6)))
+    assert (fetch.behind, later.behind) == (None, None)
+    driven.tell(ChunkEnding(DEPLOYMENT, 6, A))
+    driven.tell(FetchFailed(DEPLOYMENT, 6, A, FailReason.NOT_HELD))
+    (last,) = of(StartFetch, driven.tell(delta(1, 7)))
+    assert last.behind is None
+
+
+def test_a_reader_begins_the_next_read_when_one_is_about_to_end() -> None:
+    driven = seed_alone(400)
+    driven.tell()
+    assert not of(StartSourceRead, driven.tell())
+    chunk, *others = driven.planner._swarms[DEPLOYMENT].replica.flights
+    (following,) = of(StartSourceRead, driven.tell(ChunkEnding(DEPLOYMENT, chunk, SOURCE)))
+    assert not of(StartSourceRead, driven.tell(stored(chunk, SOURCE))), "the next is under way"
+    assert not {chunk, *others} & set(following.chunks)
+
+
+def test_a_host_says_what_a_chunk_takes_while_some_come_and_only_when_it_knows() -> None:
+    driven = among_mates(chunks=400)
+    driven.tell(holdings(1, *range(400), size=400, free=24))
+    assert driven.planner.chunk_time_s() == 0.0
+    for _ in range(40):
+        flying = list(driven.planner._swarms[DEPLOYMENT].replica.flights)
+        driven.tell(stored(flying[0], A), after=0.05)
+    assert driven.planner.chunk_time_s() == driven.planner._swarms[DEPLOYMENT].chunk_time_s > 0.0
+    driven.tell(DeploymentClosed(DEPLOYMENT))
+    assert driven.planner.chunk_time_s() == 0.0
 
 
 def test_a_question_that_comes_before_the_deployment_is_answered_when_it_opens() -> None:
@@ -233,8 +289,10 @@ def test_a_lone_host_elects_itself_probes_and_reads() -> None:
     assert [claim.term for claim in claims] == [1]
     commands = driven.tell(opened(800, extent=8))
     assert of(ProbeSource, commands)
-    assert not of(StartSourceRead, commands)
-    reads = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
+    reads = of(StartSourceRead, commands)
+    assert len(reads) == 1, "the others wait for what the probe says, and for what neighbours hold"
+    assert not of(StartSourceRead, driven.tell())
+    reads += of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
     chunks = [chunk for read in reads for chunk in read.chunks]
     assert len(chunks) == 8
     assert all(one + 1 == other for read in reads for one, other in zip(read.chunks, read.chunks[1:], strict=False))
@@ -259,11 +317,12 @@ def test_a_chunk_is_told_while_it_is_read_and_its_end_to_readers_who_may_begin_t
     driven = Driven()
     driven.meet(*[view(number, "b", term=int(number == 50)) for number in range(50, 52)])
     driven.wait(5.0)
-    driven.tell(opened(40), *[SubscribeHeard(node(number), DEPLOYMENT) for number in (50, 51)])
-    driven.wait(1.0)
-    (read, *_) = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
+    commands = driven.tell(opened(40), *[SubscribeHeard(node(number), DEPLOYMENT) for number in (50, 51)])
+    (read,) = of(StartSourceRead, commands)
     assert read.is_awaited
     (chunk,) = read.chunks
+    driven.tell(SourceProbed(DEPLOYMENT, True))
+    driven.wait(1.0)
     told = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, chunk, SOURCE)) + driven.wait(LAZY_S))
     assert all(message.added == (chunk,) and chunk in message.reading for message in told if message.added)
     assert {peer for message in told if message.added for peer in message.peers} == {node(50), node(51)}
@@ -353,8 +412,9 @@ def test_more_chunks_are_fetched_at_once_of_a_model_of_many_and_never_more_than_
 
 def test_a_failed_read_is_tried_again_after_a_pause() -> None:
     driven = seed_alone(8)
-    (read,) = of(StartSourceRead, driven.tell())
-    assert not of(StartSourceRead, driven.tell(SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.SOURCE)))
+    failed = SourceReadFailed(DEPLOYMENT, tuple(reading(driven)), FailReason.SOURCE)
+    assert failed.chunks
+    assert not of(StartSourceRead, driven.tell(failed))
     assert of(StartSourceRead, driven.wait(4.0))
 
 
@@ -362,8 +422,8 @@ def test_other_readers_hear_at_once_that_a_read_has_failed() -> None:
     driven = Driven()
     driven.meet(*[view(number, "b", term=int(number == 50)) for number in (50, 51)])
     driven.wait(5.0)
-    driven.tell(opened(40), *[SubscribeHeard(node(number), DEPLOYMENT) for number in (50, 51)])
-    (read, *_) = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
+    commands = driven.tell(opened(40), *[SubscribeHeard(node(number), DEPLOYMENT) for number in (50, 51)])
+    (read,) = of(StartSourceRead, commands)
     driven.wait(LAZY_S)
     failed = SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.DISK)
     told = of(SendDelta, driven.tell(failed) + driven.wait(0.1, step=0.05))
@@ -382,7 +442,8 @@ def test_a_source_that_can_be_read_again_brings_the_claim_back_at_once() -> None
     driven = Driven()
     driven.wait(4.0)
     driven.tell(opened(8))
-    driven.tell(SourceProbed(DEPLOYMENT, False))
+    failed = SourceReadFailed(DEPLOYMENT, tuple(reading(driven)), FailReason.SOURCE)
+    driven.tell(SourceProbed(DEPLOYMENT, False), failed)
     driven.wait(30.0)
     commands = driven.tell(SourceProbed(DEPLOYMENT, True)) + driven.wait(4.0)
     assert [claim.term for claim in of(ClaimSeed, commands)] == [2]
@@ -391,9 +452,10 @@ def test_a_source_that_can_be_read_again_brings_the_claim_back_at_once() -> None
 
 def test_a_source_that_nobody_can_read_costs_no_other_deployment_its_seed() -> None:
     driven = seed_alone(800)
-    reads = of(StartSourceRead, driven.tell(replace(opened(8), deployment=OTHER)))
-    landed = [stored(chunk, SOURCE) for read in reads for chunk in read.chunks]
-    commands = driven.tell(SourceProbed(OTHER, False)) + driven.wait(2.0) + driven.tell(*landed)
+    driven.tell(replace(opened(8), deployment=OTHER))
+    landed = [stored(chunk, SOURCE) for chunk in reading(driven)]
+    failed = SourceReadFailed(OTHER, tuple(reading(driven, OTHER)), FailReason.SOURCE)
+    commands = driven.tell(SourceProbed(OTHER, False), failed) + driven.wait(2.0) + driven.tell(*landed)
     assert not of(ClaimSeed, commands)
     assert {read.deployment for read in of(StartSourceRead, commands)} == {DEPLOYMENT}
 
@@ -402,21 +464,22 @@ def test_a_deployment_that_comes_after_one_with_a_dead_source_finds_a_seed() -> 
     driven = Driven()
     driven.wait(4.0)
     driven.tell(replace(opened(8), deployment=OTHER))
+    driven.tell(SourceReadFailed(OTHER, tuple(reading(driven, OTHER)), FailReason.SOURCE))
     for _ in range(4):  # the daemon asks again every ten seconds
         driven.tell(SourceProbed(OTHER, False))
         driven.wait(10.0)
     commands = driven.tell(opened(8)) + driven.wait(3.0)
     assert [claim.term for claim in of(ClaimSeed, commands)] == [2]
     assert [probe.deployment for probe in of(ProbeSource, commands)] == [DEPLOYMENT]
-    commands = driven.tell(SourceProbed(OTHER, False), SourceProbed(DEPLOYMENT, True)) + driven.wait(2.0)
-    assert of(StartSourceRead, commands)
+    commands += driven.tell(SourceProbed(OTHER, False), SourceProbed(DEPLOYMENT, True)) + driven.wait(2.0)
+    assert {read.deployment for read in of(StartSourceRead, commands)} == {DEPLOYMENT}
 
 
 def test_an_isolated_seed_reads_no_more() -> None:
     driven = seed_alone(800)
-    reads = of(StartSourceRead, driven.tell())
-    assert reads
-    landed = [stored(chunk, SOURCE) for read in reads for chunk in read.chunks]
+    driven.tell()
+    landed = [stored(chunk, SOURCE) for chunk in reading(driven)]
+    assert landed
     commands = driven.tell(Isolated(True), *landed, after=0.3) + driven.wait(2.0)
     assert not of(StartSourceRead, commands)
     assert [claim.term for claim in of(ClaimSeed, commands)] == [0]
@@ -523,8 +586,8 @@ def test_a_late_read_is_asked_of_others_who_have_it_from_us_only_when_it_hangs()
     driven.wait(5.0)
     driven.tell(opened(8, (0, 1, 2, 3)), holdings(8, 4, 5, 6), SubscribeHeard(node(8), DEPLOYMENT))
     driven.tell(*[stored(chunk, node(8)) for chunk in (4, 5, 6)], after=0.1)
-    (read,) = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True)))
-    assert read.chunks == (7,)
+    driven.tell(SourceProbed(DEPLOYMENT, True))
+    assert reading(driven) == [7]
     driven.tell(ChunkArriving(DEPLOYMENT, 7, SOURCE), delta(8, 7), delta(9, 7))
     assert not of(StartFetch, driven.wait(SETTINGS.read_takeover_s - 0.5))
     (hedge,) = of(StartFetch, driven.wait(1.0))

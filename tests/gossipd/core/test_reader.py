@@ -149,10 +149,23 @@ def test_what_is_present_anywhere_is_not_read() -> None:
     assert storage.plan(storage.nodes[0]) == [42]
 
 
-def test_nothing_is_read_before_the_source_is_known_to_be_readable() -> None:
+def test_nothing_is_read_from_a_source_that_is_not_readable_and_one_chunk_while_that_is_not_known() -> None:
     storage = Storage(1, 100)
-    storage.readers[storage.nodes[0]].readable = None
+    reader = storage.readers[storage.nodes[0]]
+    reader.readable = False
     assert storage.plan(storage.nodes[0]) == []
+    reader.readable = None
+    assert len(storage.plan(storage.nodes[0])) == 1, "the others wait for what the probe says"
+    assert storage.plan(storage.nodes[0]) == []
+
+
+def test_at_the_end_a_reader_leaves_more_of_its_link_to_what_all_wait_for() -> None:
+    storage = Storage(1, 100)
+    reader = storage.readers[storage.nodes[0]]
+    usual = reader.flows_max()
+    reader.rebuild((1 << 100) - 1 - (1 << 42))
+    reader.plan(storage.replicas[storage.nodes[0]], storage.now)
+    assert 3 == reader.flows_max() < usual
 
 
 def test_the_heir_of_a_dead_reader_waits_for_news_and_then_reads_its_share() -> None:
@@ -258,6 +271,24 @@ def test_who_helps_leaves_the_owner_what_it_may_have_begun() -> None:
         helped += storage.plan(idle)
         storage.land(idle)
     assert 0 < len(helped) == left - helper.reads_max()
+
+
+def test_who_helps_an_owner_that_says_what_it_reads_leaves_it_one() -> None:
+    storage = Storage(2, 32)
+    idle, busy = storage.nodes
+    helper = storage.readers[idle]
+    own = [extent for position, extent in enumerate(helper._order) if helper._line(position)[0] == busy]
+    helper.rebuild((1 << 32) - 1 - sum(1 << chunk for chunk in own))
+    storage.plan(idle)
+    claimed = own[: helper.reads_max()]
+    helper.claimed(busy, claimed, storage.now)
+    storage.now += 1.5 * SETTINGS.read_stuck_s
+    helped: list[int] = []
+    for _ in range(32):
+        helped += storage.plan(idle)
+        storage.land(idle)
+    assert len(helped) == len(own) - len(claimed) - 1
+    assert not set(helped) & set(claimed)
 
 
 def test_an_owner_leaves_alone_what_another_has_begun_however_long_it_was_due() -> None:

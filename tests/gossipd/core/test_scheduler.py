@@ -6,6 +6,8 @@ from random import Random
 
 from gossipd.core.availability import Availability
 from gossipd.core.demand import Demand
+from gossipd.core.endings import Endings
+from gossipd.core.events import FailReason
 from gossipd.core.peers import Peers
 from gossipd.core.rendezvous import BUCKETS
 from gossipd.core.scheduler import Scheduler
@@ -24,7 +26,8 @@ class Table:
         self.wants = Demand(self.seen, SETTINGS)
         self.wants.want(range(50))
         self.wants.set_places([0] * BUCKETS, [0] * BUCKETS, 0.0, 1.0)
-        self.scheduler = Scheduler(self.seen, self.wants, self.peers, settings=SETTINGS, rng=Random(2))
+        self.endings = Endings()
+        self.scheduler = Scheduler(self.seen, self.wants, self.peers, self.endings, settings=SETTINGS, rng=Random(2))
 
     def hear(self, number: int, *chunks: int, free: int = 4) -> None:
         near = number < 9
@@ -33,7 +36,7 @@ class Table:
         self.peers.hears(node(number), free, 0.0)
 
     def pick(self, count: int = 1, now: float = 0.0, *, imports_max: int = 16) -> list[tuple[int, bytes]]:
-        return list(self.scheduler.pick(count, now, 0.02, imports_max=imports_max))
+        return [(one.chunk, one.node) for one in self.scheduler.pick(count, now, 0.02, imports_max=imports_max)]
 
 
 def test_what_the_rack_waits_for_goes_first() -> None:
@@ -127,3 +130,28 @@ def test_the_same_generator_gives_the_same_picks() -> None:
         table.hear(2, *range(10, 30))
         runs.append(table.pick(6))
     assert runs[0] == runs[1]
+
+
+def test_a_busy_peer_is_asked_for_what_follows_one_of_our_fetches_there_before_an_idle_one() -> None:
+    table = Table()
+    table.hear(1, 3, 4, free=0)
+    table.hear(2, 3, 4, free=4)
+    table.endings.add(node(1), 9)
+    first, second = table.scheduler.pick(2, 0.0, 0.02, imports_max=16)
+    assert (first.node, first.behind) == (node(1), 9)
+    assert (second.node, second.behind) == (node(2), None), "one fetch is followed by one"
+
+
+def test_nothing_follows_a_fetch_from_a_peer_that_is_shunned() -> None:
+    table = Table()
+    table.hear(1, 3)
+    table.endings.add(node(1), 9)
+    table.peers.failed(node(1), FailReason.CORRUPT, 0.0)
+    assert table.pick() == []
+
+
+def test_a_second_fetch_of_a_late_chunk_follows_nothing() -> None:
+    table = Table()
+    table.hear(1, 3, free=0)
+    table.endings.add(node(1), 9)
+    assert table.scheduler.supplier([node(1)], 0.0, 10.0) is None

@@ -35,6 +35,9 @@ class FakePlanner:
     def next_deadline(self, now: float) -> float:
         return now + self.pause_s
 
+    def chunk_time_s(self) -> float:
+        return 0.0
+
 
 @asynccontextmanager
 async def running(planner: FakePlanner) -> AsyncIterator[Brain]:

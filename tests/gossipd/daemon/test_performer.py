@@ -63,8 +63,9 @@ class Bench:
         )
 
     def _fetch_chunk(
-        self, node: NodeId, _: object, deployment: DeploymentId, chunk: int, length: int, *, timeout_s: float
-    ) -> Arrival:
+        self, node: NodeId, _: object, deployment: DeploymentId, chunk: int, length: int, *, timeout_s: float,
+        behind: int | None,
+    ) -> Arrival:  # fmt: skip
         if self.fetched is not None:
             raise self.fetched
         self.arrival = Arrivals().begin(deployment, chunk, node, self.pool.acquire(length))

@@ -70,6 +70,8 @@ class Pair:
     """At the client; ``listed`` is what it told of."""
     listed_changed: threading.Condition = field(default_factory=threading.Condition)
     listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
+    ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
+    """What the client has told that little is left of."""
 
     def await_free_slots(self, count: int) -> None:
         """Until the server has this many free upload slots."""
@@ -81,9 +83,13 @@ class Pair:
         with self.listed_changed:
             assert self.listed_changed.wait_for(lambda: (MODEL, chunk, SERVER) in self.listed, WAIT_S)
 
-    def fetch(self, chunk: int, *, length: int | None = None, timeout_s: float = 5.0) -> bytes:
+    def fetch(
+        self, chunk: int, *, length: int | None = None, timeout_s: float = 5.0, behind: int | None = None
+    ) -> bytes:
         length = len(self.bodies[chunk]) if length is None else length
-        with self.client.fetch_chunk(SERVER, self.endpoint, MODEL, chunk, length, timeout_s=timeout_s) as lease:
+        with self.client.fetch_chunk(
+            SERVER, self.endpoint, MODEL, chunk, length, timeout_s=timeout_s, behind=behind
+        ) as lease:
             return bytes(lease.view)
 
 
@@ -113,7 +119,9 @@ def pair(
             listed.append((deployment, chunk, supplier))
             listed_changed.notify_all()
 
-    arriving, received = Arrivals(), Arrivals(on_listed)
+    ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
+    arriving = Arrivals()
+    received = Arrivals(on_listed, lambda deployment, chunk, supplier: ended.append((deployment, chunk, supplier)))
 
     def on_slots(free: int) -> None:
         with slots_changed:
@@ -146,7 +154,7 @@ def pair(
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
-            slots_changed, slots_seen, complaints, bad_reads, sent, arriving, received, listed_changed, listed,
+            slots_changed, slots_seen, complaints, bad_reads, sent, arriving, received, listed_changed, listed, ended,
         )  # fmt: skip
     finally:
         client.close()

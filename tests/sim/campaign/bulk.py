@@ -1,9 +1,10 @@
 """Fetches between simulated hosts: asked, served from a slot, cut, cancelled, and always ended by one event.
 
 What lives here: what ``gossipd.transfer`` does with connections, on the virtual clock, with its upload slots and its
-times; chunks that are relayed while they come (``gossipd.arrival``); and what the daemon's performer makes of the
-outcome. What does not: bytes on a wire. How long a transfer takes is settled when it begins, by who else uses the two
-links then; that of a relay ends with that of its upstream if that is later.
+times; chunks that are relayed while they come (``gossipd.arrival``); fetches that follow others on their connection;
+and what the daemon's performer makes of the outcome. What does not: bytes on a wire. How long a transfer takes is
+settled when it begins, by who else uses the two links then; that of a relay ends with that of its upstream if that is
+later.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.events import ChunkArriving, FailReason, FetchFailed, StartFetch
+from gossipd.core.events import ChunkArriving, ChunkEnding, FailReason, FetchFailed, StartFetch
 from gossipd.core.ids import SOURCE, DeploymentId, Supplier
 from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.transfer.settings import BulkSettings
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from tests.sim.campaign.daemon import Daemon
 
 _SETTINGS = BulkSettings()
-_TOLD_SHARE = 1 / 8  # gossipd.arrival's
+_TOLD_SHARE = 1 / 8  # gossipd.arrival's, and the next
+_ENDING_SHARE = 0.3
 _REFUSED_S = 0.001
 _PROBED_S = _SETTINGS.silence_s + _SETTINGS.probe_s  # until a host that is not there is given up
 
@@ -37,6 +39,7 @@ class Fetch:
         "deployment",
         "due_s",
         "has_slot",
+        "next",
         "peer",
         "server",
         "server_life",
@@ -54,6 +57,7 @@ class Fetch:
         self.due_s = now
         self.body = b""
         self.has_slot = False
+        self.next: Fetch | None = None  # waits for our connection
 
     @property
     def key(self) -> tuple[DeploymentId, int, NodeId]:
@@ -102,8 +106,18 @@ class Bulk:
             daemon.after(_REFUSED_S, self._fail, fetch, FailReason.GONE)
         elif server.is_stopped:
             daemon.after(_SETTINGS.stall_s, self._fail, fetch, FailReason.SLOW)
-        else:
+        elif not self._follows(fetch, command):
             world.after(2 * world.delay(), server.bulk.asked, fetch)
+
+    def _follows(self, fetch: Fetch, command: StartFetch) -> bool:
+        if command.behind is None:
+            return False
+        first = self.fetches.get((command.deployment, command.behind, command.peer))
+        if first is None or not first.has_slot or first.next is not None:
+            return False
+        first.next = fetch
+        self._world.oracle.looked["followed"] += 1
+        return True
 
     def cancel(self, peer: NodeId, deployment: DeploymentId, chunk: int) -> None:
         """Perform the command."""
@@ -123,6 +137,9 @@ class Bulk:
         if fetch.has_slot:
             fetch.has_slot = False
             self._world.after(self._world.delay(), server.bulk.release, fetch)
+        following, fetch.next = fetch.next, None
+        if following is not None:
+            self._world.after(2 * self._world.delay(), server.bulk.asked, following)
 
     def arrived(self, fetch: Fetch) -> None:
         """The last byte is here."""
@@ -164,6 +181,11 @@ class Bulk:
     def arriving_in(self, took_s: float, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
         """A fetch or read begins that takes so long: others may ask for its chunk when so much of it is here."""
         self._daemon.after(_TOLD_SHARE * took_s, self._arriving, deployment, chunk, supplier)
+        self._daemon.after((1 - _ENDING_SHARE) * took_s, self._ending, deployment, chunk, supplier)
+
+    def _ending(self, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
+        if supplier is SOURCE or (deployment, chunk, supplier) in self.fetches:
+            self._daemon.post(ChunkEnding(deployment, chunk, supplier))
 
     def _arriving(self, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
         is_under_way = supplier is SOURCE or (deployment, chunk, supplier) in self.fetches

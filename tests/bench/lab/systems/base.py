@@ -17,6 +17,7 @@ from tests.bench.pages import backed_pages, handed_over
 
 START_SECONDS_MAX = 90.0  # 64 Python processes on two cores import for about 40 s
 POLL_S = 0.01
+EARLY_POLL_S = 0.1  # before anybody can be done: looks at sixteen hosts every 10 ms are one per cent of two cores
 PAGES_LOOK_S = 0.1  # a tenth of a second of 16 hosts at 100 Mbit/s are 20 MB, and a look is a file read for each
 
 

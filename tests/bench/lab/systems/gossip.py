@@ -21,7 +21,16 @@ from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.control_traffic import ControlMeter, control_meter
 from tests.bench.lab.fabric import LabError
 from tests.bench.lab.process import MachineCpu, usage
-from tests.bench.lab.systems.base import POLL_S, START_SECONDS_MAX, Bench, Killer, Outcome, is_right, ready_to_write
+from tests.bench.lab.systems.base import (
+    EARLY_POLL_S,
+    POLL_S,
+    START_SECONDS_MAX,
+    Bench,
+    Killer,
+    Outcome,
+    is_right,
+    ready_to_write,
+)
 
 PORT = 7946
 NAME, VERSION = "model", 1
@@ -114,6 +123,7 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
     part = hosts[0].inbox / ".model.part"
     part.write_bytes(manifest.envelope)
     meter.sent()
+    least_s = bench.size * 8 / (bench.fabric.mbit * 1e6)
     began_s = time.monotonic()
     part.rename(hosts[0].inbox / "model-1.manifest")
     done_s: dict[str, float] = {}
@@ -126,7 +136,7 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
         killer.look()
         if time.monotonic() - began_s > bench.timeout_s:
             raise LabError(f"gossipd: not done after {bench.timeout_s:.0f} s: {', '.join(missing)}")
-        time.sleep(POLL_S)
+        time.sleep(POLL_S if time.monotonic() - began_s > least_s else EARLY_POLL_S)
     control = meter.sent()
     control_s = time.monotonic() - began_s
     counters, busy = bench.fabric.counters().since(before), cpu.busy()
