@@ -104,15 +104,18 @@ def test_a_host_asks_its_neighbours_for_news_and_answers_those_who_ask() -> None
 
 def test_the_next_chunk_is_asked_for_where_one_is_about_to_end_though_no_slot_is_free() -> None:
     driven = among_mates(chunks=40)
-    fetches = of(StartFetch, driven.tell(holdings(1, *range(20), size=40, free=4)))
+    heard = (holdings(1, *range(40), size=40, free=24), holdings(2, *range(40), size=40, free=24))
+    fetches = of(StartFetch, driven.tell(*heard))
     window = len(fetches)
     assert all(fetch.behind is None for fetch in fetches)
-    driven.tell(delta(1, free=0))
-    ending = ChunkEnding(DEPLOYMENT, fetches[0].chunk, A)
+    assert not of(StartFetch, driven.tell()), "as many as may be"
+    driven.tell(delta(1, free=0), delta(2, free=0))
+    first = next(fetch.chunk for fetch in fetches if fetch.peer == A)
+    ending = ChunkEnding(DEPLOYMENT, first, A)
     (following,) = of(StartFetch, driven.tell(ending))
-    assert (following.peer, following.behind) == (A, fetches[0].chunk)
+    assert (following.peer, following.behind) == (A, first)
     assert not of(StartFetch, driven.tell(ending)), "one follows, however often it is told"
-    assert not of(StartFetch, driven.tell(stored(fetches[0].chunk, A))), "its place has been taken"
+    assert not of(StartFetch, driven.tell(stored(first, A))), "its place has been taken"
     assert window == driven.planner.statistics().swarms[DEPLOYMENT].fetches
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from gossipd.arrival import Arrival, Arrivals
 from gossipd.buffers import BufferPool
+from gossipd.transfer.channel import Channel
 from gossipd.transfer.client import Fetch
 from gossipd.transfer.errors import FetchCancelledError, RelayEndedError
 from gossipd.transfer.links import Link
@@ -75,12 +76,22 @@ def scene(encryption: Encryption, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
 def test_it_comes_on_the_same_connection_and_in_the_only_slot(
     encryption: Encryption, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    looked = threading.Event()
+    is_open = Channel.is_open
+
+    def look(channel: Channel) -> bool:
+        looked.set()
+        return is_open(channel)
+
     with scene(encryption, monkeypatch) as on:
         on.advance()
+        monkeypatch.setattr(Channel, "is_open", look)
+        assert looked.wait(WAIT_S), "the server waits for more of the first, and has the next request by then"
         assert not on.second.done()
         land(on.running, on.arrival)
         assert on.first.result(WAIT_S) == on.running.bodies[CHUNK]
         assert on.second.result(WAIT_S) == on.running.bodies[NEXT]
+        assert on.running.fetch(0) == on.running.bodies[0], "each was asked for once"
         assert on.running.client.statistics().connections == 1
         assert on.running.client.statistics().peers[SERVER].busy == 0
         assert on.running.pool.statistics().leased_bytes == 0
@@ -127,6 +138,7 @@ def test_it_has_a_connection_of_its_own_when_that_of_the_first_is_cut(
 def test_when_it_is_cancelled_nobody_gets_its_answer(
     encryption: Encryption, monkeypatch: pytest.MonkeyPatch, *, is_asked: bool
 ) -> None:
+    monkeypatch.setattr(Channel, "is_quiet", lambda channel: channel.cut_by is None)  # its answer may be still to come
     with scene(encryption, monkeypatch) as on:
         if is_asked:
             on.advance()
