@@ -38,7 +38,7 @@ _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call and, where somebody 
 # What is left when the end is told: what comes while the next request is planned and on its way, which is 50 to 100 ms
 # on loaded links with small chunks. Told at half of a chunk nothing more is gained (simulated lab).
 _ENDING_S = 0.1
-_ENDING_SHARE = 0.3
+ENDING_SHARE = 0.3
 _PIECE_S = 0.25  # a relay must not look silent, which is 0.5 s, only because its pieces are large for a slow link
 
 Key = tuple[DeploymentId, ChunkIndex]
@@ -48,7 +48,7 @@ class Arrival:
     """One chunk under way. ``view`` is the receiver's until ``release``; others use ``piece``."""
 
     def __init__(
-        self, arrivals: Arrivals, key: Key, supplier: Supplier, lease: Lease, *, tells_end: bool
+        self, arrivals: Arrivals, key: Key, supplier: Supplier, lease: Lease, *, ending_share: float
     ) -> None:  # fmt: skip
         self.supplier = supplier
         self.view = lease.view
@@ -58,7 +58,7 @@ class Arrival:
         self._lease = lease
         self._changed = threading.Condition()
         self._is_listed = False
-        self._tells_end = tells_end
+        self._ending_share = ending_share
         self._first = (0, 0.0)  # how much was here when, the first time
         self._filled = 0
         self._users = 1
@@ -81,15 +81,15 @@ class Arrival:
             self._changed.notify_all()
         if not self._is_listed and filled < self.length and filled * _TOLD_SHARE >= self.length:
             self._is_listed = self._arrivals.list(self._key, self)
-        if self._tells_end and self._is_ending(filled):
-            self._tells_end = False
+        if self._ending_share and self._is_ending(filled):
+            self._ending_share = 0.0
             self._arrivals.ending(self._key, self.supplier)
 
     def _is_ending(self, filled: int) -> bool:
         left, now = self.length - filled, time.monotonic()
         if not self._first[0]:
             self._first = (filled, now)
-        if not 0 < left <= _ENDING_SHARE * self.length:
+        if not 0 < left <= self._ending_share * self.length:
             return False
         before, at_s = self._first
         return left * (now - at_s) <= _ENDING_S * (filled - before)
@@ -170,14 +170,15 @@ class Arrivals:
         self._arrivals: dict[Key, Arrival] = {}
 
     def begin(
-        self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease, *, tells_end: bool = True
-    ) -> Arrival:
+        self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease, *,
+        ending_share: float = ENDING_SHARE,
+    ) -> Arrival:  # fmt: skip
         """A chunk will be received into ``lease``, which is the arrival's from now on.
 
         Args:
-            tells_end: whether its supplier will be free when it has ended.
+            ending_share: how much is left of it when its end is told, at most; 0 when its supplier goes on after it.
         """
-        return Arrival(self, (deployment, chunk), supplier, lease, tells_end=tells_end)
+        return Arrival(self, (deployment, chunk), supplier, lease, ending_share=ending_share)
 
     def find(self, deployment: DeploymentId, chunk: ChunkIndex) -> Arrival | None:
         """The one that may be relayed now."""

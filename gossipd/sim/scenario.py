@@ -53,6 +53,7 @@ class Scenario:
     told_share: float = 0.125
     """How much of a chunk is at a host before others may ask for it there, as in the daemon (``arrival``)."""
     ending_share: float = 0.3
+    read_ending_share: float = 0.15
     ending_s: float = 0.1
     """What is left of a chunk when its end is told, as in the daemon (``arrival``): so much of it, or what comes in
     such a time if that is less."""

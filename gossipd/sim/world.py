@@ -243,7 +243,9 @@ class World:
             else:
                 transfer.is_told = True
                 transfer.taker.arriving(transfer)
-                flow.told_at = min(self.scenario.ending_share * flow.length, self.scenario.ending_s * flow.rate)
+                scenario = self.scenario
+                share = scenario.read_ending_share if transfer.server is None else scenario.ending_share
+                flow.told_at = min(share * flow.length, scenario.ending_s * flow.rate)
         self.at(until, self._boundary)
 
     def _flow_ended(self, flow: Flow) -> None:

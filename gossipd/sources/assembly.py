@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from gossipd.core.manifest import Manifest
 
 
+# What is left of a read when the next may begin. It needs no slot, and two at once share the reader's part of storage's
+# link: with 0.3, as for fetches, 12 reads instead of 9 shared it, and sixteen hosts were no sooner (simulated lab).
+_ENDING_SHARE = 0.15
+
+
 class Assembly:
     """The chunks of one run, in order. Used by one thread.
 
@@ -61,8 +66,8 @@ class Assembly:
                     piece = piece[length:]
                     continue
                 lease = self._pool.acquire(length, gave_up=self._stopped)
-                is_last = self._position == len(self._chunks) - 1
-                self._arrival = self._arrivals.begin(self._manifest.id, chunk, SOURCE, lease, tells_end=is_last)
+                share = _ENDING_SHARE if self._position == len(self._chunks) - 1 else 0.0
+                self._arrival = self._arrivals.begin(self._manifest.id, chunk, SOURCE, lease, ending_share=share)
                 self._filled = 0
             view = self._arrival.view
             step = min(len(piece), len(view) - self._filled)

@@ -194,14 +194,14 @@ def test_the_end_is_told_once_when_a_third_or_what_comes_in_a_tenth_of_a_second_
         assert len(ended) <= 1
 
 
-def test_of_several_chunks_in_one_read_only_the_last_tells_its_end() -> None:
+def test_an_end_is_told_as_late_as_it_should_be_and_not_at_all_where_more_follows() -> None:
     with pair(Encryption.NONE) as running:
-        for tells_end in (False, True):
+        for share, times in ((0.0, 0), (0.1, 0), (0.15, 1)):
             lease = running.pool.acquire(CHUNK_BYTES)
-            with running.received.begin(MODEL, CHUNK, SERVER, lease, tells_end=tells_end) as arrival:
+            with running.received.begin(MODEL, CHUNK, SERVER, lease, ending_share=share) as arrival:
                 arrival.advance(CHUNK_BYTES // 2)
                 arrival.advance(CHUNK_BYTES * 7 // 8)
-            assert len(running.ended) == tells_end
+            assert len(running.ended) == times
 
 
 def test_a_link_that_was_handed_over_says_whether_its_next_request_was_sent() -> None:
