@@ -65,6 +65,14 @@ MUTANTS = (
         (_PLANNER,),
     ),
     Mutant(
+        "the-last-chunks-wait-for-others",
+        "Chunks that everybody waits for are queued behind fetches that may be slow.",
+        "gossipd/core/scheduler.py",
+        "        may_follow = len(self._demand.wanted) > _LAST_CHUNKS\n",
+        "        may_follow = True\n",
+        (f"{_CORE}/test_scheduler.py",),
+    ),
+    Mutant(
         "ending-fetches-fill-the-window",
         "A fetch that is about to end keeps the next from being asked for.",
         "gossipd/core/swarm.py",

@@ -155,3 +155,15 @@ def test_a_second_fetch_of_a_late_chunk_follows_nothing() -> None:
     table.hear(1, 3, free=0)
     table.endings.add(node(1), 9)
     assert table.scheduler.supplier([node(1)], 0.0, 10.0) is None
+
+
+def test_the_last_chunks_follow_nothing_that_may_be_slow() -> None:
+    table = Table()
+    table.wants.wanted -= set(range(5, 50))
+    table.hear(1, 3, 4, free=0)
+    table.hear(2, 3, 4, free=4)
+    table.endings.add(node(1), 9)
+    assert [one.behind for one in table.scheduler.pick(1, 0.0, 0.02, imports_max=16)] == [9], "five are left"
+    table.endings.add(node(1), 10)
+    (last,) = table.scheduler.pick(1, 0.0, 0.02, imports_max=16)
+    assert (last.node, last.behind) == (node(2), None)
