@@ -38,6 +38,7 @@ _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call and, where somebody 
 # What is left when the end is told: what comes while the next request is planned and on its way, which is 50 to 100 ms
 # on loaded links with small chunks. Told at half of a chunk nothing more is gained (simulated lab).
 _ENDING_S = 0.1
+_LAST_PIECE_S = 0.025
 ENDING_SHARE = 0.3
 _PIECE_S = 0.25  # a relay must not look silent, which is 0.5 s, only because its pieces are large for a slow link
 
@@ -67,12 +68,18 @@ class Arrival:
 
     def piece_bytes(self, elapsed_s: float) -> int:
         """How much the receiver should receive next: what comes in a quarter of a second, or an eighth of the chunk.
+        From where its end is told it comes in smaller pieces, as the next request is sent between two of them.
 
         Args:
             elapsed_s: since the first byte was awaited.
         """
-        soon = int(self._filled / elapsed_s * _PIECE_S) if self._filled and elapsed_s > 0 else 0
-        return max(_PIECE_BYTES_MIN, min(soon, self.length // _PIECES_MIN))
+        rate = self._filled / elapsed_s if elapsed_s > 0 else 0.0
+        piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), self.length // _PIECES_MIN))
+        if not rate:
+            return piece
+        to_end = self.length - self._filled - int(min(ENDING_SHARE * self.length, rate * _ENDING_S))
+        most = to_end if to_end > 0 else int(rate * _LAST_PIECE_S)
+        return max(_PIECE_BYTES_MIN, min(piece, most))
 
     def advance(self, filled: int) -> None:
         """So many bytes are here, from the first on. By the receiver."""

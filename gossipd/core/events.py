@@ -109,7 +109,8 @@ class ChunkArriving:
 class ChunkEnding:
     """The rest of a chunk is about to come: what its supplier sends next can be asked for now.
 
-    Told once for a fetch, and for a read once for its last chunk; not at all where a chunk comes in one piece.
+    Told for a fetch, and for a read of its last chunk, again when that is repeated; not at all where a chunk comes in
+    one piece, or its last piece takes long.
     """
 
     deployment: DeploymentId
@@ -265,7 +266,7 @@ class StartFetch:
     """Fetch one chunk from one peer; end with ChunkStored or FetchFailed within ``timeout_s``.
 
     ``behind``: ask on the connection on which that chunk of the same deployment still comes, so that this one follows
-    it without a pause, and in the same upload slot; if it has come already, ask as ever.
+    it at once, and in the same upload slot unless another is quicker; if it has come already, ask as ever.
     """
 
     deployment: DeploymentId

@@ -17,7 +17,7 @@ How a daemon drives it, in one task::
   asks to put the term on our record.
 * ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
   each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. ``ChunkArriving`` may
-  come before either, more than once, and ``ChunkEnding``, once. After ``CancelFetch`` the same: the ``FetchFailed``
+  come before either, more than once, and so may ``ChunkEnding``. After ``CancelFetch`` the same: the ``FetchFailed``
   may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
 * ``ProbeSource`` ends in ``SourceProbed``. One read begins at once, the others after True; after False another host's
   reader covers, and the daemon probes again now and then, unasked.

@@ -41,6 +41,7 @@ from gossipd.core.replica import Replica
 from membership.member import NodeId
 
 _CLAIM_FACTOR = 4.0  # a claimed read is left alone so many times longer, by its owner's heirs and by its owner
+_LASTS_SHARE = 0.7  # of what a read takes: one that was claimed later is not about to end
 _RETRY_S_MAX = 30.0
 _BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
@@ -200,13 +201,16 @@ class Reader:
     def _positions_max(self) -> int:
         return self.window * 3 if self._are_few() else self.window
 
-    def flows_max(self) -> int:
+    def flows_max(self, missing: int) -> int:
         """How many flows may share our link while we read, so that each read still gets its part of the external link.
 
         Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight. At the
         end those become fewer while the fetches that begin now are under way, and everybody waits for the last of them.
+
+        Args:
+            missing: chunks that this host still lacks; much of it may be held by others when a last read hangs.
         """
-        left = max(3, len(self._ahead) * self._shape.extent_chunks // 2)
+        left = max(3, len(self._ahead) * self._shape.extent_chunks // 2, missing // 4)
         if self._are_few():
             return min(left, self.reads_max() * len(self.readers))
         return min(left, max(3, int(self._positions_max() * self._settings.reader_share)))
@@ -220,8 +224,10 @@ class Reader:
         """Runs of adjacent chunks to read from storage now."""
         if not self.is_reader or self.readable is False or now < self._pause_until or not self._ahead:
             return []
-        room = self._chunks_max() - replica.reads + replica.ending_reads
-        if self.readable is None:  # a read says as much as the probe will, and until then neighbours say what is there
+        most = self._chunks_max()
+        # Those that are repeated from their beginning, as storage failed, count as ending still: never more than half.
+        room = most - replica.reads + min(replica.ending_reads, max(1, most // 2))
+        if self.readable is None:  # a read says as much as the probe will
             room = min(room, self.unit_chunks - replica.reads)
         if room <= 0:
             return []
@@ -244,13 +250,13 @@ class Reader:
         """With nothing of our own to read, help the one before us in line with what it will come to last.
 
         Never with what it may have begun while its word of that is on the way: it keeps as many as it may be reading
-        beyond what it has claimed, and one for a read that has just ended.
+        beyond what it has just claimed, and one.
         """
         unclaimed = [position for position in head if not self._is_claimed(position)]
         left = Counter(self._line(position)[0] for position in unclaimed if self._line(position))
         for position in reversed(unclaimed):
             line = self._line(position)
-            if len(line) > 1 and line[1] == self._own and left[line[0]] > self._kept(line[0]):
+            if len(line) > 1 and line[1] == self._own and left[line[0]] > self._kept(line[0], now):
                 age = now - self._at_head_s[position]
                 if age >= max(self._settings.read_stuck_s, 2 * self._likely_s()):
                     self._taken_over.add(position)
@@ -258,9 +264,10 @@ class Reader:
                         return runs
         return []
 
-    def _kept(self, owner: NodeId) -> int:
-        claimed = len(self._claims.get(owner, ())) // self.unit_chunks
-        return 1 + max(0, self.reads_max() - 1 - claimed)
+    def _kept(self, owner: NodeId, now: float) -> int:
+        since = now - _LASTS_SHARE * self._likely_s()
+        young = sum(heard_s > since for heard_s in self._claims.get(owner, {}).values()) // self.unit_chunks
+        return 1 + max(0, -(-self._chunks_max() // self.unit_chunks) - 1 - young)
 
     def _is_claimed(self, position: int) -> bool:
         chunks = self._chunks(position)

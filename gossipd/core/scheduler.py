@@ -10,7 +10,8 @@ with the shortest expected wait is asked: its busy slots times how slow it has b
 free slot is left alone until it says otherwise or a few chunk times have passed. Rejected: choosing the peer
 first and then the chunk (rare chunks wait behind popular peers), and queueing at busy peers (blind queues cost
 10 to 15 % of efficiency, same notes). What follows a fetch that is about to end (``endings``) is no such queue: it
-waits for our own upload there, whose slot it takes over, and so is asked for before anything else.
+waits for our own upload there, whose slot is its own unless another is quicker, and so is asked for before anything
+else, but of slow peers.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Scheduler:
             return None
         self._peers.started(best[2])
         node = best[2].view.node
-        return Pick(best[1], node, self._endings.take(node))
+        return Pick(best[1], node, self._endings.take(node) if may_follow else None)
 
     def supplier(
         self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None, may_follow: bool = False
@@ -133,7 +134,7 @@ class Scheduler:
             peer = get(node)
             if peer is None:
                 continue
-            if may_follow and node in endings and peer.usable(now):
+            if may_follow and node in endings and peer.elapsed_s <= slow_s and peer.usable(now):
                 cost = _FOLLOW_COST * rng()
                 if best is None or cost < best_cost:
                     best, best_cost = peer, cost

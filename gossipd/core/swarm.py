@@ -341,7 +341,7 @@ class Swarm:
         """How many fetches keep the link busy: more when ready chunks pile up, fewer while storage needs part of it."""
         window = self._window(len(self.demand.near) + len(self.demand.imports))
         if self.replica.reads:
-            window = max(1, min(window, self.reader.flows_max() - self.replica.reads))
+            window = max(1, min(window, self.reader.flows_max(self.replica.missing_count) - self.replica.reads))
         return window
 
     def _window(self, backlog: int) -> int:
@@ -395,7 +395,9 @@ class Swarm:
     def plan_reads(self, around: Surroundings, now: float) -> None:
         """Read from storage what is ours to read."""
         allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
-        if now >= allowed_s and self.replica.state is ReplicaState.FETCHING:
+        # Whoever comes late hears from a neighbour what is there before it begins, or from the probe that it may.
+        knows = self.reader.readable or not self.duties.neighbours or bool(self.subscriptions.heard_s)
+        if knows and now >= allowed_s and self.replica.state is ReplicaState.FETCHING:
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now):
                 for chunk in run:

@@ -18,7 +18,7 @@ FETCH_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 # Seconds; the aim is a p99 under 20 ms, and a probe of the membership times out at some hundred.
 LAG_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
 LAG_INTERVAL_S = 0.1  # each look costs some 0.25 ms of waking up and going to sleep again
-LAG_INTERVAL_AWAKE_S = 1.0  # while the beat looks ten times as often anyway
+LAG_INTERVAL_AWAKE_S = 1.0  # while the beat looks ten times as often
 LAG_WINDOW = 6_600  # a minute of looks and of beats at their most (``control.beat``)
 
 
@@ -68,7 +68,8 @@ class LoopLag:
             others = self._count
             due = trio.current_time() + self._interval_s
             await trio.sleep_until(due)
-            self._interval_s = LAG_INTERVAL_S if self._count == others else LAG_INTERVAL_AWAKE_S
+            is_looked_at = self._count - others >= self._interval_s / LAG_INTERVAL_S
+            self._interval_s = LAG_INTERVAL_AWAKE_S if is_looked_at else LAG_INTERVAL_S
             self.observe(trio.current_time() - due)
 
     def observe(self, late_s: float) -> None:

@@ -102,11 +102,15 @@ class Fetch:
                     self._awaited.wake()
 
     def await_turn(self, first: Fetch) -> Link | None:
-        """Wait for the connection on which ``first`` is under way; None when it must be had otherwise."""
+        """Wait for the connection on which ``first`` is under way; None when it must be had otherwise. Raises
+        TransferError when it has been stopped."""
         place = Successor(self.request.to_wire())
         with self._lock:
             self._awaited = place
-        return place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
+        link = place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
+        if link is None and self.cut_by is not None:
+            raise cut_error(self.cut_by, "while waiting for its turn")
+        return link
 
     def admit(self, place: Successor) -> bool:
         """Let another follow; False when one does, or there is no time for it. From any thread."""
@@ -291,8 +295,8 @@ class BulkClient:
             raise FetchCancelledError(str(error), code=error.code) from None
 
     def _first(self, fetch: Fetch, behind: ChunkIndex | None) -> Fetch | None:
-        """The fetch that this one is to follow, if that has not ended yet."""
-        if behind is None:
+        """The fetch that this one is to follow, if that has not ended yet; who waits for a connection goes first."""
+        if behind is None or self._links.is_awaited(fetch.peer):
             return None
         node, deployment = fetch.peer.node, fetch.request.deployment
         with self._lock:

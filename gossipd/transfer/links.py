@@ -45,6 +45,7 @@ class Link:
 @dataclass(slots=True)
 class _Shelf:
     open_count: int = 0
+    waiting: int = 0
     idle: list[Link] = field(default_factory=list)
 
 
@@ -89,7 +90,9 @@ class Links:
                     if left <= 0 or gave_up():
                         self._tidy(peer)
                         raise TimeoutError
+                    shelf.waiting += 1
                     self._changed.wait(left)
+                    shelf.waiting -= 1
         finally:
             for link in stale:
                 self._close_channel(link.channel)
@@ -139,6 +142,12 @@ class Links:
         with self._changed:
             self._closed = True
         self.drop_idle()
+
+    def is_awaited(self, peer: Peer) -> bool:
+        """Whether a borrower waits for one to come back."""
+        with self._changed:
+            shelf = self._shelves.get(peer)
+            return shelf is not None and shelf.waiting > 0
 
     def wake(self) -> None:
         """Make every waiting borrower ask its ``gave_up`` again."""

@@ -5,7 +5,7 @@ planner), and the requests themselves (``client``).
 
 The connection is owned by the fetch under way, whose thread is the only one to touch it, under TLS too: that one sends
 the next request between two pieces of its own chunk, and hands the connection over with the last of them, while it
-goes on to hash and write. The server answers in order, so the next chunk follows in the same upload slot. A successor
+goes on to hash and write. The server answers in order, and gives the slot to the next request that comes. A successor
 that gives up after its request was sent costs the connection, as its answer would be taken for another's.
 
 Rejected: the successor sending by itself (TLS objects of Python 3.11 do not bear two threads); one thread for both

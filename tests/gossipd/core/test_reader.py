@@ -162,10 +162,10 @@ def test_nothing_is_read_from_a_source_that_is_not_readable_and_one_chunk_while_
 def test_at_the_end_a_reader_leaves_more_of_its_link_to_what_all_wait_for() -> None:
     storage = Storage(1, 100)
     reader = storage.readers[storage.nodes[0]]
-    usual = reader.flows_max()
+    usual = reader.flows_max(1)
     reader.rebuild((1 << 100) - 1 - (1 << 42))
     reader.plan(storage.replicas[storage.nodes[0]], storage.now)
-    assert 3 == reader.flows_max() < usual
+    assert 3 == reader.flows_max(1) < usual
 
 
 def test_the_heir_of_a_dead_reader_waits_for_news_and_then_reads_its_share() -> None:
@@ -270,7 +270,7 @@ def test_who_helps_leaves_the_owner_what_it_may_have_begun() -> None:
     for _ in range(32):
         helped += storage.plan(idle)
         storage.land(idle)
-    assert 0 < len(helped) == left - helper.reads_max()
+    assert 0 < len(helped) == left - helper._chunks_max()
 
 
 def test_who_helps_an_owner_that_says_what_it_reads_leaves_it_one() -> None:

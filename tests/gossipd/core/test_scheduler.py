@@ -167,3 +167,21 @@ def test_the_last_chunks_follow_nothing_that_may_be_slow() -> None:
     table.endings.add(node(1), 10)
     (last,) = table.scheduler.pick(1, 0.0, 0.02, imports_max=16)
     assert (last.node, last.behind) == (node(2), None)
+
+
+def test_what_could_follow_is_not_taken_by_one_of_the_last_chunks_that_goes_there_anyway() -> None:
+    table = Table()
+    table.wants.wanted -= set(range(2, 50))
+    table.hear(1, 0, free=4)
+    table.endings.add(node(1), 9)
+    (last,) = table.scheduler.pick(1, 0.0, 0.02, imports_max=16)
+    assert (last.node, last.behind) == (node(1), None)
+
+
+def test_nothing_follows_a_fetch_from_a_peer_that_has_shown_itself_slow() -> None:
+    table = Table()
+    for elapsed_s, number in ((0.1, 2), (0.1, 2), (2.0, 1)):
+        table.peers.delivered(node(number), elapsed_s)
+    table.hear(1, 3, free=0)
+    table.endings.add(node(1), 9)
+    assert table.pick() == []

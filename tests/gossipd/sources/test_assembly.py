@@ -23,7 +23,8 @@ class Run:
         self.store = MemoryStore(MANIFEST)
         self.pool = BufferPool(4 * 1024 * 1024)
         self.listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
-        self.arrivals = Arrivals(lambda *what: self.listed.append(what))
+        self.ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
+        self.arrivals = Arrivals(lambda *what: self.listed.append(what), lambda *what: self.ended.append(what))
         self.stored: list[ChunkIndex] = []
         self.assembly = Assembly(
             MANIFEST, (0, 1), what="a.bin", writer=self.store, pool=self.pool, arrivals=self.arrivals,
@@ -52,6 +53,17 @@ def test_each_chunk_of_a_run_is_listed_while_it_comes_and_lands_when_the_store_h
         assert run.arrivals.find(MANIFEST.id, chunk) is None
     assert run.stored == [0, 1]
     assert run.pool.statistics().leased_bytes == 0
+
+
+def test_of_a_run_only_the_last_chunk_tells_that_little_is_left_of_it() -> None:
+    run = Run()
+    for chunk in (0, 1):
+        begin = chunk * CHUNK_BYTES
+        run.feed(begin, begin + HALF)
+        assert not run.ended
+        run.feed(begin + HALF, begin + CHUNK_BYTES * 7 // 8)
+        assert run.ended == [(MANIFEST.id, 1, SOURCE)] * chunk
+        run.feed(begin + CHUNK_BYTES * 7 // 8, begin + CHUNK_BYTES)
 
 
 def test_a_chunk_that_stops_coming_ends_its_relays_and_is_listed_again_when_it_comes_anew() -> None:

@@ -57,10 +57,14 @@ def test_a_peer_has_so_many_links_and_borrowers_wait_for_one() -> None:
     rig.borrow(B)
     got: list[Link] = []
     waiting = threading.Thread(target=lambda: got.append(rig.borrow(A, wait_s=WAIT_S)))
+    assert not rig.links.is_awaited(A)
     waiting.start()
+    while not rig.links.is_awaited(A):
+        assert waiting.is_alive()
     rig.links.give_back(link)
     waiting.join(WAIT_S)
     assert got == [link]
+    assert not rig.links.is_awaited(A)
 
 
 def test_a_waiting_borrower_that_gave_up_leaves_when_woken() -> None:

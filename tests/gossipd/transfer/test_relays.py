@@ -204,3 +204,21 @@ def test_pieces_are_what_comes_in_a_quarter_of_a_second_within_bounds() -> None:
     assert arrival.piece_bytes(0.0001) == length // 8
     assert arrival.piece_bytes(100.0) == 64 * 1024
     arrival.release()
+
+
+def test_pieces_end_where_the_end_is_told_and_are_small_from_there() -> None:
+    length = 16 << 20
+    arrival = Arrivals().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
+    rate = 8 << 20  # bytes per second: the end is told a tenth of a second before, 838,860 bytes
+    filled = 0
+    pieces = []
+    while filled < length:
+        pieces.append(min(arrival.piece_bytes(filled / rate), length - filled))
+        filled += pieces[-1]
+        arrival.advance(filled)
+    arrival.release()
+    told_at = length - rate // 10
+    bounds = [sum(pieces[: count + 1]) for count in range(len(pieces))]
+    assert any(0 <= bound - told_at < 64 * 1024 for bound in bounds), "a piece ends there"
+    assert len([bound for bound in bounds if told_at < bound < length]) >= 3, "the next request can be sent"
+    assert max(pieces) == length // 8
