@@ -38,7 +38,7 @@ _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call and, where somebody 
 # What is left when the end is told: what comes while the next request is planned and on its way, which is 50 to 100 ms
 # on loaded links with small chunks. Told at half of a chunk nothing more is gained (simulated lab).
 _ENDING_S = 0.1
-_LAST_PIECE_S = 0.025
+_LAST_PIECE_S = 0.025  # a quarter of that: the request that is planned meanwhile leaves in time
 ENDING_SHARE = 0.3
 _PIECE_S = 0.25  # a relay must not look silent, which is 0.5 s, only because its pieces are large for a slow link
 

@@ -9,8 +9,6 @@ of a second that is a quarter of it, and the uplink does without that flow. So t
 before, on the same connection, and takes over the slot: sixteen hosts with chunks of 44 ms are 20 chunk times behind
 the bound instead of 28, and 20 instead of 31 where each plans only every 20 ms (simulated lab, 512 chunks, storage read
 in the same way); 250 hosts with chunks of 1 s are 23 instead of 24.
-
-Rejected: asking ahead of whoever may be free then (the slot is not: more refusals, and no better than without).
 """
 
 from __future__ import annotations
