@@ -117,6 +117,8 @@ class Hearing:
             self._counters["bad_holdings"] += 1
             return
         if self._following.heard_holdings(node, message.deployment, message.stream, number):
+            if message.tokens:
+                self._host.on_tokens(node, message.tokens, message.valid_s)
             self._host.on_event(events.HoldingsHeard(node, message.deployment, chunks, message.free_slots))
 
     def _delta(self, node: NodeId, message: control.Delta, number: int) -> None:

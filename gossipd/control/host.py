@@ -36,6 +36,12 @@ class ControlHost(Protocol):
     def greeting(self) -> control.Hello:
         """What to say first on a new link."""
 
+    def tokens_for(self, node: NodeId) -> tuple[tuple[bytes, ...], int]:
+        """Tokens for a member that is about to hear our holdings, and for how many seconds they are good."""
+
+    def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
+        """A member has sent tokens with its holdings."""
+
     def on_event(self, event: Event) -> None:
         """Something the planner wants to hear: news, subscriptions, reachability."""
 

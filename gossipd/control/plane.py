@@ -21,6 +21,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 from random import Random
 
 import trio
@@ -59,6 +60,7 @@ class ControlPlane:
         self._followers = Followers(first_stream=rng.randrange(STREAMS_MAX))
         self._requests = Requests(limit=settings.requests_max)
         self._reachable: dict[NodeId, bool] = {}
+        self._kept: frozenset[NodeId] = frozenset()
         self._broken: set[NodeId] = set()  # followers whose link failed: they may have missed news
         self._audit_allowance, self._audit_s = settings.audit_per_s, 0.0
         self._token: trio.lowlevel.TrioToken | None = None
@@ -152,6 +154,17 @@ class ControlPlane:
         """The configured clients have changed."""
         self.doorkeeper.look_again()
 
+    def keep_links(self, nodes: frozenset[NodeId], *, dials_max: int) -> None:
+        """From now on keep links to these, whether there is something to say or not.
+
+        Args:
+            dials_max: how many of those that are missing may be dialed now; call again for the others.
+        """
+        self._kept = nodes
+        missing = (node for node in nodes if self.links.peek(node) is None)
+        for node in islice(missing, dials_max):
+            self.links.link_to(node)
+
     # ---- sending ---------------------------------------------------------------------------------
 
     def send_nowait(self, node: NodeId, message: control.Message) -> bool:
@@ -177,8 +190,11 @@ class ControlPlane:
         if not self._followers.follows(peer, deployment):
             return False
         stream = self._followers.stream(deployment)
-        message = control.Holdings(deployment, stream, chunks.size, chunks.to_wire(), free_slots)
         link = self.links.link_to(peer)
+        tokens, valid_s = self._host.tokens_for(peer)
+        message = control.Holdings(
+            deployment, stream, chunks.size, chunks.to_wire(), free_slots, tokens=tokens, valid_s=valid_s
+        )
         if link is None or not link.put_holdings(stream, message):
             self._counters["dropped_Holdings"] += 1
             return False
@@ -274,6 +290,8 @@ class ControlPlane:
         return self.entrance.answer(route, frame)
 
     def _is_wanted(self, node: NodeId) -> bool:
+        if node in self._kept:
+            return True
         return bool(self._following.of(node) or self._followers.of(node) or self._requests.waits_for(node))
 
     def _link_up(self, node: NodeId) -> None:

@@ -94,7 +94,7 @@ class Demand:
         self.imports.discard(chunk)
 
     def set_places(self, places: list[int], rack_places: list[int], now: float, patience_s: float) -> None:
-        """Duties have moved, so look at every wanted chunk again.
+        """Duties have moved, so look again at every wanted chunk that somebody holds, or that may be asked for.
 
         Args:
             places: for each bucket our place in our rack's line, from 0.
@@ -104,7 +104,9 @@ class Demand:
         for chunk in list(self.imports):
             if places[bucket_of(chunk)] > 0:
                 self.imports.discard(chunk)
-        for chunk in self.wanted:
+        known = self._availability
+        heard_of = {*known.near, *known.far, *self.near, *self.imports}
+        for chunk in self.wanted if known.near_full or known.far_full else heard_of:
             self.consider(chunk, now, patience_s)
 
     def place(self, chunk: int) -> int:

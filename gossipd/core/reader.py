@@ -242,12 +242,13 @@ class Reader:
                 for run in self._runs(position, replica, room, now):
                     runs.append(run)
                     room -= len(run)
-        if not runs and not replica.reads:
+        if not runs and replica.reads <= replica.ending_reads:
             runs = self._steal(head, replica, now)
         return runs
 
     def _steal(self, head: list[int], replica: Replica, now: float) -> list[tuple[int, ...]]:
-        """With nothing of our own to read, help the one before us in line with what it will come to last.
+        """With nothing of our own to read, help one that has with what it will come to last: the first in line of all
+        who have nothing to read, as everybody can see.
 
         Never with what it may have begun while its word of that is on the way: it keeps as many as it may be reading
         beyond what it has just claimed, and one.
@@ -256,7 +257,8 @@ class Reader:
         left = Counter(self._line(position)[0] for position in unclaimed if self._line(position))
         for position in reversed(unclaimed):
             line = self._line(position)
-            if len(line) > 1 and line[1] == self._own and left[line[0]] > self._kept(line[0], now):
+            helper = next((node for node in line if not left[node]), None)
+            if helper == self._own and left[line[0]] > self._kept(line[0], now):
                 age = now - self._at_head_s[position]
                 if age >= max(self._settings.read_stuck_s, 2 * self._likely_s()):
                     self._taken_over.add(position)

@@ -18,7 +18,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import PublicKey
 from gossipd.daemon.cluster import Cluster
 from gossipd.daemon.deployments import Deployments
-from gossipd.transfer.tokens import TOKEN_LIFE_S, TokenBook
+from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, TokenBook, TokenPurse
 from gossipd.wire import control
 from membership.member import NodeId
 
@@ -31,12 +31,14 @@ class Doorman:
         *,
         cluster: Cluster,
         tokens: TokenBook | None,
+        purse: TokenPurse,
         clients: Callable[[], tuple[PublicKey, ...]],
         post: Callable[[Event], None],
         audit: Callable[..., None],
     ) -> None:
         self._cluster = cluster
         self._tokens = tokens
+        self._purse = purse
         self._clients = clients
         self._post = post
         self._audit = audit
@@ -67,6 +69,17 @@ class Doorman:
     def greeting(self) -> control.Hello:
         """See ControlHost."""
         return control.Hello(f"gossipd {__version__}")
+
+    def tokens_for(self, node: NodeId) -> tuple[tuple[bytes, ...], int]:
+        """See ControlHost."""
+        if self._tokens is None:
+            return (), 0
+        return tuple(self._tokens.issue(node) for _ in range(TOKENS_AHEAD)), int(TOKEN_LIFE_S)
+
+    def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
+        """See ControlHost."""
+        if self._tokens is not None:
+            self._purse.put(node, tokens, min(valid_s, TOKEN_LIFE_S))
 
     def on_event(self, event: Event) -> None:
         """See ControlHost."""

@@ -31,7 +31,7 @@ from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import PeerGoneError
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import Encryption
-from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.tokens import TokenBook, TokenPurse
 from membership.member import NodeId
 
 
@@ -62,6 +62,7 @@ class Hands:
         self.external = Throttle(translate.rate(limits.source_bytes_per_s))
         self.pool = BufferPool(limits.pool_bytes)
         self.tokens = None if is_tls else TokenBook()
+        self.purse = TokenPurse()
         make_root(config.store.models, mode=0o750)
         self.store = ChunkStore(
             config.store.models, settings=translate.store_settings(config), on_event=on_store, before_evict=before_evict
@@ -93,6 +94,7 @@ class Hands:
             credentials=credentials,
             get_token=None if is_tls else lambda node: _token(token_of, node),
             arrivals=arrivals,
+            purse=self.purse,
         )
         start_runtime()
         self.reader = SourceReader(

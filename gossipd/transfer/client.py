@@ -38,6 +38,7 @@ from gossipd.transfer.errors import (
 from gossipd.transfer.links import Endpoint, Link, Links, Peer
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
 from gossipd.transfer.successor import Successor
+from gossipd.transfer.tokens import TokenPurse
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import (
@@ -128,7 +129,7 @@ class Fetch:
     def ask_for_next(self, channel: Channel) -> None:
         """Between two pieces: send the request of who follows, if anybody does."""
         place = self._next
-        if place is not None and not place.is_asked:
+        if place is not None and not place.is_asked and not place.is_over:
             place.is_asked = True
             channel.send(place.request)
 
@@ -157,7 +158,7 @@ class BulkClient:
             over the control channel; blocks; raises a TransferError.
         throttle: bytes that all downloads together may receive.
         on_peer_slots: told how many free slots a peer has named in a reply; quick.
-        arrivals: where chunks can be found while they come.
+        arrivals: where chunks can be found while they come. purse: tokens that peers gave ahead.
     """
 
     def __init__(
@@ -170,6 +171,7 @@ class BulkClient:
         get_token: Callable[[NodeId], bytes] | None = None,
         on_peer_slots: Callable[[NodeId, int], None] | None = None,
         arrivals: Arrivals | None = None,
+        purse: TokenPurse | None = None,
     ) -> None:
         self._arrivals = arrivals or Arrivals()
         self._settings = settings
@@ -182,7 +184,7 @@ class BulkClient:
         self._probing: set[Peer] = set()
         self._closed = threading.Event()
         self._watchdog = Watchdog(settings, name="bulk-watch-out", on_silent=self._probe, on_tick=self._close_idle)
-        self._dialer = Dialer(settings, self._watchdog, credentials=credentials, get_token=get_token)
+        self._dialer = Dialer(settings, self._watchdog, credentials=credentials, get_token=get_token, purse=purse)
         self._links = Links(settings, self._dialer.close)
         self._watchdog.start()
 
@@ -311,6 +313,7 @@ class BulkClient:
             self._converse(fetch, link, sink, arrival)
         except _StaleLinkError:
             self._links.drop_idle(fetch.peer)
+            self._dialer.forget_tokens(fetch.peer.node)
             self._converse(fetch, self._dial(fetch), sink, arrival)
 
     def _converse(self, fetch: Fetch, link: Link, sink: memoryview | None, arrival: Arrival | None) -> None:
@@ -423,7 +426,7 @@ class BulkClient:
     def _ended(self, fetch: Fetch, link: Link, error: DisconnectedError, *, answered: bool) -> Exception:
         if fetch.cut_by is not None or error.cut_by is not None:
             return cut_error(fetch.cut_by or error.cut_by or Cut.CLOSING, "while fetching")
-        if not answered and link.is_used:
+        if not answered and link.may_be_stale:
             return _StaleLinkError()
         if error.refused or (not answered and self._dialer.credentials is None):
             return PeerRefusedError(f"{fetch.peer.endpoint} closed without an answer")
@@ -445,7 +448,7 @@ class BulkClient:
         """A fresh link, never a kept one."""
         while True:
             link = self._link(fetch)
-            if not link.is_used:
+            if not link.may_be_stale:
                 return link
             self._links.drop(link)
 
@@ -514,7 +517,7 @@ class BulkClient:
 
 
 class _StaleLinkError(Exception):
-    """A kept connection had been closed by the peer before it read our request: ask again on a fresh one."""
+    """The peer closed a kept connection before it read us, or took no token that it gave ahead: ask on a fresh one."""
 
 
 def _is(fetch: Fetch, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:

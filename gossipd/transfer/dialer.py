@@ -3,8 +3,8 @@
 What lives here: from an address to an authenticated link. What does not: keeping links.
 
 Under TLS the peer's certificate must hold the key of the node we meant; another member's is refused like a stranger's.
-In clear a one-time token is asked of the node over the control channel first, and travels ahead of the first request:
-no round trip is spent on it, and the server never answers a bad one.
+In clear a one-time token travels ahead of the first request: no round trip is spent on it, and the server never answers
+a bad one. The node has given it ahead, or is asked for it over the control channel first.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from gossipd.transfer.errors import (
 )
 from gossipd.transfer.links import Endpoint, Link, Peer
 from gossipd.transfer.settings import BulkSettings
+from gossipd.transfer.tokens import TokenPurse
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import hello
 from membership.member import NodeId
@@ -47,6 +48,7 @@ class Dialer:
 
     Args:
         credentials: for TLS, or None. get_token: for connections in clear, or None; blocks, raises TransferError.
+        purse: where tokens are that need not be asked for.
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class Dialer:
         *,
         credentials: TlsCredentials | None,
         get_token: Callable[[NodeId], bytes] | None,
+        purse: TokenPurse | None = None,
     ) -> None:
         self._settings = settings
         self._watchdog = watchdog
         self.credentials = credentials
         self._get_token = get_token
+        self._purse = purse or TokenPurse()
 
     def dial(self, peer: Peer, deadline: float, attach: Callable[[Channel], None]) -> Link:
         """A link to ``peer``.
@@ -73,7 +77,8 @@ class Dialer:
         """
         channel = self._open(peer.endpoint)  # before a token is asked for, which would be of no use without it
         try:
-            prefix = b"" if self._get_token is None else hello(self._get_token(peer.node))
+            given = None if self._get_token is None else self._purse.take(peer.node)
+            prefix = b"" if self._get_token is None else hello(given or self._get_token(peer.node))
             attach(channel)
             self._connect(channel, peer.endpoint, deadline)
             channel.deadline = min(deadline, time.monotonic() + self._settings.handshake_s)
@@ -83,7 +88,11 @@ class Dialer:
         except BaseException:
             self.close(channel)
             raise
-        return Link(peer, channel, prefix)
+        return Link(peer, channel, prefix, may_be_stale=given is not None)
+
+    def forget_tokens(self, node: NodeId) -> None:
+        """The node has taken none of those it gave ahead."""
+        self._purse.forget(node)
 
     def close(self, channel: Channel) -> None:
         """Close a channel that was dialed here."""

@@ -31,13 +31,14 @@ class Peer:
 
 @dataclass(eq=False, slots=True)
 class Link:
-    """One connection to one peer. ``prefix`` goes out ahead of its first request; ``is_used``: it has answered;
-    ``is_asked``: the request of whoever has it now is on its way already."""
+    """One connection to one peer. ``prefix`` goes out ahead of its first request; ``may_be_stale``: the peer
+    may have closed it since it answered last, or know the prefix no more, and nobody is to blame; ``is_asked``: the
+    request of whoever has it now is on its way already."""
 
     peer: Peer
     channel: Channel
     prefix: bytes = b""
-    is_used: bool = False
+    may_be_stale: bool = False
     is_asked: bool = False
     idle_since: float = 0.0
 
@@ -99,7 +100,7 @@ class Links:
 
     def give_back(self, link: Link) -> None:
         """The link may be lent again."""
-        link.is_used = True
+        link.may_be_stale = True
         link.idle_since = time.monotonic()
         with self._changed:
             if not self._closed:

@@ -31,6 +31,11 @@ class Successor:
         self._is_over = False
         self._link: Link | None = None
 
+    @property
+    def is_over(self) -> bool:
+        """It has the connection, or waits no more."""
+        return self._is_over
+
     def wait(self, deadline: float, gave_up: Callable[[], bool]) -> Link | None:
         """The connection, when it is free; None when it was lost, at the monotonic ``deadline``, and when ``gave_up``
         says so."""
@@ -52,6 +57,6 @@ class Successor:
                 return False
             self._is_over, self._link = True, link
             if link is not None:
-                link.is_used, link.is_asked = True, self.is_asked
+                link.may_be_stale, link.is_asked = True, self.is_asked
             self._changed.notify()
         return True

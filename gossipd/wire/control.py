@@ -31,6 +31,7 @@ STATEMENT_BYTES_MAX = 512  # one is some 200 bytes; room for more fields
 MANIFEST_PART_BYTES = 128 * 1024
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 TOKEN_BYTES = 32
+TOKENS_AHEAD_MAX = 8  # more than are opened at once to one peer
 
 Deployment = Annotated[DeploymentId, Meta(min_length=32, max_length=32)]
 Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -62,13 +63,18 @@ class Unsubscribe(Struct, frozen=True, array_like=True):
 
 
 class Holdings(Struct, frozen=True, array_like=True):
-    """Everything held of a deployment; deltas of ``stream`` follow it, numbered on from this one."""
+    """Everything held of a deployment; deltas of ``stream`` follow it, numbered on from this one.
+
+    ``tokens``: as if you had asked for each with TokenWanted, good for ``valid_s`` seconds.
+    """
 
     deployment: Deployment
     stream: Small
     chunk_count: Annotated[int, Meta(ge=1, le=CHUNKS_MAX)]
     chunks: Annotated[bytes, Meta(max_length=CHUNKS_MAX // 8 + 1)]
     free_slots: Small
+    tokens: Annotated[tuple[Token_, ...], Meta(max_length=TOKENS_AHEAD_MAX)] = ()
+    valid_s: Small = 0
 
 
 class Delta(Struct, frozen=True, array_like=True):

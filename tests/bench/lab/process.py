@@ -115,7 +115,7 @@ class Agent:
 
 
 class MachineCpu:
-    """How busy the whole machine was between two moments."""
+    """How busy the whole machine was between two moments, and how much of it others had."""
 
     def __init__(self) -> None:
         self._before = self._read()
@@ -126,6 +126,12 @@ class MachineCpu:
         total = sum(now) - sum(self._before)
         idle = (now[3] + now[4]) - (self._before[3] + self._before[4])
         return 1.0 - idle / total if total else 0.0
+
+    def stolen(self) -> float:
+        """Share of all cores' time since the start in which the host of this virtual machine let others run, 0 to 1."""
+        now = self._read()
+        total = sum(now) - sum(self._before)
+        return (now[7] - self._before[7]) / total if total else 0.0
 
     @staticmethod
     def _read() -> Sequence[int]:

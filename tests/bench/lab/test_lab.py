@@ -14,7 +14,7 @@ from tests.bench.lab.__main__ import wrong_slow
 from tests.bench.lab.control_traffic import control_meter
 from tests.bench.lab.fabric import Counters, Fabric, Station, fabric
 from tests.bench.lab.prediction import predict
-from tests.bench.lab.report import BUSY_MAX, row, table
+from tests.bench.lab.report import BUSY_MAX, STOLEN_MAX, row, table
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
 from tests.bench.lab.systems.plain import run_chain, run_single
 from tests.servers import Nginx
@@ -78,6 +78,20 @@ def test_the_last_of_the_hosts_that_are_not_slow_has_a_figure_of_its_own(tmp_pat
     assert "not slow" not in table([row(bench, outcome, 1.0, wire, ())])
 
 
+@pytest.mark.parametrize(
+    ("busy", "stolen", "is_limited"), [(0.85, 0.005, False), (0.91, 0, True), (0.85, 0.0051, True)]
+)
+def test_a_run_counts_unless_the_machine_was_busy_or_stood_still(
+    tmp_path: Path, busy: float, stolen: float, is_limited: bool
+) -> None:
+    bench = planned(tmp_path, [2, 2], [])
+    wire = Counters(external=SIZE, crossrack=2 * SIZE, hosts={})
+    outcome = Outcome("gossipd", 10.0, {"node-1": 11.0}, wire, {}, busy, 1, stolen=stolen)
+    found = row(bench, outcome, 1.0, wire, ())
+    assert (found["cpu_busy"], found["cpu_limited"]) == (busy, is_limited)
+    assert ("do not count" in table([found])) is is_limited
+
+
 def test_nothing_is_predicted_of_racks_that_the_simulator_does_not_have(tmp_path: Path) -> None:
     bench = planned(tmp_path, [3, 1], [])
     assert predict(bench, 0.4, mbit=100, external_mbit=None, uplink_mbit=None, slow_mbit={}) is None
@@ -104,7 +118,7 @@ def test_a_chain_over_two_racks_moves_each_byte_once_over_every_wire(tmp_path: P
     assert result["verified_hosts"] == 3
     assert 1.0 <= result["external_x"] <= 1.1
     assert 2.0 <= result["crossrack_x"] <= 2.2
-    assert result["cpu_limited"] is (outcome.busy > BUSY_MAX)
+    assert result["cpu_limited"] is (outcome.busy > BUSY_MAX or outcome.stolen > STOLEN_MAX)
 
 
 @pytest.mark.needs("netns", "tc")

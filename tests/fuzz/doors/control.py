@@ -25,7 +25,7 @@ from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.doorman import Doorman
-from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.tokens import TokenBook, TokenPurse
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_VERSION, encode, encode_delta, join
 from membership.events import MemberUp
@@ -69,7 +69,7 @@ class ControlDoor:
             )
             self._application.hear(MemberUp(Member(record, MemberState.ALIVE, 0, 0.0)), 1.0)
         doorman = Doorman(
-            cluster=self._application.cluster, tokens=TokenBook(life_s=1e9), clients=lambda: (),
+            cluster=self._application.cluster, tokens=TokenBook(life_s=1e9), purse=TokenPurse(), clients=lambda: (),
             post=self._post, audit=self._application.audit,
         )  # fmt: skip
         manifest = SimpleNamespace(chunk_count=CHUNKS)

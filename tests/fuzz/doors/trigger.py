@@ -30,6 +30,7 @@ from gossipd.core.statement import _DOMAIN, _HEAD, Statement, Verb
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.doorman import Doorman
 from gossipd.daemon.triggers import Triggers
+from gossipd.transfer.tokens import TokenPurse
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_VERSION, encode
 from membership.member import node_id
@@ -101,8 +102,8 @@ class TriggerDoor:
         deployments = cast(Any, _Deployments())
         application.spread.deployments = deployments
         doorman = Doorman(
-            cluster=application.cluster, tokens=None, clients=lambda: (_CLIENT.public,), post=application.post,
-            audit=application.audit,
+            cluster=application.cluster, tokens=None, purse=TokenPurse(), clients=lambda: (_CLIENT.public,),
+            post=application.post, audit=application.audit,
         )  # fmt: skip
         doorman.deployments = cast(Any, SimpleNamespace(by_id={}))
         self._nursery = _Nursery()

@@ -42,6 +42,8 @@ class FakeHost:
     requests: list[tuple[Visitor, control.Message]] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)
     answer: Callable[[control.Message], control.Message | None] = lambda _: None
+    tokens: tuple[bytes, ...] = ()
+    given: list[tuple[NodeId, tuple[bytes, ...], int]] = field(default_factory=list)
 
     @property
     def node(self) -> NodeId:
@@ -61,6 +63,12 @@ class FakeHost:
 
     def greeting(self) -> control.Hello:
         return control.Hello("gossipd test")
+
+    def tokens_for(self, node: NodeId) -> tuple[tuple[bytes, ...], int]:
+        return self.tokens, 10 if self.tokens else 0
+
+    def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
+        self.given.append((node, tokens, valid_s))
 
     def on_event(self, event: Event) -> None:
         self.events.append(event)

@@ -265,6 +265,47 @@ async def test_an_idle_link_is_closed_and_opened_again_when_needed() -> None:
         assert a.plane.statistics()["link_dialed"] == 2
 
 
+async def test_links_to_acquaintances_are_dialed_a_few_at_a_time_and_stay_without_a_word() -> None:
+    idle = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, link_idle_s=0.05, redial_min_s=0.02)
+    async with nodes(4, settings=idle) as (a, *others):
+        known = frozenset(other.host.node for other in others)
+        a.plane.keep_links(known, dials_max=2)
+        assert sum(a.plane.links.peek(node) is not None for node in known) == 2
+        a.plane.keep_links(known, dials_max=2)
+        await until(lambda: all(other.host.messages for other in others))  # greeted
+        a.plane.keep_links(known - {others[0].host.node}, dials_max=2)
+        await until(lambda: a.plane.links.peek(others[0].host.node) is None)
+        assert all(a.plane.links.peek(other.host.node) is not None for other in others[1:])
+        assert a.plane.statistics()["link_dialed"] == 3
+
+
+async def test_a_link_to_an_acquaintance_that_broke_is_dialed_again_by_itself() -> None:
+    async with nodes(2) as (a, b):
+        a.plane.keep_links(frozenset({b.host.node}), dials_max=1)
+        await until(lambda: b.host.messages)
+        b.scope.cancel()
+        await until(lambda: a.of(events.PeerReachable)[-1] == events.PeerReachable(b.host.node, False))
+        async with trio.open_nursery() as nursery:
+            again = await start(nursery, 2, port=b.port)
+            again.host.introduce(a.host, a.port)
+            await until(lambda: again.host.messages)
+            assert a.of(events.PeerReachable)[-1] == events.PeerReachable(b.host.node, True)
+            nursery.cancel_scope.cancel()
+
+
+async def test_holdings_bring_tokens_and_only_to_whoever_follows() -> None:
+    async with nodes(2) as (a, b):
+        opened(a, b)
+        b.host.tokens = (b"t" * 32, b"u" * 32)
+        await follow(a, b, ChunkSet(1000))
+        assert a.host.given == [(b.host.node, (b"t" * 32, b"u" * 32), 10)]
+        assert not b.plane.send_holdings(a.host.node, OTHER, ChunkSet(1000), 4)
+        b.host.tokens = ()
+        assert b.plane.send_holdings(a.host.node, DEPLOYMENT, ChunkSet(1000), 4)
+        await until(lambda: len(a.of(events.HoldingsHeard)) == 2)
+        assert len(a.host.given) == 1
+
+
 async def test_a_full_queue_refuses_and_counts() -> None:
     narrow = ControlSettings(link_queue_messages_max=3)
     async with nodes(2, settings=narrow) as (a, b):

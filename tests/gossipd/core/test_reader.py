@@ -291,6 +291,25 @@ def test_who_helps_an_owner_that_says_what_it_reads_leaves_it_one() -> None:
     assert not set(helped) & set(claimed)
 
 
+def test_whoever_has_nothing_left_helps_though_it_is_late_in_line_and_nobody_else_does() -> None:
+    storage = Storage(4, 64)
+    busy, *others = storage.nodes
+    lines = [storage.readers[busy]._line(position) for position in range(64)]
+    order = storage.readers[busy]._order
+    for own in storage.nodes:  # one has ended with all of its own, the others are in the middle of theirs
+        reader = storage.readers[own]
+        ended = [order[at] for at, line in enumerate(lines) if line[0] == others[0]]
+        reader.rebuild(sum(1 << chunk for chunk in ended))
+        storage.plan(own)
+    storage.now += 1.5 * SETTINGS.read_stuck_s
+    begun = {own: storage.plan(own) for own in others}
+    assert len(begun[others[0]]) == 1
+    place = order.index(begun[others[0]][0])
+    assert lines[place][0] in (busy, *others[1:])
+    assert not begun[others[1]]
+    assert not begun[others[2]], "each has reads under way, and more of its own"
+
+
 def test_an_owner_leaves_alone_what_another_has_begun_however_long_it_was_due() -> None:
     storage = Storage(2, 16)
     helper, late = storage.nodes

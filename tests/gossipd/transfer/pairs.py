@@ -20,7 +20,7 @@ from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.links import Endpoint
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption
-from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.tokens import TokenBook, TokenPurse
 from membership.member import NodeId, node_id
 from tests.contracts.chunk_store_fakes import FakeChunkStore
 
@@ -72,6 +72,10 @@ class Pair:
     listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
     ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
     """What the client has told that little is left of."""
+    purse: TokenPurse = field(default_factory=TokenPurse)
+    """The client's."""
+    asked: list[NodeId] = field(default_factory=list)
+    """Whom the client has asked for a token."""
 
     def await_free_slots(self, count: int) -> None:
         """Until the server has this many free upload slots."""
@@ -142,19 +146,28 @@ def pair(
         on_bad_read=lambda deployment, chunk: bad_reads.append((deployment, chunk)),
         arrivals=arriving,
     )
+    purse = TokenPurse()
+    asked: list[NodeId] = []
+
+    def ask(node: NodeId) -> bytes:
+        asked.append(node)
+        return tokens.issue(CLIENT)
+
     client = BulkClient(
         settings=chosen,
         pool=pool,
         throttle=download,
         credentials=tls_credentials(CLIENT_KEY, [CLUSTER_KEY]) if is_tls else None,
-        get_token=None if is_tls else lambda _node: tokens.issue(CLIENT),
+        get_token=None if is_tls else ask,
         arrivals=received,
+        purse=purse,
     )
     endpoint = server.start("127.0.0.1", 0)
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
             slots_changed, slots_seen, complaints, bad_reads, sent, arriving, received, listed_changed, listed, ended,
+            purse, asked,
         )  # fmt: skip
     finally:
         client.close()

@@ -51,6 +51,22 @@ def test_one_connection_serves_one_fetch_after_the_other(encryption: Encryption)
         assert running.server.statistics().connections == 1
 
 
+def test_a_token_given_ahead_opens_a_connection_and_none_is_asked_for() -> None:
+    with pair(Encryption.NONE) as running:
+        running.purse.put(SERVER, [running.tokens.issue(CLIENT)], 10)
+        assert running.fetch(0) == running.bodies[0]
+        assert running.asked == []
+
+
+def test_when_tokens_given_ahead_are_not_taken_one_is_asked_for_and_nobody_is_blamed() -> None:
+    with pair(Encryption.NONE) as running:
+        running.purse.put(SERVER, [bytes(32), bytes(32)], 10)
+        assert running.fetch(0) == running.bodies[0]
+        assert running.asked == [SERVER]
+        assert running.purse.take(SERVER) is None
+        assert running.client.statistics().errors == {}
+
+
 @both_modes
 def test_many_fetches_at_once_share_a_few_connections(encryption: Encryption) -> None:
     with pair(encryption) as running, ThreadPoolExecutor(16) as threads:

@@ -157,6 +157,24 @@ def test_behind_what_is_not_on_its_way_it_is_asked_for_as_ever() -> None:
         assert running.fetch(NEXT, behind=CHUNK) == running.bodies[NEXT]
 
 
+def test_what_nobody_waits_for_any_more_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bytes] = []
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival, fetching(running):
+        await_relayed(running, CHUNK_BYTES // 2)
+        (first,) = running.client._fetches
+        place = Successor(b"request")
+        assert first.admit(place)
+        assert place.wait(0.0, lambda: True) is None
+        channel = first.channel
+        assert channel is not None
+        monkeypatch.setattr(channel, "send", asked.append, raising=False)
+        first.ask_for_next(channel)
+        assert first.take_next() is place
+        monkeypatch.undo()
+        land(running, arrival)
+    assert asked == []
+
+
 def test_only_one_follows() -> None:
     with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival, fetching(running):
         await_relayed(running, CHUNK_BYTES // 2)
@@ -213,5 +231,5 @@ def test_a_link_that_was_handed_over_says_whether_its_next_request_was_sent() ->
             waiting = threads.submit(place.wait, time.monotonic() + WAIT_S, lambda: False)
             assert place.hand_over(link)
             assert waiting.result(WAIT_S) is link
-        assert link.is_used
+        assert link.may_be_stale
         assert link.is_asked == is_asked

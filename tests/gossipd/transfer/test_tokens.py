@@ -1,10 +1,10 @@
-"""Tokens open one connection, for the node they were given to, for a short time; the book is bounded."""
+"""Tokens open one connection, for the node they were given to, for a short time; book and purse are bounded."""
 
 from __future__ import annotations
 
 import pytest
 
-from gossipd.transfer.tokens import TOKENS_MAX, TOKENS_PER_NODE_MAX, TokenBook
+from gossipd.transfer.tokens import TOKENS_MAX, TOKENS_PER_NODE_MAX, TokenBook, TokenPurse
 from membership.member import NodeId
 
 A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
@@ -51,3 +51,41 @@ def test_the_book_is_bounded() -> None:
     for number in range(TOKENS_MAX + 10):
         book.issue(NodeId(number.to_bytes(16, "big")))
     assert len(book) == TOKENS_MAX
+
+
+def test_each_token_given_ahead_is_taken_once_and_those_given_last_count() -> None:
+    purse = TokenPurse()
+    purse.put(A, [b"old"], 10)
+    purse.put(A, [b"one", b"two"], 10)
+    purse.put(B, [b"other"], 10)
+    assert {purse.take(A), purse.take(A)} == {b"one", b"two"}
+    assert purse.take(A) is None
+    assert purse.take(B) == b"other"
+
+
+def test_a_token_given_ahead_is_used_in_the_first_half_of_its_life_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("gossipd.transfer.tokens.time.monotonic", lambda: now)
+    purse = TokenPurse()
+    purse.put(A, [b"one", b"two"], 10)
+    now = 104.9
+    assert purse.take(A) is not None
+    now = 105.0
+    assert purse.take(A) is None
+
+
+def test_tokens_of_a_node_that_takes_none_of_them_are_forgotten() -> None:
+    purse = TokenPurse()
+    purse.put(A, [b"one"], 10)
+    purse.forget(A)
+    purse.forget(B)
+    assert purse.take(A) is None
+
+
+def test_the_purse_is_bounded_and_the_oldest_make_room() -> None:
+    purse = TokenPurse()
+    nodes = [NodeId(number.to_bytes(16, "big")) for number in range(TOKENS_MAX // TOKENS_PER_NODE_MAX + 1)]
+    for node in nodes:
+        purse.put(node, [bytes(32)] * (TOKENS_PER_NODE_MAX + 1), 10)
+    assert purse.take(nodes[0]) is None
+    assert sum(purse.take(nodes[1]) is not None for _ in range(TOKENS_PER_NODE_MAX + 1)) == TOKENS_PER_NODE_MAX

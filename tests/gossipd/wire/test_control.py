@@ -43,6 +43,7 @@ EXAMPLES: list[control.Message] = [
     control.TriggerOrder(b"o" * 150),
     control.TriggerReply("E_ROLLBACK", "offered 7, trusted 9", DEPLOYMENT, 8, False),
     control.Refused("E_BUSY", "later"),
+    control.Holdings(DEPLOYMENT, 9, 8, b"\0", 4, tokens=(b"t" * 32, b"u" * 32), valid_s=10),
 ]
 NUMBERS = (0, 1, 127, 128, 255, 65_536, 2**31, 2**53 - 1)
 

@@ -89,6 +89,7 @@ class Outcome:
     busy: float
     verified_hosts: int
     duplicate_bytes: int = 0
+    stolen: float = 0.0
     killed: list[str] = field(default_factory=list)
     figures: dict[str, object] = field(default_factory=dict)
 
@@ -162,10 +163,10 @@ def _run(bench: Bench, system: str, agents: Sequence[Agent], copies: dict[str, P
             names = ", ".join(agent.station.name for agent in missing)
             raise LabError(f"{system}: not done after {bench.timeout_s:.0f} s: {names}")
         time.sleep(POLL_S)
-    counters, busy = bench.fabric.counters().since(before), cpu.busy()
+    counters, busy, stolen = bench.fabric.counters().since(before), cpu.busy(), cpu.stolen()
     used = {agent.station.name: agent.stop() for agent in agents}
     return Outcome(
-        system, began_s, done_s, counters, used, busy,
+        system, began_s, done_s, counters, used, busy, stolen=stolen,
         verified_hosts=sum(is_right(copies[name], bench.model) for name in done_s),
         duplicate_bytes=duplicate_bytes, killed=killer.killed,
     )  # fmt: skip

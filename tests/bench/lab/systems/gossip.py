@@ -139,7 +139,7 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
         time.sleep(POLL_S if time.monotonic() - began_s > least_s else EARLY_POLL_S)
     control = meter.sent()
     control_s = time.monotonic() - began_s
-    counters, busy = bench.fabric.counters().since(before), cpu.busy()
+    counters, busy, stolen = bench.fabric.counters().since(before), cpu.busy(), cpu.stolen()
     row = _row(hosts, by_name, killer.killed)
     used = {name: usage(_pid(by_name[name])) for name in done_s}
     return Outcome(
@@ -147,6 +147,7 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
         began_s, done_s, counters,
         {name: type(one)(one.cpu_s - cpu_before[name], one.rss_max_bytes) for name, one in used.items()},
         busy,
+        stolen=stolen,
         verified_hosts=sum(is_right(visible[name] / bench.model.name, bench.model) for name in done_s),
         duplicate_bytes=int(row.get("duplicate_bytes", 0)),
         killed=killer.killed,
