@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from gossipd.core.availability import Availability
+from gossipd.core.chunkset import ChunkSet
 from gossipd.core.demand import Demand, IndexedSet
 from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.rendezvous import BUCKETS
@@ -95,3 +96,23 @@ def test_an_indexed_set_samples_its_members_only() -> None:
         assert len(set(sample)) == 12
         assert all(number % 2 for number in sample)
     assert sorted(items.sample(100, rng)) == list(range(1, 50, 2))
+
+
+def test_when_duties_move_what_was_heard_of_is_looked_at_again_by_the_new_ones() -> None:
+    wants, seen = demand(place=9)
+    seen.add(node(9), [5], near=False)
+    seen.add(node(1), [6], near=True)
+    wants.consider(5, 0.0, 1.0)
+    wants.consider(6, 0.0, 1.0)
+    assert not len(wants.imports)
+    assert not len(wants.near)
+    wants.set_places([0] * BUCKETS, [0] * BUCKETS, 0.1, 1.0)
+    assert list(wants.imports) == [5]
+    assert list(wants.near) == [6]
+
+
+def test_when_duties_move_whoever_holds_everything_makes_every_wanted_chunk_ready() -> None:
+    wants, seen = demand(place=9)
+    seen.replace(node(1), ChunkSet.full(100), near=True)
+    wants.set_places([1] * BUCKETS, [0] * BUCKETS, 0.1, 1.0)
+    assert sorted(wants.near) == list(range(100))

@@ -302,12 +302,37 @@ def test_whoever_has_nothing_left_helps_though_it_is_late_in_line_and_nobody_els
         reader.rebuild(sum(1 << chunk for chunk in ended))
         storage.plan(own)
     storage.now += 1.5 * SETTINGS.read_stuck_s
-    begun = {own: storage.plan(own) for own in others}
-    assert len(begun[others[0]]) == 1
-    place = order.index(begun[others[0]][0])
-    assert lines[place][0] in (busy, *others[1:])
+    begun: dict[bytes, list[int]] = {own: [] for own in others}
+    for _ in range(64):
+        for own in others:
+            begun[own] += storage.plan(own)
+        storage.land(others[0])
+    helped = [lines[order.index(chunk)] for chunk in begun[others[0]]]
+    assert {line[0] for line in helped} == {busy, *others[1:]}
+    assert {line.index(others[0]) for line in helped} == {1, 2, 3}
     assert not begun[others[1]]
     assert not begun[others[2]], "each has reads under way, and more of its own"
+
+
+def test_two_who_have_nothing_left_never_help_with_the_same() -> None:
+    storage = Storage(4, 64)
+    lines = [storage.readers[storage.nodes[0]]._line(position) for position in range(64)]
+    order = storage.readers[storage.nodes[0]]._order
+    idle = storage.nodes[:2]
+    for own in idle:
+        ended = [order[at] for at, line in enumerate(lines) if line[0] in idle]
+        storage.readers[own].rebuild(sum(1 << chunk for chunk in ended))
+        storage.plan(own)
+    storage.now += 1.5 * SETTINGS.read_stuck_s
+    helped: dict[bytes, list[int]] = {own: [] for own in idle}
+    for _ in range(64):  # neither has heard what the other does
+        for own in idle:
+            runs = storage.readers[own].plan(storage.replicas[own], storage.now)
+            for chunk in (chunk for run in runs for chunk in run):
+                helped[own].append(chunk)
+                storage.readers[own].present[chunk] = 1
+    assert all(helped.values())
+    assert not set(helped[idle[0]]) & set(helped[idle[1]])
 
 
 def test_an_owner_leaves_alone_what_another_has_begun_however_long_it_was_due() -> None:
