@@ -34,7 +34,8 @@ class Window:
     chunks: list[int] = field(default_factory=list)
     byte_count: int = 0
     asked_bytes: int = 0
-    """Of these, how many the kernel has been asked to write back already."""
+    """Of these, how many the kernel has been asked to write back already; the last time at ``asked_s``."""
+    asked_s: float | None = None
     writers: int = 0
     handles: set[Handle] = field(default_factory=set)
     """What was written through; leased until the window is durable."""

@@ -37,7 +37,7 @@ class Upkeep:
             opened_s = replica.window.opened_s
             if opened_s is None:
                 continue
-            start_write_back(self._context, replica)
+            waits.append(start_write_back(self._context, replica))
             left_s = opened_s + _DUE_SHARE * self._context.settings.window_s - self._context.clock()
             if left_s <= 0:
                 commit(self._context, replica)

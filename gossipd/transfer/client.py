@@ -1,7 +1,7 @@
 """Fetches one chunk or one manifest from one peer, into memory of the pool.
 
 What lives here: a fetch from call to lease or typed error. What does not: which peer to ask (the planner), hashing
-and writing (the store; whoever called hands over).
+and writing (the store; whoever called hands over), and how other threads stop or follow a fetch (``fetch``).
 
 A fetch takes a buffer first and a connection second, so that no peer's slot is held while we wait for memory. What
 the manifest says about the length is final: a reply with another is the peer's fault and ends the connection. When a
@@ -35,6 +35,7 @@ from gossipd.transfer.errors import (
     RelayEndedError,
     TransferError,
 )
+from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.links import Endpoint, Link, Links, Peer
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
 from gossipd.transfer.successor import Successor
@@ -64,90 +65,6 @@ _REFUSALS = {
 }
 # After these the server reads on, so the link may be used again; after an OK it depends on what follows.
 _CONVERSATION_GOES_ON = (Status.BUSY, Status.NOT_HELD, Status.FAILED, Status.UNKNOWN, Status.RANGE)
-
-
-class Fetch:
-    """One fetch under way: whatever it is blocked on, ``stop`` ends it."""
-
-    __slots__ = (
-        "_awaited", "_channel", "_is_receiving", "_lock", "_next", "cut_by", "deadline", "peer", "request", "started",
-    )  # fmt: skip
-
-    def __init__(self, peer: Peer, request: Request, timeout_s: float) -> None:
-        self.peer = peer
-        self.request = request
-        self.started = time.monotonic()
-        self.deadline = self.started + timeout_s
-        self.cut_by: Cut | None = None
-        self._lock = threading.Lock()
-        self._channel: Channel | None = None
-        self._awaited: Successor | None = None  # our place behind another
-        self._is_receiving = False
-        self._next: Successor | None = None
-
-    def attach(self, channel: Channel | None) -> None:
-        """The fetch now blocks on this channel, or on none. Raises a TransferError if it has been stopped."""
-        with self._lock:
-            self._channel = channel
-            if self.cut_by is not None and channel is not None:
-                raise cut_error(self.cut_by, "before it began")
-
-    def stop(self, reason: Cut) -> None:
-        """From any thread; the first reason stays."""
-        with self._lock:
-            if self.cut_by is None:
-                self.cut_by = reason
-                if self._channel is not None:
-                    self._channel.cut(reason)
-                if self._awaited is not None:
-                    self._awaited.wake()
-
-    def await_turn(self, first: Fetch) -> Link | None:
-        """Wait for the connection on which ``first`` is under way; None when it must be had otherwise. Raises
-        TransferError when it has been stopped."""
-        place = Successor(self.request.to_wire())
-        with self._lock:
-            self._awaited = place
-        link = place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
-        if link is None and self.cut_by is not None:
-            raise cut_error(self.cut_by, "while waiting for its turn")
-        return link
-
-    def admit(self, place: Successor) -> bool:
-        """Let another follow; False when one does, or there is no time for it. From any thread."""
-        with self._lock:
-            if not self._is_receiving or self._next is not None:
-                return False
-            self._next = place
-            return True
-
-    def receives(self) -> None:
-        """Our chunk has begun to come: from now on another may follow."""
-        with self._lock:
-            self._is_receiving = True
-
-    def ask_for_next(self, channel: Channel) -> None:
-        """Between two pieces: send the request of who follows, if anybody does."""
-        place = self._next
-        if place is not None and not place.is_asked and not place.is_over:
-            place.is_asked = True
-            channel.send(place.request)
-
-    def take_next(self) -> Successor | None:
-        """Nothing more comes for us: who follows."""
-        with self._lock:
-            self._is_receiving = False
-            place, self._next = self._next, None
-            return place
-
-    def is_stopped(self) -> bool:
-        """Asked by whatever the fetch waits for."""
-        return self.cut_by is not None
-
-    @property
-    def channel(self) -> Channel | None:
-        """What it blocks on now."""
-        return self._channel
 
 
 class BulkClient:
@@ -242,7 +159,7 @@ class BulkClient:
     def cancel(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
         """Stop a fetch that is under way, if there is one; it raises FetchCancelledError in its own thread."""
         with self._lock:
-            found = [fetch for fetch in self._fetches if _is(fetch, node, deployment, chunk)]
+            found = [fetch for fetch in self._fetches if fetch.is_of(node, deployment, chunk)]
         self._stop(found, Cut.CANCELLED)
 
     def drop_peer(self, node: NodeId) -> None:
@@ -302,7 +219,7 @@ class BulkClient:
             return None
         node, deployment = fetch.peer.node, fetch.request.deployment
         with self._lock:
-            return next((one for one in self._fetches if _is(one, node, deployment, behind)), None)
+            return next((one for one in self._fetches if one.is_of(node, deployment, behind)), None)
 
     def _exchange(
         self, fetch: Fetch, sink: memoryview | None, arrival: Arrival | None = None, first: Fetch | None = None
@@ -518,9 +435,3 @@ class BulkClient:
 
 class _StaleLinkError(Exception):
     """The peer closed a kept connection before it read us, or took no token that it gave ahead: ask on a fresh one."""
-
-
-def _is(fetch: Fetch, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
-    request = fetch.request
-    is_chunk = request.verb is Verb.CHUNK and request.chunk == chunk
-    return is_chunk and fetch.peer.node == node and request.deployment == deployment

@@ -86,7 +86,7 @@ MUTANTS = (
     Mutant(
         "a-successor-waits-for-ever",
         "A fetch is let wait for one that has ended.",
-        "gossipd/transfer/client.py",
+        "gossipd/transfer/fetch.py",
         "            if not self._is_receiving or self._next is not None:\n",
         "            if self._next is not None:\n",
         (f"{_TRANSFER}/test_successor.py",),
@@ -142,7 +142,7 @@ MUTANTS = (
     Mutant(
         "asks-for-what-nobody-waits-for",
         "A request is sent ahead for a fetch that has given up meanwhile.",
-        "gossipd/transfer/client.py",
+        "gossipd/transfer/fetch.py",
         " and not place.is_over:\n",
         ":\n",
         (f"{_TRANSFER}/test_successor.py",),

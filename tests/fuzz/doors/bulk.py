@@ -25,8 +25,9 @@ from gossipd.core.keys import SecretKey
 from gossipd.ports import NotHeldError, Span
 from gossipd.throttle import Throttle
 from gossipd.transfer.channel import Cut, DisconnectedError, FileReadError
-from gossipd.transfer.client import BulkClient, Fetch
+from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
+from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.links import Link, Peer
 from gossipd.transfer.server import BulkServer, _StrangerError
 from gossipd.transfer.settings import BulkSettings, Encryption

@@ -240,6 +240,30 @@ def test_the_device_begins_to_write_before_the_window_ends() -> None:
     assert store.statistics().models[big.manifest.id].uncommitted_bytes > 0, "nothing is claimed by that"
 
 
+def test_the_device_begins_four_times_a_second_where_little_comes() -> None:
+    disk, now = MemoryDisk(), 100.0
+    model = build({"f": bytes(8 * CHUNK)})
+    settings = StoreSettings(reserve_bytes=0)
+    store = ChunkStore(
+        Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=lambda: now, background=False
+    )
+    store.open(model.manifest)
+    begun = []
+    for chunk in range(4):
+        store.put(model.manifest.id, chunk, model.chunks[chunk], SOURCE, 0.0)
+        wait_s = store.upkeep.step()
+        assert wait_s is not None
+        begun.append(disk.write_backs)
+        now += wait_s
+    assert begun == [0, 1, 2, 3]
+    assert now == pytest.approx(101.0)
+    store.upkeep.step()
+    now += 0.25
+    store.upkeep.step()
+    assert disk.write_backs == 3, "nothing new has come"
+    assert store.statistics().models[model.manifest.id].uncommitted_bytes > 0
+
+
 def test_a_chunk_of_many_small_files_is_copied_with_few_files_open_at_once() -> None:
     packed = {f"{number:03}.txt": bytes([number % 251]) * (number + 1) for number in range(300)}
     one = build({**packed, "weights": bytes(CHUNK)})

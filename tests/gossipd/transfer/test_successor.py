@@ -15,8 +15,8 @@ import pytest
 from gossipd.arrival import Arrival, Arrivals
 from gossipd.buffers import BufferPool
 from gossipd.transfer.channel import Channel
-from gossipd.transfer.client import Fetch
 from gossipd.transfer.errors import FetchCancelledError, RelayEndedError
+from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.links import Link
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.successor import Successor

@@ -1,0 +1,108 @@
+"""One fetch under way, as other threads see it: it can be stopped, and another can be let follow it.
+
+What lives here: ``Fetch``, what is shared between its own thread and those that stop it or wait for its connection.
+What does not: what is said to the peer (``client``), and waiting behind another (``successor``).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from gossipd.core.ids import ChunkIndex, DeploymentId
+from gossipd.transfer.channel import Channel, Cut
+from gossipd.transfer.dialer import cut_error
+from gossipd.transfer.links import Link, Peer
+from gossipd.transfer.successor import Successor
+from gossipd.wire.transfer import Request, Verb
+from membership.member import NodeId
+
+
+class Fetch:
+    """One fetch under way: whatever it is blocked on, ``stop`` ends it."""
+
+    __slots__ = (
+        "_awaited", "_channel", "_is_receiving", "_lock", "_next", "cut_by", "deadline", "peer", "request", "started",
+    )  # fmt: skip
+
+    def __init__(self, peer: Peer, request: Request, timeout_s: float) -> None:
+        self.peer = peer
+        self.request = request
+        self.started = time.monotonic()
+        self.deadline = self.started + timeout_s
+        self.cut_by: Cut | None = None
+        self._lock = threading.Lock()
+        self._channel: Channel | None = None
+        self._awaited: Successor | None = None  # our place behind another
+        self._is_receiving = False
+        self._next: Successor | None = None
+
+    def attach(self, channel: Channel | None) -> None:
+        """The fetch now blocks on this channel, or on none. Raises a TransferError if it has been stopped."""
+        with self._lock:
+            self._channel = channel
+            if self.cut_by is not None and channel is not None:
+                raise cut_error(self.cut_by, "before it began")
+
+    def stop(self, reason: Cut) -> None:
+        """From any thread; the first reason stays."""
+        with self._lock:
+            if self.cut_by is None:
+                self.cut_by = reason
+                if self._channel is not None:
+                    self._channel.cut(reason)
+                if self._awaited is not None:
+                    self._awaited.wake()
+
+    def await_turn(self, first: Fetch) -> Link | None:
+        """Wait for the connection on which ``first`` is under way; None when it must be had otherwise. Raises
+        TransferError when it has been stopped."""
+        place = Successor(self.request.to_wire())
+        with self._lock:
+            self._awaited = place
+        link = place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
+        if link is None and self.cut_by is not None:
+            raise cut_error(self.cut_by, "while waiting for its turn")
+        return link
+
+    def admit(self, place: Successor) -> bool:
+        """Let another follow; False when one does, or there is no time for it. From any thread."""
+        with self._lock:
+            if not self._is_receiving or self._next is not None:
+                return False
+            self._next = place
+            return True
+
+    def receives(self) -> None:
+        """Our chunk has begun to come: from now on another may follow."""
+        with self._lock:
+            self._is_receiving = True
+
+    def ask_for_next(self, channel: Channel) -> None:
+        """Between two pieces: send the request of who follows, if anybody does."""
+        place = self._next
+        if place is not None and not place.is_asked and not place.is_over:
+            place.is_asked = True
+            channel.send(place.request)
+
+    def take_next(self) -> Successor | None:
+        """Nothing more comes for us: who follows."""
+        with self._lock:
+            self._is_receiving = False
+            place, self._next = self._next, None
+            return place
+
+    def is_stopped(self) -> bool:
+        """Asked by whatever the fetch waits for."""
+        return self.cut_by is not None
+
+    def is_of(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
+        """Whether it is this chunk that comes, and from there."""
+        request = self.request
+        is_chunk = request.verb is Verb.CHUNK and request.chunk == chunk
+        return is_chunk and self.peer.node == node and request.deployment == deployment
+
+    @property
+    def channel(self) -> Channel | None:
+        """What it blocks on now."""
+        return self._channel
