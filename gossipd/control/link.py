@@ -106,6 +106,7 @@ class Link:
         self.dial_at_s = 0.0
         self.failed_at_s = 0.0
         self.dial_until_s = 0.0
+        self.up_s = 0.0
         self.streams: dict[int, int] = {}
         """Stream -> number of its last Holdings or Delta; the peer follows these."""
         self._settings = settings
@@ -194,14 +195,19 @@ class Link:
         self.endpoint, self.address, self.name = endpoint, address, name
         self.dial_until_s = now + 2 * self._settings.handshake_s
 
-    def up(self) -> None:
+    def up(self, now: float) -> None:
         """The handshake has succeeded."""
-        self.state = LinkState.UP
-        self._pause_s = self._settings.redial_min_s
+        self.state, self.up_s = LinkState.UP, now
 
     def failed(self, now: float, *, jitter: float) -> int:
-        """Nothing is queued or followed any more; returns how many messages were dropped by that."""
+        """Nothing is queued or followed any more; returns how many messages were dropped by that.
+
+        The next pause is the shortest one after a link that held, and not after one that failed as soon as it was up:
+        a peer that resets all connections would be dialed, and the news of it planned for, ten times a second.
+        """
         dropped = len(self._messages) + len(self._news)
+        if self.state is LinkState.UP and now - self.up_s >= self._settings.redial_max_s:
+            self._pause_s = self._settings.redial_min_s
         self.state = LinkState.WAITING
         self.failed_at_s = now
         self.dial_at_s = now + self._pause_s * jitter

@@ -277,7 +277,7 @@ class Links:
             return
         if event == _UP:
             if link.state is LinkState.DIALING:
-                link.up()
+                link.up(trio.current_time())
                 self._on_up(link.node)
                 self.queued(link)
         elif event in _FAILURES and link.state is not LinkState.WAITING:

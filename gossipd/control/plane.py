@@ -160,6 +160,9 @@ class ControlPlane:
         Args:
             dials_max: how many of those that are missing may be dialed now; call again for the others.
         """
+        for node in self._kept - nodes:
+            if (link := self.links.peek(node)) is not None:
+                link.used_s = trio.current_time()  # it may be wanted again in a moment: it is idle from now on
         self._kept = nodes
         missing = (node for node in nodes if self.links.peek(node) is None)
         for node in islice(missing, dials_max):
@@ -191,11 +194,14 @@ class ControlPlane:
             return False
         stream = self._followers.stream(deployment)
         link = self.links.link_to(peer)
+        if link is None:
+            self._counters["dropped_Holdings"] += 1
+            return False
         tokens, valid_s = self._host.tokens_for(peer)
         message = control.Holdings(
             deployment, stream, chunks.size, chunks.to_wire(), free_slots, tokens=tokens, valid_s=valid_s
         )
-        if link is None or not link.put_holdings(stream, message):
+        if not link.put_holdings(stream, message):
             self._counters["dropped_Holdings"] += 1
             return False
         self.links.queued(link)
@@ -230,7 +236,10 @@ class ControlPlane:
             self.links.queued(link)
 
     def deployment_opened(self, deployment: DeploymentId) -> None:
-        """The deployment is known from now on: hear those who asked for it too early."""
+        """The deployment is known from now on: hear those who asked for it too early, and have links to acquaintances
+        without sitting out a pause."""
+        for node in self._kept:
+            self.links.hurry(node)
         for peer in self._followers.take_early(deployment):
             self._hearing.follow(peer, deployment)
 

@@ -242,23 +242,26 @@ class Reader:
                 for run in self._runs(position, replica, room, now):
                     runs.append(run)
                     room -= len(run)
-        if not runs and replica.reads <= replica.ending_reads:
+        if not runs and not replica.reads:
             runs = self._steal(head, replica, now)
         return runs
 
     def _steal(self, head: list[int], replica: Replica, now: float) -> list[tuple[int, ...]]:
-        """With nothing of our own to read, help one that has with what it will come to last: the first in line of all
-        who have nothing to read, as everybody can see.
+        """With nothing of our own to read, help one that has with what it will come to last: the first in line of those
+        who have nothing left to begin.
 
-        Never with what it may have begun while its word of that is on the way: it keeps as many as it may be reading
-        beyond what it has just claimed, and one.
+        Never with what it may have begun while its word of that is on the way: the next in order are left to it, as
+        many as it may be reading beyond what it has just claimed, and one. Who has nothing left everybody can see once
+        its last claim is heard, which takes less than a read; until then two may help with the same extent.
         """
         unclaimed = [position for position in head if not self._is_claimed(position)]
         left = Counter(self._line(position)[0] for position in unclaimed if self._line(position))
+        before = Counter(left)
         for position in reversed(unclaimed):
             line = self._line(position)
+            before.subtract(line[:1])
             helper = next((node for node in line if not left[node]), None)
-            if helper == self._own and left[line[0]] > self._kept(line[0], now):
+            if helper == self._own and before[line[0]] >= self._kept(line[0], now):
                 age = now - self._at_head_s[position]
                 if age >= max(self._settings.read_stuck_s, 2 * self._likely_s()):
                     self._taken_over.add(position)

@@ -18,7 +18,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.keys import PublicKey
 from gossipd.daemon.cluster import Cluster
 from gossipd.daemon.deployments import Deployments
-from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, TokenBook, TokenPurse
+from gossipd.transfer.tokens import TOKEN_LIFE_S, TokenBook, TokenPurse
 from gossipd.wire import control
 from membership.member import NodeId
 
@@ -74,7 +74,7 @@ class Doorman:
         """See ControlHost."""
         if self._tokens is None:
             return (), 0
-        return tuple(self._tokens.issue(node) for _ in range(TOKENS_AHEAD)), int(TOKEN_LIFE_S)
+        return self._tokens.issue_ahead(node), int(TOKEN_LIFE_S)
 
     def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
         """See ControlHost."""

@@ -85,6 +85,8 @@ class Replica:
         self.busy: set[int] = set()
         self.window = Window(1)
         self.sealed: Window | None = None
+        self.commit_at_s = 0.0
+        """The disk has refused to end a window: not to be asked again before."""
         self.counters = Counters()
         self.mended = 0
         """How often files of the tree were made again: what was being written meanwhile may be in none of them."""

@@ -38,11 +38,14 @@ class Upkeep:
             if opened_s is None:
                 continue
             waits.append(start_write_back(self._context, replica))
-            left_s = opened_s + _DUE_SHARE * self._context.settings.window_s - self._context.clock()
+            due_s = max(opened_s + _DUE_SHARE * self._context.settings.window_s, replica.commit_at_s)
+            left_s = due_s - self._context.clock()
             if left_s <= 0:
                 commit(self._context, replica)
                 following_s = replica.window.opened_s
                 left_s = _COMMIT_RETRY_S if following_s is not None else self._context.settings.window_s
+                if following_s == opened_s:  # refused
+                    replica.commit_at_s = self._context.clock() + _COMMIT_RETRY_S
             waits.append(left_s)
         waits += self._mend_broken()
         probe_at = self._context.keeper.probe_at

@@ -224,14 +224,14 @@ class BulkClient:
     def _exchange(
         self, fetch: Fetch, sink: memoryview | None, arrival: Arrival | None = None, first: Fetch | None = None
     ) -> None:
-        """Ask, and receive the answer into ``sink``; once more if a kept connection turns out to be stale."""
+        """Ask, and receive the answer into ``sink``; once more if a kept connection or a token given ahead is stale."""
         link = (fetch.await_turn(first) if first is not None else None) or self._link(fetch)
         try:
             self._converse(fetch, link, sink, arrival)
         except _StaleLinkError:
             self._links.drop_idle(fetch.peer)
             self._dialer.forget_tokens(fetch.peer.node)
-            self._converse(fetch, self._dial(fetch), sink, arrival)
+            self._converse(fetch, self._link(fetch, is_fresh=True), sink, arrival)
 
     def _converse(self, fetch: Fetch, link: Link, sink: memoryview | None, arrival: Arrival | None) -> None:
         keep = False
@@ -351,27 +351,25 @@ class BulkClient:
 
     # ---- links ---------------------------------------------------------------------------------
 
-    def _link(self, fetch: Fetch) -> Link:
-        try:
-            link = self._links.borrow(fetch.peer, fetch.deadline, fetch.is_stopped)
-        except TimeoutError:
-            cut = fetch.cut_by
-            if cut is not None:
-                raise cut_error(cut, "while waiting for a connection") from None
-            raise PeerSlowError("no connection to the peer became free in time") from None
-        return link if link is not None else self._dial_borrowed(fetch)
-
-    def _dial(self, fetch: Fetch) -> Link:
-        """A fresh link, never a kept one."""
+    def _link(self, fetch: Fetch, *, is_fresh: bool = False) -> Link:
+        """A kept link or a new one; a fresh one is new, and with a token that was asked for."""
         while True:
-            link = self._link(fetch)
-            if not link.may_be_stale:
+            try:
+                link = self._links.borrow(fetch.peer, fetch.deadline, fetch.is_stopped)
+            except TimeoutError:
+                cut = fetch.cut_by
+                if cut is not None:
+                    raise cut_error(cut, "while waiting for a connection") from None
+                raise PeerSlowError("no connection to the peer became free in time") from None
+            if link is None:
+                return self._dial_borrowed(fetch, asks=is_fresh)
+            if not is_fresh:
                 return link
             self._links.drop(link)
 
-    def _dial_borrowed(self, fetch: Fetch) -> Link:
+    def _dial_borrowed(self, fetch: Fetch, *, asks: bool) -> Link:
         try:
-            return self._dialer.dial(fetch.peer, fetch.deadline, fetch.attach)
+            return self._dialer.dial(fetch.peer, fetch.deadline, fetch.attach, asks=asks)
         except BaseException as error:
             self._links.forget(fetch.peer)
             if isinstance(error, UnreachableError):

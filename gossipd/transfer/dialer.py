@@ -66,10 +66,11 @@ class Dialer:
         self._get_token = get_token
         self._purse = purse or TokenPurse()
 
-    def dial(self, peer: Peer, deadline: float, attach: Callable[[Channel], None]) -> Link:
+    def dial(self, peer: Peer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False) -> Link:
         """A link to ``peer``.
 
         Args:
+            asks: for a token, though some were given ahead.
             attach: given the channel before anything blocks on it, so that it can be cut; may raise.
         Raises:
             UnreachableError, PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when
@@ -77,7 +78,7 @@ class Dialer:
         """
         channel = self._open(peer.endpoint)  # before a token is asked for, which would be of no use without it
         try:
-            given = None if self._get_token is None else self._purse.take(peer.node)
+            given = None if asks or self._get_token is None else self._purse.take(peer.node)
             prefix = b"" if self._get_token is None else hello(given or self._get_token(peer.node))
             attach(channel)
             self._connect(channel, peer.endpoint, deadline)

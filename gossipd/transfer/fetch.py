@@ -68,10 +68,14 @@ class Fetch:
     def admit(self, place: Successor) -> bool:
         """Let another follow; False when one does, or there is no time for it. From any thread."""
         with self._lock:
-            if not self._is_receiving or self._next is not None:
+            if not self._is_receiving or not self._is_free():
                 return False
             self._next = place
             return True
+
+    def _is_free(self) -> bool:
+        place = self._next
+        return place is None or (place.is_over and not place.is_asked)
 
     def receives(self) -> None:
         """Our chunk has begun to come: from now on another may follow."""

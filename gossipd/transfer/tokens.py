@@ -19,8 +19,8 @@ from hashlib import blake2b
 from gossipd.wire.transfer import TOKEN_BYTES
 from membership.member import NodeId
 
-TOKEN_LIFE_S = 10.0  # a token is asked for when a connection is about to be opened; control answers in milliseconds
-TOKENS_PER_NODE_MAX = 16  # above the connections one peer opens at once
+TOKEN_LIFE_S = 10.0  # a connection is opened at once with one that was asked for; control answers in milliseconds
+TOKENS_PER_NODE_MAX = 16  # above the connections one peer opens at once, and those given ahead
 TOKENS_MAX = 4096  # a burst of 256 peers with all their connections
 TOKENS_AHEAD = 2  # a fetch and the one beside it
 # Of a token's life, what is left for those that came ahead: they may have waited on the way for what the other half is.
@@ -38,6 +38,21 @@ class TokenBook:
         self._lock = threading.Lock()
         self._issued: OrderedDict[bytes, tuple[NodeId, float]] = OrderedDict()
         self._by_node: dict[NodeId, list[bytes]] = {}
+        self._ahead: dict[NodeId, tuple[bytes, ...]] = {}
+
+    def issue_ahead(self, node: NodeId) -> tuple[bytes, ...]:
+        """Some that ``node`` did not ask for; they take the place of those it was given ahead before, and of no other.
+
+        The node keeps the last ones only, and a host that comes back is told of many deployments at once.
+        """
+        with self._lock:
+            for mark in self._ahead.pop(node, ()):
+                if mark in self._issued:
+                    self._drop(mark)
+        tokens = tuple(self.issue(node) for _ in range(TOKENS_AHEAD))
+        with self._lock:
+            self._ahead[node] = tuple(_mark(token) for token in tokens)
+        return tokens
 
     def issue(self, node: NodeId) -> bytes:
         """A fresh token with which ``node`` may open one connection within ``life_s``."""
@@ -79,6 +94,7 @@ class TokenBook:
         own.remove(mark)
         if not own:
             del self._by_node[node]
+            self._ahead.pop(node, None)
 
 
 class TokenPurse:

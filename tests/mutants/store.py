@@ -43,6 +43,14 @@ MUTANTS = (
         (_CRASHES,),
     ),
     Mutant(
+        "a-disk-that-refuses-is-asked-at-every-look",
+        "A window that the disk refuses to end is tried again at every look at what else is due.",
+        "gossipd/store/upkeep.py",
+        "                    replica.commit_at_s = self._context.clock() + _COMMIT_RETRY_S\n",
+        "                    pass\n",
+        (f"{_STORE}/test_condition.py",),
+    ),
+    Mutant(
         "writes-without-naming-the-chunk-first",
         "No WRITING record goes before the bytes, so a killed host does not know what to look at.",
         "gossipd/store/windows.py",

@@ -180,8 +180,8 @@ MUTANTS = (
         "everybody-helps-whoever-is-behind",
         "Readers that have read all of their own read the same extents for whoever is behind.",
         "gossipd/core/reader.py",
-        "            if helper == self._own and left[line[0]]",
-        "            if helper and left[line[0]]",
+        "            if helper == self._own and before[line[0]]",
+        "            if helper and before[line[0]]",
         (f"{_CORE}/test_reader.py",),
     ),
     Mutant(

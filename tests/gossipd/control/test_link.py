@@ -149,9 +149,22 @@ def test_a_failed_link_forgets_its_queue_and_waits_longer_each_time_up_to_a_boun
         assert (queue.state, queue.has_queued, queue.streams) == (LinkState.WAITING, False, {})
         pauses.append(queue.dial_at_s - 100.0)
     assert pauses == [1, 2, 4, 5, 5]
-    queue.up()
+    queue.up(0.0)
     queue.failed(100.0, jitter=0.5)
     assert queue.dial_at_s == 100.5
+
+
+def test_a_link_that_fails_as_soon_as_it_is_up_is_dialed_ever_later() -> None:
+    queue = Link(PEER, ControlSettings(redial_min_s=1, redial_max_s=5))
+    now, pauses = 100.0, []
+    for held_s in (0.0, 0.0, 4.9, 0.0, 5.0, 0.0):
+        queue.dialing(Endpoint("h", 1, b"k" * 32), "tcp://h:1", b"0001", now)
+        queue.up(now)
+        now += held_s
+        queue.failed(now, jitter=1.0)
+        pauses.append(queue.dial_at_s - now)
+        now = queue.dial_at_s
+    assert pauses == [1, 2, 4, 5, 1, 2]
 
 
 @given(st.lists(st.tuples(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20))), max_size=12))

@@ -95,7 +95,7 @@ class NewsMachine(RuleBasedStateMachine):
     def link_fails_and_comes_back(self) -> None:
         self.wire.clear()
         self.link.failed(self.now, jitter=1.0)
-        self.link.up()
+        self.link.up(0.0)
         if self.followers.of(HEARER):  # what the plane does for followers whose link was broken
             self._ask()
 

@@ -293,6 +293,23 @@ async def test_a_link_to_an_acquaintance_that_broke_is_dialed_again_by_itself() 
             nursery.cancel_scope.cancel()
 
 
+async def test_when_a_deployment_opens_acquaintances_are_dialed_without_sitting_out_a_pause() -> None:
+    async with nodes(2) as (a, b):
+        a.plane.keep_links(frozenset({b.host.node}), dials_max=1)
+        await until(lambda: b.host.messages)
+        b.scope.cancel()
+        await until(lambda: a.plane.statistics()["link_failed"])
+        async with trio.open_nursery() as nursery:
+            link = a.plane.links.peek(b.host.node)
+            assert link is not None
+            link.failed(trio.current_time(), jitter=1e6)  # so long a pause that only this test could sit it out
+            again = await start(nursery, 2, port=b.port)
+            again.host.introduce(a.host, a.port)
+            opened(a)
+            await until(lambda: again.host.messages)
+            nursery.cancel_scope.cancel()
+
+
 async def test_holdings_bring_tokens_and_only_to_whoever_follows() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)

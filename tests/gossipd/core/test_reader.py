@@ -314,6 +314,29 @@ def test_whoever_has_nothing_left_helps_though_it_is_late_in_line_and_nobody_els
     assert not begun[others[2]], "each has reads under way, and more of its own"
 
 
+def test_what_an_owner_comes_to_next_is_left_to_it_though_others_help_with_the_rest() -> None:
+    storage = Storage(5, 80, settings=replace(SETTINGS, read_share_max=0.5))
+    lines = [storage.readers[storage.nodes[0]]._line(position) for position in range(80)]
+    order = storage.readers[storage.nodes[0]]._order
+    owner, *idle = storage.nodes
+    own = [order[at] for at, line in enumerate(lines) if line[0] == owner]
+    helped: list[int] = []
+    for helper in idle:  # all have nothing left, and none has heard of the others' help
+        reader = storage.readers[helper]
+        reader.rebuild((1 << 80) - 1 - sum(1 << chunk for chunk in own))
+        storage.plan(helper)
+    storage.now += 1.5 * SETTINGS.read_stuck_s
+    for _ in range(80):
+        for helper in idle:
+            reader = storage.readers[helper]
+            for chunk in (one for run in reader.plan(storage.replicas[helper], storage.now) for one in run):
+                helped.append(chunk)
+                reader.present[chunk] = 1
+    assert helped
+    assert storage.readers[owner]._chunks_max() == 2
+    assert not set(helped) & set(own[:2])
+
+
 def test_two_who_have_nothing_left_never_help_with_the_same() -> None:
     storage = Storage(4, 64)
     lines = [storage.readers[storage.nodes[0]]._line(position) for position in range(64)]

@@ -154,6 +154,30 @@ def test_a_window_is_ended_when_it_is_due_and_not_before() -> None:
     assert host.store.upkeep.step() is None
 
 
+def test_a_window_that_the_disk_refuses_to_end_is_tried_again_once_a_second() -> None:
+    host = Host(MemoryDisk())
+    host.store.open(ONE.manifest)
+    host.put(0)
+    asked_s: set[float] = set()
+
+    def count(name: str, at: int) -> None:
+        asked_s.add(host.now)
+        raise OSError(errno.EIO, "injected")
+
+    host.disk.before = count
+    began = host.now
+    while host.now < began + 12.0:
+        wait_s = host.store.upkeep.step()
+        assert wait_s is not None
+        host.now += wait_s
+    assert host.store.statistics().models[ID].durable_count == 0
+    assert 8 <= len(asked_s) <= 24, "once a second, and the probes"
+    host.disk.before = _allow
+    while host.now < began + 80.0 and not host.store.statistics().models[ID].durable_count:
+        host.now += host.store.upkeep.step() or 0.25
+    assert host.now <= began + 12.0 + 60.0 + 2.0
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
 def test_a_store_that_starts_on_a_disk_that_takes_no_writes_serves_what_it_has(number: int) -> None:
     disk = MemoryDisk()

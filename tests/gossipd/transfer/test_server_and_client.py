@@ -58,6 +58,29 @@ def test_a_token_given_ahead_opens_a_connection_and_none_is_asked_for() -> None:
         assert running.asked == []
 
 
+@pytest.mark.parametrize("what", ["manifest", "complaint"])
+def test_nobody_is_blamed_for_a_stale_token_whatever_is_asked_for(what: str) -> None:
+    with pair(Encryption.NONE) as running:
+        running.purse.put(SERVER, [bytes(32)] * 3, 10)
+        if what == "manifest":
+            body = running.store.manifest_bytes(MODEL)
+            found = running.client.fetch_manifest(SERVER, running.endpoint, MODEL, len(body), timeout_s=5.0)
+            assert found == body
+        else:
+            running.client.complain(SERVER, running.endpoint, MODEL, 0, timeout_s=5.0)
+        assert running.client.statistics().errors == {}
+
+
+def test_after_a_stale_token_one_is_asked_for_though_others_have_come_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with pair(Encryption.NONE) as running:
+        running.purse.put(SERVER, [bytes(32)], 10)
+        monkeypatch.setattr(running.purse, "forget", lambda node: running.purse.put(node, [bytes(32)] * 8, 10))
+        assert running.fetch(0) == running.bodies[0]
+        assert running.asked == [SERVER]
+
+
 def test_when_tokens_given_ahead_are_not_taken_one_is_asked_for_and_nobody_is_blamed() -> None:
     with pair(Encryption.NONE) as running:
         running.purse.put(SERVER, [bytes(32), bytes(32)], 10)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.transfer.tokens import TOKENS_MAX, TOKENS_PER_NODE_MAX, TokenBook, TokenPurse
+from gossipd.transfer.tokens import TOKENS_AHEAD, TOKENS_MAX, TOKENS_PER_NODE_MAX, TokenBook, TokenPurse
 from membership.member import NodeId
 
 A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
@@ -51,6 +51,32 @@ def test_the_book_is_bounded() -> None:
     for number in range(TOKENS_MAX + 10):
         book.issue(NodeId(number.to_bytes(16, "big")))
     assert len(book) == TOKENS_MAX
+
+
+def test_tokens_given_ahead_take_the_place_of_those_before_and_of_none_that_was_asked_for() -> None:
+    book = TokenBook()
+    asked = book.issue(A)
+    given = [book.issue_ahead(A) for _ in range(TOKENS_PER_NODE_MAX)]
+    assert len(book) == 1 + TOKENS_AHEAD
+    assert book.redeem(given[-2][0]) is None
+    assert [book.redeem(token) for token in given[-1]] == [A] * TOKENS_AHEAD
+    assert book.redeem(asked) == A
+    assert len(book) == 0
+
+
+def test_tokens_given_ahead_that_were_used_or_have_expired_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("gossipd.transfer.tokens.time.monotonic", lambda: now)
+    book = TokenBook(life_s=10)
+    book.redeem(book.issue_ahead(A)[0])
+    now += 10.0
+    asked = book.issue(A)
+    book.issue_ahead(A)
+    assert len(book) == 1 + TOKENS_AHEAD
+    assert book.redeem(asked) == A
+    now += 10.0
+    book.redeem(bytes(32))
+    assert not book._ahead
 
 
 def test_each_token_given_ahead_is_taken_once_and_those_given_last_count() -> None:
