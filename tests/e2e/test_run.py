@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from gossipd.core.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
@@ -148,6 +149,19 @@ def test_the_cluster_key_is_rotated_by_sighup_without_losing_sight_of_anybody(al
     row = alone.wait_complete("toy", 1, at=daemons[2], hosts=3)
     assert row["peer_bytes_cross_rack"] > 0
     assert all(same_tree(model, daemon.tree("toy", 1)) for daemon in daemons)
+
+
+def test_hosts_that_have_found_each_other_are_linked_before_anything_is_deployed(alone: Cluster) -> None:
+    alone.start(3, 2)
+    daemons = list(alone.daemons.values())
+    ports = {daemon.port for daemon in daemons}
+
+    def linked(daemon: Daemon) -> set[int]:
+        assert daemon.process is not None
+        found = psutil.Process(daemon.process.pid).net_connections("tcp")
+        return {one.raddr.port for one in found if one.status == psutil.CONN_ESTABLISHED and one.raddr} & ports
+
+    until("links", lambda: all(linked(daemon) == ports - {daemon.port} for daemon in daemons))
 
 
 def test_wrong_settings_are_refused_all_at_once_before_anything_is_bound(alone: Cluster) -> None:
