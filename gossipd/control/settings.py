@@ -44,13 +44,14 @@ class ControlSettings:
     """Peers dialed at once: two links per pair in a cluster of 1,000, where 40 are usual."""
 
     link_idle_s: float = 60.0
-    """A link without a message for so long, and without a subscription, is closed. A TLS-free CURVE handshake
-    costs under 1 ms; keeping a link costs 90 bytes each way per heartbeat."""
+    """A link without a message for so long, without a subscription, and not to an acquaintance, is closed. A TLS-free
+    CURVE handshake costs under 1 ms; keeping a link costs 90 bytes each way per heartbeat."""
 
     redial_min_s: float = 0.1
     redial_max_s: float = 5.0
     """Pause before a failed link is dialed again, doubled each time, jittered by half; only while it is wanted.
-    The first is short because a restarted daemon is back within a second."""
+    The first is short because a restarted daemon is back within a second. A link has to be up for ``redial_max_s``
+    before the next pause is the first again."""
 
     heartbeat_s: float = 3.0
     """A dialed link sends a heartbeat so often and is dead when nothing answers for as long. A process that dies
