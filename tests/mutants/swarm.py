@@ -284,8 +284,8 @@ MUTANTS = (
         "helps-with-what-the-owner-has-begun",
         "An idle reader takes even the next extent of the one before it, whose word that it reads it is on the way.",
         "gossipd/core/reader.py",
-        "left[line[0]] > self._kept(line[0], now):",
-        "left[line[0]] > 0:",
+        "before[line[0]] >= self._kept(line[0], now):",
+        "before[line[0]] >= 0:",
         (f"{_CORE}/test_reader.py",),
     ),
     Mutant(
