@@ -12,7 +12,7 @@ import pytest
 
 from tests.bench.lab.__main__ import wrong_slow
 from tests.bench.lab.control_traffic import control_meter
-from tests.bench.lab.fabric import Counters, Fabric, Station, fabric
+from tests.bench.lab.fabric import Counters, Fabric, LabError, Station, fabric
 from tests.bench.lab.prediction import predict
 from tests.bench.lab.report import BUSY_MAX, STOLEN_MAX, row, table
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
@@ -119,6 +119,21 @@ def test_a_chain_over_two_racks_moves_each_byte_once_over_every_wire(tmp_path: P
     assert 1.0 <= result["external_x"] <= 1.1
     assert 2.0 <= result["crossrack_x"] <= 2.2
     assert result["cpu_limited"] is (outcome.busy > BUSY_MAX or outcome.stolen > STOLEN_MAX)
+
+
+@pytest.mark.needs("netns", "tc")
+def test_every_namespace_has_the_congestion_control_that_was_named_and_the_machine_is_as_it_was() -> None:
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+    before = allowed.read_text()
+    with fabric([1], mbit=100) as network:
+        for station in (network.storage, *network.hosts):
+            command = [*station.command, "cat", "/proc/sys/net/ipv4/tcp_congestion_control"]
+            found = subprocess.run(command, check=True, capture_output=True, text=True)
+            assert found.stdout.strip() == network.congestion == "cubic"
+    assert allowed.read_text() == before
+    refused = pytest.raises(LabError, match="no TCP congestion control 'bbr9'; it has ")
+    with refused, fabric([1], mbit=100, congestion="bbr9"):
+        raise AssertionError("there is no such algorithm")
 
 
 @pytest.mark.needs("netns", "tc")
