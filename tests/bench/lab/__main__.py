@@ -54,6 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kill", action="append", default=[], metavar="HOST|seed|FRACTION@PROGRESS")
     parser.add_argument("--encryption", choices=("none", "tls"), default="none", help="gossipd's bulk path")
     parser.add_argument("--chunk-kb", type=int, default=CHUNK_KB, help="gossipd's chunks; 0: a publisher's default")
+    parser.add_argument("--rest", type=float, default=0.0, metavar="SECONDS", help="measure gossipd at rest first")
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--runs", type=int, default=1, help="repeat everything; the table has each run")
     parser.add_argument("--rng", type=int, default=1, help="which hosts a fraction kills")
@@ -160,7 +161,7 @@ def stage(given: argparse.Namespace, number: int) -> Iterator[Bench]:
                 yield Bench(
                     network, base, model, url, model.stat().st_size, [KillOrder.parse(one) for one in given.kill],
                     given.encryption, 600.0, Random(given.rng + number),
-                    chunk_bytes=given.chunk_kb * 1024 if given.chunk_kb else None,
+                    chunk_bytes=given.chunk_kb * 1024 if given.chunk_kb else None, rest_s=given.rest,
                 )  # fmt: skip
     finally:
         if given.keep:

@@ -59,6 +59,8 @@ class Bench:
     rng: Random
     chunk_bytes: int | None = None
     """gossipd's chunks; None: the default for the size."""
+    rest_s: float = 0.0
+    """For how long gossipd's hosts are measured at rest first."""
 
     def directory(self, system: str, station: Station) -> Path:
         """A fresh directory for one host's files."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ def run_gossipd(bench: Bench) -> Outcome:
             control_meter(bench.fabric, PORT, base / "meter.log") as meter,
         ):
             time.sleep(COOL_S)
-            return _deploy(bench, hosts, manifest, meter)
+            rest = _at_rest(hosts, meter, bench.rest_s) if bench.rest_s else {}
+            outcome = _deploy(bench, hosts, manifest, meter)
+            return replace(outcome, figures=outcome.figures | rest)
     except LabError as error:
         tails = "\n".join(f"--- {host.name}\n{host.log_tail()[-600:]}" for host in hosts)
         raise LabError(f"{error}\n{tails}") from None
@@ -114,6 +117,19 @@ def _converge(hosts: list[Host]) -> None:
     _wait(lambda: all(is_whole(host) for host in hosts), START_SECONDS_MAX, "the cluster has not converged")
 
 
+def _at_rest(hosts: list[Host], meter: ControlMeter, seconds: float) -> dict[str, object]:
+    """What a converged cluster that has nothing to do sends and computes, mean per host."""
+    before = sum(meter.sent().values())
+    began_s, cpu_before_s = time.monotonic(), sum(usage(_pid(host)).cpu_s for host in hosts)
+    time.sleep(seconds)
+    took_s, sent = time.monotonic() - began_s, sum(meter.sent().values()) - before
+    cpu_s = sum(usage(_pid(host)).cpu_s for host in hosts) - cpu_before_s
+    return {
+        "rest_bytes_per_node_s": round(sent / len(hosts) / took_s),
+        "rest_cpu_share": round(cpu_s / len(hosts) / took_s, 5),
+    }
+
+
 def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlMeter) -> Outcome:
     by_name = {host.name: host for host in hosts}
     visible = {host.name: host.models / NAME / str(VERSION) for host in hosts}
@@ -122,7 +138,7 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
     killer = Killer(bench, lambda name: by_name[name].kill(), lambda: _seed(hosts))
     part = hosts[0].inbox / ".model.part"
     part.write_bytes(manifest.envelope)
-    meter.sent()
+    control_before = meter.sent()
     least_s = bench.size * 8 / (bench.fabric.mbit * 1e6)
     began_s = time.monotonic()
     part.rename(hosts[0].inbox / "model-1.manifest")
@@ -137,7 +153,7 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
         if time.monotonic() - began_s > bench.timeout_s:
             raise LabError(f"gossipd: not done after {bench.timeout_s:.0f} s: {', '.join(missing)}")
         time.sleep(POLL_S if time.monotonic() - began_s > least_s else EARLY_POLL_S)
-    control = meter.sent()
+    control = {name: count - control_before[name] for name, count in meter.sent().items()}
     control_s = time.monotonic() - began_s
     counters, busy, stolen = bench.fabric.counters().since(before), cpu.busy(), cpu.stolen()
     row = _row(hosts, by_name, killer.killed)
