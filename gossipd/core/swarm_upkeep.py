@@ -20,7 +20,7 @@ def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
     laggards, replica = swarm.laggards, swarm.replica
     laggards.look(
         swarm.availability, swarm.subscriptions, swarm.duties.mates,
-        held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s,
+        held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s, now=now,
     )  # fmt: skip
     swarm.scheduler.slow = laggards.others
     slow = laggards.others | {around.own.node} if laggards.is_own else laggards.others

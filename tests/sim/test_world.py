@@ -44,6 +44,17 @@ def test_a_model_reaches_every_host_in_little_more_than_one_download() -> None:
     assert outcome.tail_p999_over_p50 <= 1.05
 
 
+def test_chunks_that_come_faster_than_lazy_news_hold_up_nobody_where_not_everybody_is_a_neighbour() -> None:
+    rate = 1.25e9
+    scenario = Scenario(hosts=49, racks=3, size=100 << 24, chunks=100, link=rate, external=rate)
+    assert scenario.hosts > scenario.settings.everyone_max
+    assert scenario.chunk_time_s < scenario.settings.news_lazy_s / 100
+    world, outcome = played(scenario)
+    check_everything_arrived(world)
+    assert outcome.loss_chunk_times <= 60, "half a second; 220 when healthy hosts were taken for slow ones"
+    assert outcome.imports_per_rack <= 1.005
+
+
 def test_the_same_seed_gives_the_same_run() -> None:
     one, other = played(TINY), played(TINY)
     assert one[1] == other[1]

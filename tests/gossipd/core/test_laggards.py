@@ -19,17 +19,17 @@ class Watched:
         self.listened = Subscriptions(SETTINGS)
         self.laggards = Laggards(SETTINGS)
 
-    def hear(self, **counts: int) -> None:
+    def hear(self, at_s: float = 1.0, **counts: int) -> None:
         """Hosts ``n1``, ``n2``, ... hold so many chunks."""
         for name, count in counts.items():
             number = int(name[1:])
             self.seen.add(node(number), range(count), near=number < 9)
-            self.listened.heard(node(number), 1.0)
+            self.listened.heard(node(number), at_s)
 
-    def look(self, held: int, *, chunk_time_s: float = SECONDS) -> Laggards:
+    def look(self, held: int, *, at_s: float = 1.0, chunk_time_s: float = SECONDS) -> Laggards:
         mates = [node(number) for number in range(1, 5)]
         self.laggards.look(
-            self.seen, self.listened, mates, held=held, missing=1000 - held, chunk_time_s=chunk_time_s
+            self.seen, self.listened, mates, held=held, missing=1000 - held, chunk_time_s=chunk_time_s, now=at_s
         )  # fmt: skip
         return self.laggards
 
@@ -44,6 +44,25 @@ def test_where_chunks_take_no_longer_than_news_of_them_more_may_be_on_their_way(
     watched = Watched()
     watched.hear(n1=75 - MARGIN - 1, n2=75 - SETTINGS.lag_chunks - 1)
     assert watched.look(100, chunk_time_s=0.02).others == {node(2)}
+
+
+def test_what_was_heard_a_while_ago_is_compared_with_what_was_here_then() -> None:
+    watched = Watched()
+    watched.look(100, at_s=1.0)
+    watched.hear(n1=100, n2=10, at_s=1.0)
+    assert watched.look(100, at_s=1.5).others == {node(2)}
+    watched.hear(n3=100, at_s=2.5)
+    assert watched.look(400, at_s=2.5).others == {node(2), node(3)}, "the first was heard when 100 were here"
+
+
+def test_who_says_nothing_is_judged_by_what_was_here_two_lazy_news_ago() -> None:
+    watched = Watched()
+    watched.hear(n1=0, at_s=1.0)
+    watched.look(0, at_s=1.0)
+    patient_s = 1.0 + 2 * SETTINGS.news_lazy_s
+    watched.look(500, at_s=1.5)
+    assert watched.look(900, at_s=patient_s + 0.4).others == frozenset()
+    assert watched.look(900, at_s=patient_s + 0.6).others == {node(1)}
 
 
 def test_a_slow_host_that_is_listened_to_no_more_stays_slow_until_it_is_heard_to_have_caught_up() -> None:
