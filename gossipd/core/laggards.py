@@ -9,10 +9,10 @@ each chunk is on its way for four times as long, and who takes the promise waits
 them slow: the last healthy host took 1.067 of its time without them, simulated).
 
 What a host was heard to hold is compared with what we held when we heard it, as news may be ``news_lazy_s`` old: in
-that time 150 chunks of 16 MiB come over 10 Gbit/s. Compared with what is held now, healthy hosts were slow in the eyes of
-some and not of others, whose lines then differed, so that nobody imported (50 hosts in three racks, 200 such chunks: 7.1
-instead of 3.3 s, simulated; with up to 48 hosts, where everybody hears everything, it did no harm). Who says nothing at all
-is judged by what we held two lazy news ago.
+that time 150 chunks of 16 MiB come over 10 Gbit/s. Compared with what is held now, healthy hosts were slow in the eyes
+of some and not of others, whose lines then differed, so that nobody imported (50 hosts in three racks, 200 such chunks:
+7.1 instead of 3.3 s, simulated; with up to 48 hosts, where everybody hears everything, it did no harm). Who says
+nothing at all is judged by what we held two lazy news ago.
 
 Only who listens to a host knows how much it holds, and who has no duties may be listened to by nobody; so a verdict
 stands until the host is heard to have caught up. Without that a slow host became a reader, was heard to be slow, was no
