@@ -32,6 +32,7 @@ from gossipd.core.events import (
     ReportStall,
     SendDelta,
     SendHoldings,
+    Shape,
     SourceProbed,
     SourceReadFailed,
     StallReason,
@@ -725,6 +726,29 @@ def test_what_is_held_is_not_fetched_again_whoever_offers_it() -> None:
         commands += driven.tell(stored(chunk, A), after=0.1)
     fetched = {fetch.chunk for fetch in of(StartFetch, commands + driven.wait(10.0))}
     assert fetched == {4, 5, 6, 7}
+
+
+def read_by(commands: list[Command]) -> list[int]:
+    return [chunk for read in of(StartSourceRead, commands) for chunk in read.chunks]
+
+
+def test_a_read_whose_end_is_never_told_is_begun_again_when_the_hand_would_have_given_up() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    lost = read_by(driven.tell(opened(8)))
+    assert not of(StartSourceRead, driven.wait(119.0)), "of so small a model one read at a time"
+    assert read_by(driven.wait(2.0)) == lost
+
+
+def test_reads_have_the_time_that_large_chunks_take_of_slow_storage() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    size = 25 << 30
+    (chunk,) = read_by(driven.tell(DeploymentOpened(DEPLOYMENT, Shape(20, size, 20 * size, 1), ChunkSet(20))))
+    assert not of(StartSourceRead, driven.wait(1_200.0, step=2.0)), "nothing is known yet of how slow storage is"
+    (chunk,) = read_by(driven.tell(ChunkStored(DEPLOYMENT, chunk, SOURCE, size, 1_200.0)))
+    assert not of(StartSourceRead, driven.wait(10_000.0, step=20.0)), "a read takes twenty minutes, or a few times that"
+    assert read_by(driven.wait(20_000.0, step=20.0)) == [chunk], "and is lost in the end"
 
 
 def test_a_fetch_whose_end_is_never_told_is_given_up_and_asked_for_elsewhere() -> None:
