@@ -28,7 +28,10 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--source", "sources", multiple=True, metavar="URL", help="Where seeds read it, if not at SOURCE.")
 @click.option("--chunk-size", metavar="SIZE", help="Power of two, 64KiB to 64MiB.  [default: by size, 256KiB to 16MiB]")
 @click.option("--targets", multiple=True, metavar="rack=R,name=GLOB", help="Only these hosts.  [default: all]")
-@click.option("--priority", type=click.IntRange(0, 9), default=5, show_default=True, help="9 goes first.")
+@click.option(
+    "--priority", type=click.IntRange(0, 9), default=5, show_default=True,
+    help="9 goes first; lower ones have what it leaves, and never nothing. Equal ones share equally.",
+)  # fmt: skip
 @click.option("--include", multiple=True, metavar="GLOB", help="Only these files; '*' matches '/' too.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files, whatever --include says.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")

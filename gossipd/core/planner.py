@@ -29,13 +29,22 @@ How a daemon drives it, in one task::
   back by ``PeerReachable(True)``. ``PeerLost`` is the cluster's verdict.
 * After ``FinishModel`` the deployment keeps serving until ``DeploymentClosed``.
 
-Priorities: a deployment of higher priority takes the fetches it can use first; each of the others may always have one.
+Priorities. Deployments of higher priority go first, on this host's link and on storage's, and none starves.
+
+* Fetches: while one has chunks to ask for, or reads storage here, those below it together have only what its window of
+  fetches leaves. Those of one priority have equally many, as far as they can use them: the next is for whichever has
+  fewest. As flows share a link, so do the deployments. Each may always have one.
+* Reads: while anybody reads one, of those below it one extent at a time is being read, in the whole cluster. Those of
+  one priority have a full window each.
+
+Not by weights: who publishes with 9 wants it there first. Uploads know nothing of it: those who ask do.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import groupby
 from random import Random
 from typing import TypeAlias
 
@@ -227,21 +236,35 @@ class Planner:
         if now >= self._tick_due_s():
             self._tick(now)
             self._surroundings = self._around(now)
-        room = self._fetches_max()
-        for swarm in self._swarms.values():
-            room -= swarm.replica.fetches
-        for swarm in self._by_priority():
+        swarms = self._by_priority()
+        read_priority = -1  # the highest of those that are being read
+        for swarm in swarms:
             swarm.measure()
             if swarm.may_read():
-                swarm.plan_reads(self._surroundings, now)
+                swarm.plan_reads(self._surroundings, now, yields=swarm.priority < read_priority)
+                if read_priority < 0 and swarm.is_being_read(now):
+                    read_priority = swarm.priority
             swarm.demand.take_turns(now)
-            if swarm.demand.near or swarm.demand.imports:
-                room -= swarm.plan_fetches(max(room, 0 if swarm.replica.fetches else 1), now)
+        self._plan_fetches(swarms, now)
+        for swarm in swarms:
             swarm.tell(self._free_slots, now)
             if swarm.commands:
                 self._commands += swarm.commands
                 swarm.commands = []
         self._link.expects(sum(len(swarm.replica.flights) for swarm in self._swarms.values()), now)
+
+    def _plan_fetches(self, swarms: list[Swarm], now: float) -> None:
+        """From the highest priority to the lowest, see the module's docstring."""
+        most = self._fetches_max()  # of those that are still to come
+        under_way = sum(swarm.replica.fetches for swarm in swarms)
+        for _, group in groupby(swarms, key=lambda swarm: swarm.priority):
+            equals = list(group)
+            before = sum(swarm.replica.fetches for swarm in equals)
+            _share_fetches(equals, most - under_way, now)
+            under_way -= before
+            most = max(0, most - sum(swarm.replica.fetches for swarm in equals))
+            for swarm in equals:
+                most = swarm.leaves(most)
 
     def _tick_due_s(self) -> float:
         due_s, claim_s = self._tick_s + self._tick_interval_s, self._election.next_deadline()
@@ -275,7 +298,7 @@ class Planner:
         around = self._around(now)
         self._limit_uploads()
         room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
-        for swarm in self._swarms.values():
+        for swarm in self._by_priority():
             if self._peers.version != swarm.upkeep_version or now >= swarm.upkeep_s + _UPKEEP_S:
                 swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
                 refresh_duties(swarm, around, now)
@@ -355,3 +378,17 @@ class Planner:
         return PlannerStatistics(
             self._election.term, self._election.seeds, self._peers.reachable_count, self._link.rate, swarms
         )
+
+
+def _share_fetches(swarms: list[Swarm], room: int, now: float) -> None:
+    """Of deployments of one priority: one at a time, each for whoever has fewest; of one alone all at once."""
+    able = [swarm for swarm in swarms if swarm.wants_fetches]
+    is_alone = len(swarms) == 1
+    while able:
+        swarm = min(able, key=lambda one: one.replica.fetches)
+        if room <= 0 and swarm.replica.fetches:
+            break
+        begun = swarm.plan_fetches(max(1, room) if is_alone else 1, now)
+        room -= begun
+        if is_alone or not begun or not swarm.wants_fetches:
+            able.remove(swarm)

@@ -367,6 +367,18 @@ class Swarm:
             self.start_fetch(chunk, node, now, behind=behind)
         return len(picked)
 
+    @property
+    def wants_fetches(self) -> bool:
+        """There are chunks that may be asked for now."""
+        return bool(self.demand.near) or bool(self.demand.imports)
+
+    def leaves(self, most: int) -> int:
+        """How many of so many fetches all deployments of lower priority may have: what the window of this one leaves
+        while it has chunks to ask for, or reads that need their part of the link."""
+        if not self.wants_fetches and not self.replica.reads:
+            return most
+        return min(most, self.fetch_window() - self.replica.fetches)
+
     def imports_room(self) -> int:
         """How many more chunks may be asked of other racks."""
         return self.import_window.room(self._importing())
@@ -392,14 +404,18 @@ class Swarm:
         """Whether storage is, or may be, this host's to read, or was."""
         return self.reader.is_reader or bool(self.news.reading)
 
-    def plan_reads(self, around: Surroundings, now: float) -> None:
-        """Read from storage what is ours to read."""
+    def is_being_read(self, now: float) -> bool:
+        """Whether this host or another reads it from storage now."""
+        return bool(self.replica.reads) or self.reader.is_being_read(now)
+
+    def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
+        """Read from storage what is ours to read, and little where it ``yields`` to a deployment of higher priority."""
         allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
         # Whoever comes late hears from a neighbour what is there before it begins, or from the probe that it may.
         knows = self.reader.readable or not self.duties.neighbours or bool(self.subscriptions.heard_s)
         if knows and now >= allowed_s and self.replica.state is ReplicaState.FETCHING:
             self.reads_begun = True
-            for run in self.reader.plan(self.replica, now):
+            for run in self.reader.plan(self.replica, now, yields=yields):
                 for chunk in run:
                     self.replica.start(chunk, SOURCE, now)
                     self.demand.unwant(chunk)

@@ -10,7 +10,6 @@ from gossipd.core.ids import SOURCE, Origin
 from gossipd.core.swarm import Surroundings, Swarm
 
 _LOST_AFTER = 2.0  # the hand ends every fetch by its timeout; twice that means that it never will
-_READ_LOST_S = 120.0  # the sources hand retries for at most a minute before it gives up
 
 
 def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
@@ -72,11 +71,12 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
 def give_up_lost(swarm: Swarm, now: float) -> None:
     """A hand that never says how a fetch ended must not block the chunk for ever."""
     limit_s = _LOST_AFTER * swarm.fetch_timeout_s()
+    read_limit_s = swarm.reader.lost_s()
     for chunk, flights in list(swarm.replica.flights.items()):
         for flight in list(flights):
             age_s = now - flight.started_s
             if isinstance(flight.supplier, Origin):
-                if age_s > _READ_LOST_S and swarm.replica.land(chunk, SOURCE):
+                if age_s > read_limit_s and swarm.replica.land(chunk, SOURCE):
                     swarm.want_again(chunk, now)
             elif age_s > limit_s:
                 swarm.commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))

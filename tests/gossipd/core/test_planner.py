@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from typing import TypeVar
+
+import pytest
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
@@ -32,6 +35,7 @@ from gossipd.core.events import (
     ReportStall,
     SendDelta,
     SendHoldings,
+    Shape,
     SourceProbed,
     SourceReadFailed,
     StallReason,
@@ -634,18 +638,115 @@ def test_a_chunk_that_came_is_not_asked_for_again_while_its_other_fetch_is_being
     assert not of(StartFetch, driven.wait(2.0))
 
 
-def test_a_higher_priority_takes_the_fetches_and_leaves_the_other_one() -> None:
+def two_deployments(priority: int, chunks: int, settings: PlannerSettings = SETTINGS) -> Driven:
+    """One of priority 5, and ``OTHER``, opened after it."""
+    driven = Driven(settings=settings)
+    driven.meet(*[view(number, term=int(number == 1)) for number in range(1, 20)])
+    driven.tell(opened(chunks), DeploymentOpened(OTHER, shape(chunks), ChunkSet(chunks), priority=priority))
+    return driven
+
+
+def all_held(chunks: int, *deployments: DeploymentId) -> list[HoldingsHeard]:
+    """Nineteen mates hold everything."""
+    full = ChunkSet.full(chunks)
+    return [HoldingsHeard(node(number), one, full, 4) for number in range(1, 20) for one in deployments]
+
+
+def land_fetches(driven: Driven, flying: list[StartFetch], count: int, each_s: float) -> Counter[DeploymentId]:
+    """So many chunks come, one at a time, oldest fetch first, as where all fetches share one link."""
+    landed: Counter[DeploymentId] = Counter()
+    for _ in range(count):
+        one = flying.pop(0)
+        landed[one.deployment] += 1
+        chunk = ChunkStored(one.deployment, one.chunk, one.peer, CHUNK_BYTES, each_s * len(flying))
+        flying += of(StartFetch, driven.tell(chunk, after=each_s))
+    return landed
+
+
+@pytest.mark.parametrize("each_s", [0.01, 0.5])
+def test_a_higher_priority_takes_all_fetches_but_one(each_s: float) -> None:
+    driven = two_deployments(9, 1_000)
+    flying = of(StartFetch, driven.tell(*all_held(1_000, DEPLOYMENT)))
+    flying += of(StartFetch, driven.tell(*all_held(1_000, OTHER)))
+    land_fetches(driven, flying, 60, each_s)  # what had begun before
+    landed = land_fetches(driven, flying, 200, each_s)
+    under_way = len(flying)
+    assert landed[DEPLOYMENT] == pytest.approx(200 / under_way, abs=2), "one fetch at a time, and no less"
+    assert landed[OTHER] > 6 * landed[DEPLOYMENT]
+
+
+@pytest.mark.parametrize("each_s", [0.01, 0.5])
+def test_equal_priorities_have_equal_shares_whichever_came_first(each_s: float) -> None:
+    driven = two_deployments(5, 1_000)
+    flying = of(StartFetch, driven.tell(*all_held(1_000, DEPLOYMENT)))
+    flying += of(StartFetch, driven.tell(*all_held(1_000, OTHER)))
+    land_fetches(driven, flying, 60, each_s)
+    landed = land_fetches(driven, flying, 300, each_s)
+    assert landed[OTHER] == pytest.approx(150, abs=8)
+
+
+def test_a_lower_priority_has_what_a_higher_one_cannot_use() -> None:
+    alone = two_deployments(9, 1_000)
+    most = len(of(StartFetch, alone.tell(*all_held(1_000, DEPLOYMENT))))
+    assert most > SETTINGS.fetches_min, "nothing of the other can be asked for"
+    driven = two_deployments(9, 1_000)
+    driven.tell(HoldingsHeard(A, OTHER, ChunkSet.full(1_000), 4))
+    driven.tell(delta(1, free=0))
+    fetches = Counter(fetch.deployment for fetch in of(StartFetch, driven.tell(*all_held(1_000, DEPLOYMENT)[1:])))
+    assert fetches[DEPLOYMENT] > 1, "the only holder of the other has no free slot"
+
+
+def land_reads(driven: Driven, flying: list[StartSourceRead], count: int) -> Counter[DeploymentId]:
+    """So many reads end, one at a time, oldest first, as where all reads share storage's link."""
+    landed: Counter[DeploymentId] = Counter()
+    for _ in range(count):
+        one = flying.pop(0)
+        landed[one.deployment] += 1
+        stores = [ChunkStored(one.deployment, chunk, SOURCE, CHUNK_BYTES, 0.2) for chunk in one.chunks]
+        flying += of(StartSourceRead, driven.tell(*stores, after=0.01))
+    return landed
+
+
+def two_that_are_read(priority: int, chunks: int) -> tuple[Driven, list[StartSourceRead]]:
     driven = Driven()
-    driven.meet(view(1, term=1), *[view(number) for number in range(2, 20)])
-    urgent = DeploymentId(b"u" * 32)
-    driven.tell(opened(200), DeploymentOpened(urgent, shape(200), ChunkSet(200), priority=9))
-    heard = []
-    for number in range(1, 20):
-        heard.append(HoldingsHeard(node(number), DEPLOYMENT, ChunkSet.full(200), 4))
-        heard.append(HoldingsHeard(node(number), urgent, ChunkSet.full(200), 4))
-    fetches = of(StartFetch, driven.tell(*heard))
-    counts = {one: sum(1 for fetch in fetches if fetch.deployment == one) for one in (urgent, DEPLOYMENT)}
-    assert counts[urgent] >= counts[DEPLOYMENT] >= 1
+    driven.wait(4.0)
+    commands = driven.tell(opened(chunks), DeploymentOpened(OTHER, shape(chunks), ChunkSet(chunks), priority=priority))
+    commands += driven.tell(SourceProbed(DEPLOYMENT, True), SourceProbed(OTHER, True))
+    return driven, of(StartSourceRead, commands)
+
+
+def test_a_higher_priority_is_read_first_and_leaves_the_other_one_read() -> None:
+    driven, flying = two_that_are_read(9, 2_000)
+    window = SETTINGS.reads_window(2_000)
+    assert Counter(read.deployment for read in flying) == {OTHER: window, DEPLOYMENT: 1}
+    landed = land_reads(driven, flying, 600)
+    assert landed[DEPLOYMENT] == pytest.approx(600 / (window + 1), abs=2)
+
+
+def test_equal_priorities_are_read_in_equal_shares() -> None:
+    driven, flying = two_that_are_read(5, 2_000)
+    assert land_reads(driven, flying, 600)[OTHER] == pytest.approx(300, abs=5)
+
+
+def test_when_the_higher_priority_has_been_read_the_other_has_all_reads() -> None:
+    driven, flying = two_that_are_read(9, 1_000)
+    land_reads(driven, flying, 1_120)
+    assert len(flying) > 1
+    assert {read.deployment for read in flying} == {DEPLOYMENT}
+
+
+def test_what_another_host_reads_of_a_higher_priority_goes_first_too() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    driven.meet(view(1, rack="b", term=1))
+    driven.wait(4.0)
+    driven.tell(opened(2_000), DeploymentOpened(OTHER, shape(2_000), ChunkSet(2_000), priority=9))
+    driven.tell(SourceProbed(OTHER, False), DeltaHeard(A, OTHER, (), (), (1, 2, 3), 4))
+    heard = HoldingsHeard(A, DEPLOYMENT, ChunkSet(2_000), 4)
+    reads = of(StartSourceRead, driven.tell(SourceProbed(DEPLOYMENT, True), heard) + driven.wait(1.0))
+    assert len(reads) <= 1, "one extent at a time, and it may be the other reader's"
+    reads += of(StartSourceRead, driven.tell(DeltaHeard(A, OTHER, (), (), (), 4)))
+    assert len(reads) == SETTINGS.reads_window(2_000) // 2, "as many as the other reader"
 
 
 def test_a_member_declared_dead_holds_nothing_any_more() -> None:
@@ -725,6 +826,29 @@ def test_what_is_held_is_not_fetched_again_whoever_offers_it() -> None:
         commands += driven.tell(stored(chunk, A), after=0.1)
     fetched = {fetch.chunk for fetch in of(StartFetch, commands + driven.wait(10.0))}
     assert fetched == {4, 5, 6, 7}
+
+
+def read_by(commands: list[Command]) -> list[int]:
+    return [chunk for read in of(StartSourceRead, commands) for chunk in read.chunks]
+
+
+def test_a_read_whose_end_is_never_told_is_begun_again_when_the_hand_would_have_given_up() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    lost = read_by(driven.tell(opened(8)))
+    assert not of(StartSourceRead, driven.wait(119.0)), "of so small a model one read at a time"
+    assert read_by(driven.wait(2.0)) == lost
+
+
+def test_reads_have_the_time_that_large_chunks_take_of_slow_storage() -> None:
+    driven = Driven()
+    driven.wait(4.0)
+    size = 25 << 30
+    (chunk,) = read_by(driven.tell(DeploymentOpened(DEPLOYMENT, Shape(20, size, 20 * size, 1), ChunkSet(20))))
+    assert not of(StartSourceRead, driven.wait(1_200.0, step=2.0)), "nothing is known yet of how slow storage is"
+    (chunk,) = read_by(driven.tell(ChunkStored(DEPLOYMENT, chunk, SOURCE, size, 1_200.0)))
+    assert not of(StartSourceRead, driven.wait(10_000.0, step=20.0)), "a read takes twenty minutes, or a few times that"
+    assert read_by(driven.wait(20_000.0, step=20.0)) == [chunk], "and is lost in the end"
 
 
 def test_a_fetch_whose_end_is_never_told_is_given_up_and_asked_for_elsewhere() -> None:

@@ -43,8 +43,8 @@ class Storage:
             self.replicas[own] = Replica(DEPLOYMENT, of, ChunkSet(chunks), now=self.now)
         self.read: list[int] = []
 
-    def plan(self, own: bytes) -> list[int]:
-        runs = self.readers[own].plan(self.replicas[own], self.now)
+    def plan(self, own: bytes, *, yields: bool = False) -> list[int]:
+        runs = self.readers[own].plan(self.replicas[own], self.now, yields=yields)
         chunks = [chunk for run in runs for chunk in run]
         for chunk in chunks:
             self.replicas[own].start(chunk, SOURCE, self.now)
@@ -70,6 +70,19 @@ def test_every_chunk_is_read_once_by_somebody() -> None:
             storage.land(own)
         storage.now += 0.1
     assert sorted(storage.read) == list(range(300))
+
+
+def test_readers_that_yield_read_one_extent_at_a_time_all_together() -> None:
+    storage = Storage(12, 60, extent=2)
+    for _ in range(30):
+        reads = [chunk for own in storage.nodes for chunk in storage.plan(own, yields=True)]
+        assert len(reads) == 1, "a quarter of an extent, but one chunk at least"
+        assert not [chunk for own in storage.nodes for chunk in storage.plan(own, yields=True)]
+        for own in storage.nodes:
+            storage.land(own)
+        storage.now += 0.1
+    assert len({*storage.read}) == 30, "they go on"
+    assert len([chunk for own in storage.nodes for chunk in storage.plan(own)]) >= WINDOW, "until they need not"
 
 
 def test_every_chunk_is_read_once_by_who_is_first_in_line_for_its_bucket() -> None:
