@@ -372,6 +372,7 @@ class StallReason(Enum):
     STORAGE = "storage"
     VERIFICATION = "verification"
     MEMBERSHIP = "membership"
+    HOLDER_SILENT = "holder_silent"  # asked, and neither refused nor delivered
 
 
 @dataclass(frozen=True, slots=True)

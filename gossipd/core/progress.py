@@ -87,6 +87,7 @@ class HostReason(Enum):
     ROLLBACK = "rollback"
     REFUSED = "refused"
     MEMORY = "memory"
+    HOLDER_SILENT = "holder_silent"
 
 
 _STATES = tuple(HostState)

@@ -45,6 +45,7 @@ class Flight:
 
     supplier: Supplier
     started_s: float
+    is_arriving: bool = False
     is_ending: bool = False
 
 
@@ -89,6 +90,14 @@ class Replica:
             self.reads += 1
         else:
             self.fetches += 1
+
+    def arrives(self, chunk: int, supplier: Supplier) -> bool:
+        """A fetch or read has brought something; False when we know of none such."""
+        for flight in self.flights.get(chunk, ()):
+            if flight.supplier == supplier:
+                flight.is_arriving = True
+                return True
+        return False
 
     def ends(self, chunk: int, supplier: Supplier) -> bool:
         """A fetch or read is about to end; False when we know of none such, or knew that."""

@@ -171,7 +171,7 @@ class Swarm:
     def arriving(self, event: ChunkArriving) -> None:
         """Others may ask for a chunk while it comes."""
         chunk, supplier = event.chunk, event.supplier
-        is_coming = any(flight.supplier == supplier for flight in self.replica.flights.get(chunk, ()))
+        is_coming = self.replica.arrives(chunk, supplier)
         is_help = self._is_writable and self.laggards.may_promise(self.replica.held_count)
         if is_coming and is_help and not self.replica.holds(chunk):
             self._promised[chunk] = None if chunk in self._promised else supplier
@@ -228,7 +228,7 @@ class Swarm:
         if reason is FailReason.SLOW and peer not in self.duties.mates:
             self.import_window.too_slow(flight.started_s, self._importing() + 1, now)
         self.peers.failed(peer, reason, now)
-        self.stall.failed(reason, now)
+        self.stall.fetch_failed(reason, now)
         if chunk in self._promised:
             self._promised[chunk] = None
         if reason is FailReason.DISK:
@@ -243,7 +243,7 @@ class Swarm:
 
     def read_failed(self, event: SourceReadFailed, now: float) -> None:
         """A read from storage ended; these chunks did not arrive."""
-        self.stall.failed(event.reason, now)
+        self.stall.read_failed(event.reason, now)
         if event.reason is FailReason.DISK:
             self._is_writable = False
         if event.reason is not FailReason.CANCELLED:
@@ -434,9 +434,7 @@ class Swarm:
         if self.replica.missing_count:
             holders = bool(self.demand.near or self.demand.imports or self.replica.fetches)
             readers = bool(self.reader.readers)
-            reason = self.stall.judge(
-                progress_s=self.replica.progress_s, now=now, alone=alone, holders=holders, readers=readers
-            )
+            reason = self.stall.judge(self.replica, now=now, alone=alone, holders=holders, readers=readers)
         if reason is not self.stall.reported:
             self.stall.reported = reason
             self.commands.append(ReportStall(self.deployment, reason))

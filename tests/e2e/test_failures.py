@@ -159,6 +159,26 @@ def test_a_host_that_gets_no_threads_says_so_answers_and_goes_on_when_it_gets_th
         assert daemon.stop() == 0
 
 
+def test_storage_that_takes_requests_and_answers_nothing_is_named_while_they_hang(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage:
+        storage.always = servers.Fault(servers.Misbehaviour.HANG)
+        with cluster(tmp_path / "one", environment={"GOSSIPD_SOURCES__ALLOW": json.dumps([storage.url])}) as made:
+            daemon = made.add("node-1", "rack-1")
+            daemon.start()
+            daemon.wait_ready()
+            made.drop(made.publish(model, "m", 1, "--source", f"{storage.url}/"), daemon)
+
+            def reasons() -> set[str]:
+                row: dict[str, Any] = daemon.deployment("m", 1) or {"stall": None, "hosts": []}
+                return {row["stall"], *(host["reason"] for host in row["hosts"])}
+
+            until("a read hangs", storage.gets)
+            until("it says that storage is why", lambda: reasons() == {"storage"})
+            assert "E_SOURCE" not in daemon.log(), "before anything has failed"
+
+
 @pytest.mark.needs("nginx", "root")
 def test_a_full_disk_is_named_serves_on_and_heals_by_itself(
     slow_eight: Cluster, site: servers.Nginx, tmp_path: Path

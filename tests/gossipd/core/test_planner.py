@@ -536,6 +536,22 @@ def test_no_chunk_for_three_seconds_has_a_reason_and_its_end_is_told() -> None:
     assert end.reason is None
 
 
+def test_a_seed_whose_read_hangs_says_storage_before_the_read_has_failed_and_after() -> None:
+    driven = seed_alone(200)
+    reads = of(StartSourceRead, driven.tell())
+    assert [report.reason for report in of(ReportStall, driven.wait(5.0))] == [StallReason.STORAGE]
+    driven.tell(*[SourceReadFailed(DEPLOYMENT, read.chunks, FailReason.SLOW) for read in reads])
+    assert not of(ReportStall, driven.wait(5.0)), "it stays the reason while storage is left alone for a while"
+
+
+def test_a_holder_that_takes_a_fetch_and_hangs_is_silent_and_not_busy() -> None:
+    driven = among_mates()
+    (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
+    assert [report.reason for report in of(ReportStall, driven.wait(4.0))][-1] is StallReason.HOLDER_SILENT
+    driven.tell(FetchFailed(DEPLOYMENT, fetch.chunk, fetch.peer, FailReason.SLOW))
+    assert not of(ReportStall, driven.wait(1.0)), "asked again or not, it is why nothing comes"
+
+
 def test_a_full_disk_is_named() -> None:
     driven = among_mates()
     driven.tell(holdings(1, 5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gossipd.core.cluster_progress import ClusterProgress, ProgressTableError, deployment_state
+from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
 from gossipd.core.progress import (
     KEY_BYTES,
@@ -138,7 +140,14 @@ def test_no_reason_was_inserted_in_the_middle() -> None:
     assert [reason.value for reason in HostReason][:9] == [
         "", "other", "no_holder", "all_busy", "disk", "storage", "verification", "membership", "no_space",
     ]  # fmt: skip
+    assert list(HostReason)[-1] is HostReason.HOLDER_SILENT, "the newest"
     assert len(HostReason) <= 31
+
+
+def test_every_reason_of_a_stall_can_be_told_to_others() -> None:
+    for stall in StallReason:
+        record = replace(halfway(), reason=HostReason(stall.value)).to_bytes()
+        assert Progress.from_bytes(record).reason.value == stall.value
 
 
 @given(st.integers(1, 1_000_000), st.integers(0, BYTES_MAX), st.data())

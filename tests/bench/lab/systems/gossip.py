@@ -21,7 +21,7 @@ from gossipd.ops.keyfiles import write_key_pair
 from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.control_traffic import ControlMeter, control_meter
 from tests.bench.lab.fabric import LabError
-from tests.bench.lab.process import MachineCpu, usage
+from tests.bench.lab.process import MachineCpu, Usage, usage
 from tests.bench.lab.systems.base import (
     EARLY_POLL_S,
     POLL_S,
@@ -135,7 +135,13 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
     visible = {host.name: host.models / NAME / str(VERSION) for host in hosts}
     before, cpu = bench.fabric.counters(), MachineCpu()
     cpu_before = {host.name: usage(_pid(host)).cpu_s for host in hosts}
-    killer = Killer(bench, lambda name: by_name[name].kill(), lambda: _seed(hosts))
+    used: dict[str, Usage] = {}
+
+    def kill(name: str) -> None:
+        used[name] = usage(_pid(by_name[name]))  # nobody can ask it afterwards
+        by_name[name].kill()
+
+    killer = Killer(bench, kill, lambda: _seed(hosts))
     part = hosts[0].inbox / ".model.part"
     part.write_bytes(manifest.envelope)
     control_before = meter.sent()
@@ -157,11 +163,11 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
     control_s = time.monotonic() - began_s
     counters, busy, stolen = bench.fabric.counters().since(before), cpu.busy(), cpu.stolen()
     row = _row(hosts, by_name, killer.killed)
-    used = {name: usage(_pid(by_name[name])) for name in done_s}
+    used |= {name: usage(_pid(by_name[name])) for name in done_s if name not in used}
     return Outcome(
         f"gossipd-{bench.encryption}" if bench.encryption != "none" else "gossipd",
         began_s, done_s, counters,
-        {name: type(one)(one.cpu_s - cpu_before[name], one.rss_max_bytes) for name, one in used.items()},
+        {name: Usage(one.cpu_s - cpu_before[name], one.rss_max_bytes) for name, one in used.items()},
         busy,
         stolen=stolen,
         verified_hosts=sum(is_right(visible[name] / bench.model.name, bench.model) for name in done_s),
