@@ -11,12 +11,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gossipd.cli.options import echo_json, examples
 from gossipd.core.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from gossipd.sim.world import World
 
 _SIZES = {
     "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
@@ -127,24 +130,39 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
     from gossipd.sim.world import World
 
     scenario = _scenario(strategy=strategy, **options)
+    world = None
     if strategy != "swarm":
         if plot is not None or scenario.kills or scenario.slowdowns:
             raise UsageError("--plot, --kill and --slow need --strategy swarm: the others are closed forms")
         outcome = closed_form(scenario, strategy)
     else:
+        if plot is not None:
+            from gossipd.sim.plot import check
+
+            check(plot)
         with _Bar(show=sys.stderr.isatty()) as bar, _uncollected():
             world = World(scenario, keep_arrivals=plot is not None, on_progress=bar.advance)
             world.run()
         outcome = simulated(world)
-        if plot is not None:
-            from gossipd.sim.plot import draw
-
-            draw(world, plot)
     if as_json:
         echo_json({"schema_version": 1, **outcome.to_json()})
     else:
         _print(outcome)
+    if world is not None and plot is not None and not _is_drawn(world, plot):
+        return int(ExitCode.OTHER)
     return int(ExitCode.DONE if outcome.hosts_complete == outcome.hosts_alive else ExitCode.PARTIAL)
+
+
+def _is_drawn(world: World, plot: Path) -> bool:
+    """After the figures, so that no failure takes an hour's run along; and they stay the only object on stdout."""
+    from gossipd.sim.plot import draw
+
+    try:
+        draw(world, plot)
+    except OSError as error:
+        click.echo(f"E_OS: --plot {plot}: {error.strerror or error}; the figures are complete without it", err=True)
+        return False
+    return True
 
 
 @contextmanager

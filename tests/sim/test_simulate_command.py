@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from gossipd.cli.simulate import simulate
-from gossipd.core.errors import UsageError
+from gossipd.core.errors import ExitCode, UsageError
+from gossipd.sim.plot import PlotError
+from gossipd.sim.world import World
 
 FIELDS = {
     "hosts", "chunks", "strategy", "seconds_last", "seconds_median", "bound_s", "efficiency", "limiting_resource",
@@ -76,7 +80,39 @@ def test_more_racks_than_hosts_and_faults_without_a_swarm_are_refused() -> None:
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
-
     target = tmp_path / "run.png"
     output_of(*TINY, "--plot", str(target))
     assert target.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("run.svg", "ends in .png"), ("absent/run.png", "directory that exists"), ("a.txt/b.png", "dir")]
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    (tmp_path / "a.txt").touch()
+    monkeypatch.setattr(World, "run", lambda world: pytest.fail("simulated"))
+    with pytest.raises(UsageError, match=said):
+        output_of(*TINY, "--plot", str(tmp_path / name))
+
+
+def test_without_matplotlib_the_picture_is_refused_before_anything_is_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(World, "run", lambda world: pytest.fail("simulated"))
+    with pytest.raises(PlotError, match="pip install"):
+        output_of(*TINY, "--plot", str(tmp_path / "run.png"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_that_fails_late_leaves_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(world: World, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("gossipd.sim.plot.draw", full)
+    result = CliRunner().invoke(simulate, [*TINY, "--json", "--plot", str(tmp_path / "x.png")], standalone_mode=False)
+    assert result.return_value == ExitCode.OTHER
+    assert json.loads(result.stdout)["external_x"] == 1
+    assert "No space left on device; the figures are complete" in result.stderr
