@@ -31,6 +31,33 @@ def test_the_classical_figures(strategy: str, hosts: int, seconds: float) -> Non
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("hosts_racks", [(1, 1), (7, 3), (100, 5), (100, 100)])
+@pytest.mark.parametrize("external", [LINK / 10, LINK, LINK * 1000])
+@pytest.mark.parametrize("oversubscription", [1.0, 30.0, 1000.0])
+def test_no_strategy_beats_the_bound(
+    strategy: str, hosts_racks: tuple[int, int], external: float, oversubscription: float
+) -> None:
+    hosts, racks = hosts_racks
+    scenario = replace(HUNDRED, hosts=hosts, racks=racks, external=external, oversubscription=oversubscription)
+    assert closed_form(scenario, strategy).efficiency <= 1 + 1e-9
+
+
+@pytest.mark.parametrize(("strategy", "behind_s"), [("chain", 99 * 0.8), ("tree", 7 * 1.6)])
+def test_slow_storage_slows_the_first_hop_only(strategy: str, behind_s: float) -> None:
+    slow = completion_times(replace(HUNDRED, external=LINK / 10), strategy)
+    assert slow[-1] == pytest.approx(4_000 + behind_s)
+
+
+def test_a_narrow_uplink_slows_the_hops_that_cross_racks_only() -> None:
+    narrow = replace(HUNDRED, oversubscription=40)  # half a host's link for each rack
+    chunk_s, across_s = 0.8, 1.6
+    expected = 500 * across_s + 4 * across_s + 95 * chunk_s
+    assert completion_times(narrow, "chain")[-1] == pytest.approx(expected)
+    assert completion_times(replace(narrow, racks=1, oversubscription=1), "chain")[-1] == pytest.approx(479.2)
+    assert completion_times(narrow, "tree")[-1] == pytest.approx(500 * 3.2 + 3 * 3.2 + 4 * 1.6 - (3.2 - 1.6))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_times_ascend(strategy: str) -> None:
     times = completion_times(HUNDRED, strategy)
     assert times == sorted(times)
