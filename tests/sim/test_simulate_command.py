@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from gossipd.cli.simulate import simulate
 from gossipd.core.errors import ExitCode, UsageError
+from gossipd.sim.closed_form import STRATEGIES
 from gossipd.sim.plot import PlotError
 from gossipd.sim.world import World
 
@@ -42,6 +43,36 @@ def test_a_rival_strategy_is_a_closed_form() -> None:
         output_of("--hosts", "100", "--size", "500GB", "--chunks", "500", "--strategy", "chain", "--json")
     )
     assert int(answer["seconds_last"]) == 479
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_strategies_have_as_many_chunks_as_the_swarm_unless_told(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swarm: list[int] = []
+
+    def run(world: World) -> None:
+        swarm.append(world.scenario.chunks)
+        world.now = 1.0
+
+    monkeypatch.setattr(World, "run", run)
+    few = ["--hosts", "3", "--size", "500GB", "--json"]
+    output_of(*few)
+    assert swarm == [json.loads(output_of(*few, "--strategy", strategy))["chunks"]]
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [["--kill", "10%@30%"], ["--slow", "10%@0.5"], ["--preset", "lab"], ["--queue-ms", "0"], ["--plot", "x.png"]],
+)
+def test_what_a_closed_form_would_ignore_is_refused(ignored: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"needs? --strategy swarm"):
+        output_of("--hosts", "20", "--strategy", "chain", *ignored)
+
+
+def test_a_closed_form_follows_the_links_it_is_given() -> None:
+    answer = json.loads(output_of("--strategy", "chain", "--oversubscription", "1000", "--json"))
+    assert 0 < answer["efficiency"] <= 1
 
 
 def test_people_read_what_limits() -> None:
