@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,8 @@ from gossipd.cli.options import echo_json, examples
 from gossipd.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from gossipd.sim.outcome import Outcome
+    from gossipd.sim.scenario import Scenario
     from gossipd.sim.world import World
 
 _SIZES = {
@@ -27,7 +30,7 @@ _SIZES = {
 }  # fmt: skip
 _BITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
 _DELIVERIES_MAX = 2_000_000  # hosts x chunks that run in some 90 minutes on one core, compiled in 45
-_CHUNKS_MAX = 2_000  # as many as a publisher makes of 256 MiB to 32 GiB
+_CHUNKS_MAX = 2_000  # a publisher makes 1,024 to 2,048 of 256 MiB to 32 GiB
 _CHUNKS_MIN = 200  # coarser ones distort: 40 chunks have a p99.9 over p50 of 1.05, 200 of 1.01 (1,000 hosts)
 _CHUNKS_HELP = (
     "Cuts the model in so many. Default: as many as a publisher, but at most 2,000, and for many hosts down to 200. Of "
@@ -132,6 +135,7 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
 
     Deterministic: the same options and --rng give the same figures on any machine.
     """  # fmt: skip
+    from gossipd.sim.closed_form import limit_words
     from gossipd.sim.outcome import closed_form, simulated
     from gossipd.sim.world import World
 
@@ -140,7 +144,7 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
     if strategy != "swarm":
         if plot is not None:
             raise UsageError("--plot needs --strategy swarm: the others are closed forms, with nothing to draw")
-        outcome = closed_form(scenario, strategy)
+        outcome = replace(closed_form(scenario, strategy), limiting_resource=limit_words(scenario, strategy))
     else:
         if plot is not None:
             from gossipd.sim.plot import check
@@ -153,7 +157,7 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
     if as_json:
         echo_json({"schema_version": 1, **outcome.to_json()})
     else:
-        _print(outcome)
+        _print(outcome, scenario)
     if world is not None and plot is not None and not _is_drawn(world, plot):
         return int(ExitCode.OTHER)
     return int(ExitCode.DONE if outcome.hosts_complete == outcome.hosts_alive else ExitCode.PARTIAL)
@@ -210,9 +214,7 @@ def _scenario(
     *, hosts: int, racks: int | None, size: int, link: float, external: float | None, chunks: int | None,
     oversubscription: float, slow: tuple[tuple[float, float], ...], kill: tuple[tuple[float, float], ...],
     preset: str, queue_ms: float | None, rng: int, strategy: str,
-) -> Any:  # fmt: skip
-    from dataclasses import replace
-
+) -> Scenario:  # fmt: skip
     from gossipd.sim.scenario import Kill, Scenario, Slowdown, chunk_count_of, lab_delays
 
     racks = racks or max(1, round(hosts / 40))
@@ -242,17 +244,19 @@ def _scenario(
     return scenario
 
 
-def _print(outcome: Any) -> None:
+def _print(outcome: Outcome, scenario: Scenario) -> None:
     lines = [
         f"{outcome.hosts} hosts, {outcome.chunks} chunks, {outcome.strategy}",
         f"last host       {outcome.seconds_last:10.1f} s   {100 * outcome.efficiency:5.1f} % of the bound",
         f"median host     {outcome.seconds_median:10.1f} s",
-        f"bound           {outcome.bound_s:10.1f} s   {outcome.limiting_resource}",
+        f"bound           {outcome.bound_s:10.1f} s   {scenario.limiting_resource}",
         f"external        {outcome.external_x:10.3f} x the model",
         f"entered racks   {outcome.crossrack_x:10.3f} x the model, {outcome.imports_per_rack:.3f} per rack",
         f"tail p99.9/p50  {outcome.tail_p999_over_p50:10.3f}",
         f"loss            {outcome.loss_chunk_times:10.1f} chunk times",
     ]
+    if outcome.limiting_resource != scenario.limiting_resource:
+        lines.insert(2, f"limited by      {outcome.limiting_resource}")
     if outcome.strategy == "swarm":
         lines.append(f"control         {outcome.control_bytes_per_node_s / 1000:10.1f} KB/s sent per node")
     if outcome.seconds_last_slow is not None:

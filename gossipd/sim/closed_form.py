@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from gossipd.sim.scenario import Scenario
+from gossipd.sim.scenario import EQUAL_SHARE, Scenario
 
 STRATEGIES = ("sequential", "parallel", "tree", "chain")
 
@@ -46,6 +46,22 @@ def completion_times(scenario: Scenario, strategy: str) -> list[float]:
         by_level = _along([max(first_s, 2 * inside_s), *hops_s], scenario.chunks)
         return [by_level[math.ceil(math.log2(place + 1))] for place in range(hosts)]
     raise ValueError(f"no strategy '{strategy}': swarm, {', '.join(STRATEGIES)}")
+
+
+def limit_words(scenario: Scenario, strategy: str) -> str:
+    """What a planner would have to change for the last host to be done sooner: links, or how the strategy uses them."""
+    if scenario.bound_s >= (1 - EQUAL_SHARE) * completion_times(scenario, strategy)[-1]:
+        return scenario.limiting_resource
+    hosts = scenario.hosts
+    return (
+        "the strategy: "
+        + {
+            "sequential": f"storage sends the model {hosts} times, to one host after the other",
+            "parallel": f"storage sends the model {hosts} times, to all hosts at once",
+            "tree": "every host sends each chunk twice, one after the other",
+            "chain": f"the last host is {hosts - 1} hops behind the first, and each takes a chunk time",
+        }[strategy]
+    )
 
 
 def _along(hops_s: list[float], chunks: int) -> list[float]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gossipd.sim.closed_form import STRATEGIES, completion_times
+from gossipd.sim.closed_form import STRATEGIES, completion_times, limit_words
 from gossipd.sim.outcome import closed_form
 from gossipd.sim.scenario import Scenario, chunk_count_of
 
@@ -69,10 +69,37 @@ def test_an_unknown_strategy_is_refused() -> None:
         completion_times(HUNDRED, "flood")
 
 
-def test_the_bound_names_what_limits() -> None:
-    assert replace(HUNDRED, external=LINK / 4).limiting_resource == "external link"
-    assert replace(HUNDRED, external=LINK * 4).limiting_resource == "host downlink"
-    assert replace(HUNDRED, external=LINK * 4, oversubscription=40).limiting_resource == "rack uplink"
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"external": LINK / 4}, "external link"),
+        ({"external": LINK * 4}, "host downlinks"),
+        ({"external": LINK * 4, "oversubscription": 40}, "rack uplinks"),
+        ({"hosts": 50}, "external link and host downlinks"),
+        ({"hosts": 1000}, "external link, host downlinks and host uplinks"),
+        ({"hosts": 50, "external": LINK / 1.02}, "external link"),
+    ],
+)
+def test_the_bound_names_every_resource_that_limits(change: dict[str, float], named: str) -> None:
+    assert replace(HUNDRED, **change).limiting_resource == named  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "named"),
+    [
+        ("sequential", "storage sends the model 100 times, to one host after the other"),
+        ("parallel", "storage sends the model 100 times, to all hosts at once"),
+        ("tree", "every host sends each chunk twice"),
+        ("chain", "the last host is 99 hops behind"),
+    ],
+)
+def test_where_links_would_allow_more_the_strategy_is_named(strategy: str, named: str) -> None:
+    assert limit_words(HUNDRED, strategy).startswith(f"the strategy: {named}")
+
+
+def test_where_a_strategy_reaches_the_bound_the_links_are_named() -> None:
+    assert limit_words(replace(HUNDRED, external=LINK * 1000), "parallel") == "host downlinks"
+    assert limit_words(replace(HUNDRED, chunks=29_803, external=LINK / 10), "chain") == "external link"
 
 
 def test_chunks_are_counted_as_a_publisher_does() -> None:

@@ -75,10 +75,14 @@ def test_a_closed_form_follows_the_links_it_is_given() -> None:
     assert 0 < answer["efficiency"] <= 1
 
 
-def test_people_read_what_limits() -> None:
-    text = output_of("--hosts", "100", "--size", "500GB", "--external", "1Gbit", "--strategy", "parallel")
-    assert "external link" in text
+def test_people_read_what_the_bound_is_of_and_what_limits() -> None:
+    cluster = ["--hosts", "50", "--size", "500GB", "--chunks", "500"]
+    text = output_of(*cluster, "--strategy", "parallel")
+    assert "400.0 s   external link and host downlinks" in text
+    assert "limited by      the strategy: storage sends the model 50 times" in text
     assert "% of the bound" in text
+    assert json.loads(output_of(*cluster, "--strategy", "parallel", "--json"))["limiting_resource"] in text
+    assert "limited by" not in output_of(*cluster, "--strategy", "parallel", "--external", "10Tbit")
 
 
 def test_faults_are_taken_from_the_command_line() -> None:
