@@ -6,7 +6,6 @@ What lives here: reading the options into a scenario, printing the outcome. What
 from __future__ import annotations
 
 import gc
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gossipd.cli.options import echo_json, examples
+from gossipd.cli.options import echo_json, examples, time_words
+from gossipd.cli.quantities import FiniteRange, Rate, Share, Size
 from gossipd.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from gossipd.sim.scenario import Scenario
     from gossipd.sim.world import World
 
-_SIZES = {
-    "": 1, "B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
-    "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40,
-}  # fmt: skip
-_BITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
-_DELIVERIES_MAX = 2_000_000  # hosts x chunks that run in some 90 minutes on one core, compiled in 45
+_DELIVERIES_PER_MINUTE = 40_000  # of CPU time: 1,000 hosts x 2,000 chunks take 50 minutes, compiled 26 (README)
+_DELIVERIES_MAX = 50 * _DELIVERIES_PER_MINUTE
 _CHUNKS_MAX = 2_000  # a publisher makes 1,024 to 2,048 of 256 MiB to 32 GiB
 _CHUNKS_MIN = 200  # coarser ones distort: 40 chunks have a p99.9 over p50 of 1.05, 200 of 1.01 (1,000 hosts)
 _CHUNKS_HELP = (
@@ -37,51 +33,6 @@ _CHUNKS_HELP = (
     "coarser chunks each takes longer: what is lost in chunk times weighs more, and fixed delays vanish. The classical "
     "figures of tree and chain are of 500 GB with --chunks 500."
 )
-
-
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
-    """``500GB``, ``256MiB``; decimal and binary units; gives bytes."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", str(value))
-        if not found or found[2] not in _SIZES or float(found[1]) <= 0:
-            self.fail(f"'{value}' is no size; write for example 500GB or 256MiB", param, ctx)
-        return int(float(found[1]) * _SIZES[found[2]])
-
-
-class Rate(click.ParamType):  # type: ignore[type-arg]
-    """``10Gbit``, ``100Mbit/s``; gives bytes per second."""
-
-    name = "rate"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]+?)(?:ps|/s)?", str(value))
-        if not found or found[2] not in _BITS or float(found[1]) <= 0:
-            self.fail(f"'{value}' is no rate; write for example 10Gbit or 100Mbit", param, ctx)
-        return float(found[1]) * _BITS[found[2]] / 8
-
-
-class Share(click.ParamType):  # type: ignore[type-arg]
-    """``3%@0.25`` or ``10%@30%``; gives the two as fractions."""
-
-    name = "share@value"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
-        if isinstance(value, tuple):
-            return value
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)%@(\d+(?:\.\d+)?)(%?)", str(value))
-        if not found:
-            self.fail(f"'{value}' must look like 3%@0.25 or 10%@30%", param, ctx)
-        second = float(found[2]) / (100 if found[3] else 1)
-        if float(found[1]) > 100 or not 0 < second <= 1:
-            self.fail(f"'{value}' is out of range: at most 100 %, and above 0 to 1 behind the @", param, ctx)
-        return float(found[1]) / 100, second
 
 
 @click.command(
@@ -100,7 +51,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]
 @click.option("--chunks", type=click.IntRange(1, 1_000_000), help=_CHUNKS_HELP)
 @click.option(
     "--oversubscription",
-    type=click.FloatRange(0.1, 1000),
+    type=FiniteRange(0.1, 1000),
     default=1.0,
     show_default=True,
     help="A rack's host links together over its uplink.",
@@ -121,7 +72,7 @@ class Share(click.ParamType):  # type: ignore[type-arg]
     show_default=True,
     help="Delays and queues: a data centre's switches, or the shaped links of tests.bench.lab.",
 )
-@click.option("--queue-ms", type=click.FloatRange(0, 10_000), help="One way through each saturated port.")
+@click.option("--queue-ms", type=FiniteRange(0, 10_000), help="One way through each saturated port.")
 @click.option("--rng", type=int, default=1, show_default=True, help="The same number gives the same run.")
 @click.option(
     "--plot",
@@ -135,9 +86,9 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
 
     Deterministic: the same options and --rng give the same figures on any machine.
     """  # fmt: skip
+    from gossipd.sim import world as simulator
     from gossipd.sim.closed_form import limit_words
     from gossipd.sim.outcome import closed_form, simulated
-    from gossipd.sim.world import World
 
     scenario = _scenario(strategy=strategy, **options)
     world = None
@@ -150,8 +101,9 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
             from gossipd.sim.plot import check
 
             check(plot)
+        _say_how_long(scenario.hosts * scenario.chunks, is_compiled=not simulator.__file__.endswith(".py"))
         with _Bar(show=sys.stderr.isatty()) as bar, _uncollected():
-            world = World(scenario, keep_arrivals=plot is not None, on_progress=bar.advance)
+            world = simulator.World(scenario, keep_arrivals=plot is not None, on_progress=bar.advance)
             world.run()
         outcome = simulated(world)
     if as_json:
@@ -220,10 +172,7 @@ def _scenario(
     racks = racks or max(1, round(hosts / 40))
     if racks > hosts:
         raise UsageError(f"--racks {racks} is more than --hosts {hosts}")
-    if sum(round(share * hosts) for share, _ in kill) >= hosts:
-        raise UsageError("--kill: no host would be left to finish; let one live")
-    if sum(round(share * hosts) for share, _ in slow) >= hosts:
-        raise UsageError("--slow: no host would have the full rate; lower --link instead")
+    _refuse_faults_of_nobody_or_all(hosts, kill=kill, slow=slow)
     if strategy != "swarm" and (kill or slow or preset != "datacentre" or queue_ms is not None):
         raise UsageError(
             "--kill, --slow, --preset and --queue-ms need --strategy swarm: the others are closed forms without faults "
@@ -242,6 +191,30 @@ def _scenario(
     if queue_ms is not None:
         scenario = replace(scenario, queue_s=queue_ms / 1000)
     return scenario
+
+
+def _refuse_faults_of_nobody_or_all(
+    hosts: int, *, kill: tuple[tuple[float, float], ...], slow: tuple[tuple[float, float], ...]
+) -> None:
+    for option, shares in (("--kill", kill), ("--slow", slow)):
+        for share, _ in shares:
+            if round(share * hosts) == 0:
+                raise UsageError(f"{option} {100 * share:g}% of {hosts} hosts is none; one host is {100 / hosts:.3g}%")
+    if sum(round(share * hosts) for share, _ in kill) >= hosts:
+        raise UsageError("--kill: no host would be left to finish; let one live")
+    if sum(round(share * hosts) for share, _ in slow) >= hosts:
+        raise UsageError("--slow: no host would have the full rate; lower --link instead")
+
+
+def _say_how_long(deliveries: int, *, is_compiled: bool) -> None:
+    """Before a run of a minute or more, on stderr; below that the answer is there sooner than it is read."""
+    minutes = deliveries / _DELIVERIES_PER_MINUTE / (2 if is_compiled else 1)
+    if minutes < 1:
+        return
+    cure = "fewer --chunks take less" + (
+        "" if is_compiled else "; python -m tests.bench.compiled simulate, in a checkout, takes half"
+    )
+    click.echo(f"about {time_words(60 * minutes)} of one core, for {deliveries:,} chunks to deliver; {cure}", err=True)
 
 
 def _print(outcome: Outcome, scenario: Scenario) -> None:

@@ -100,11 +100,41 @@ def test_a_run_that_no_host_would_finish_is_refused(arguments: list[str]) -> Non
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--slow", "3"], ["--kill", "200%@30%"], ["--size", "much"], ["--link", "10Gb"], ["--link", "0Gbit"]],
-)
-def test_what_cannot_be_read_is_refused_with_an_example(arguments: list[str]) -> None:
-    result = CliRunner().invoke(simulate, [*TINY, *arguments])
+    [
+        "--slow 3", "--slow 20%@1", "--kill 200%@30%", "--kill 20%@100%", "--size much", "--size 0.5B", "--link 10Gb",
+        "--link 0Gbit", f"--size {'9' * 400}", f"--link {'9' * 400}bit", "--oversubscription nan", "--queue-ms nan",
+        "--queue-ms inf",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_or_means_nothing_is_refused(arguments: str) -> None:
+    result = CliRunner().invoke(simulate, [*TINY, *arguments.split()])
     assert result.exit_code == 2
+    assert "Error" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--kill", "--slow"])
+def test_a_share_that_is_no_host_is_refused_and_told_how_much_one_is(option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} 1% of 6 hosts is none; one host is 16.7%"):
+        output_of(*TINY, option, "1%@30%")
+    if option == "--kill":
+        assert json.loads(output_of(*TINY, option, "16.7%@30%", "--json"))["hosts_alive"] == 5
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [("6", None), ("100", "about 1m 15s of one core, for 50,000 chunks"), ("100000", "about 20h 50m of one core")],
+)
+def test_a_run_of_a_minute_or_more_says_so_before_it_starts(
+    hosts: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NeverWorld:
+        def __init__(self, *_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("gossipd.sim.world.World", NeverWorld)
+    result = CliRunner().invoke(simulate, ["--hosts", hosts, "--chunks", "500", "--json"])
+    assert not result.stdout
+    assert said in result.stderr if said else "core" not in result.stderr
 
 
 def test_more_racks_than_hosts_and_faults_without_a_swarm_are_refused() -> None:
