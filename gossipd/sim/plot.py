@@ -7,8 +7,9 @@ picture is asked for.
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryFile
 
-from gossipd.core.errors import LocalError
+from gossipd.core.errors import LocalError, UsageError
 from gossipd.sim.world import World
 
 
@@ -18,13 +19,32 @@ class PlotError(LocalError):
     code = "E_EXTRA_MISSING"
 
 
-def draw(world: World, path: Path) -> None:
-    """Write a PNG. Raises PlotError without matplotlib."""
+def check(path: Path) -> None:
+    """Look before an hour's run whether ``draw`` can work; what is there already stays as it is.
+
+    Raises: PlotError without matplotlib; UsageError where no PNG can be written.
+    """
+    if path.suffix != ".png":
+        raise UsageError(f"--plot {path}: the picture is a PNG; give it a name that ends in .png")
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
+        import matplotlib.figure  # noqa: F401  # the one that would fail after the run
     except ImportError as error:
         raise PlotError("--plot needs matplotlib: pip install 'gossipd[simulate]'") from error
+    try:
+        if path.exists():
+            path.open("ab").close()
+        else:
+            TemporaryFile(dir=path.parent).close()  # permission bits would not tell of a read-only file system
+    except OSError as error:
+        reason = error.strerror or error
+        raise UsageError(f"--plot {path}: {reason}; name a file in a directory that exists and is writable") from error
+
+
+def draw(world: World, path: Path) -> None:
+    """Write a PNG. ``check`` has been called."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     scenario = world.scenario
     figure = Figure(figsize=(13, 6), layout="constrained")
     FigureCanvasAgg(figure)

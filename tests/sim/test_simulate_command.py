@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from gossipd.cli.simulate import simulate
-from gossipd.core.errors import UsageError
+from gossipd.core.errors import ExitCode, UsageError
+from gossipd.sim.closed_form import STRATEGIES
+from gossipd.sim.plot import PlotError
+from gossipd.sim.world import World
 
 FIELDS = {
     "hosts", "chunks", "strategy", "seconds_last", "seconds_median", "bound_s", "efficiency", "limiting_resource",
@@ -40,10 +45,44 @@ def test_a_rival_strategy_is_a_closed_form() -> None:
     assert int(answer["seconds_last"]) == 479
 
 
-def test_people_read_what_limits() -> None:
-    text = output_of("--hosts", "100", "--size", "500GB", "--external", "1Gbit", "--strategy", "parallel")
-    assert "external link" in text
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_all_strategies_have_as_many_chunks_as_the_swarm_unless_told(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    swarm: list[int] = []
+
+    def run(world: World) -> None:
+        swarm.append(world.scenario.chunks)
+        world.now = 1.0
+
+    monkeypatch.setattr(World, "run", run)
+    few = ["--hosts", "3", "--size", "500GB", "--json"]
+    output_of(*few)
+    assert swarm == [json.loads(output_of(*few, "--strategy", strategy))["chunks"]]
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [["--kill", "10%@30%"], ["--slow", "10%@0.5"], ["--preset", "lab"], ["--queue-ms", "0"], ["--plot", "x.png"]],
+)
+def test_what_a_closed_form_would_ignore_is_refused(ignored: list[str]) -> None:
+    with pytest.raises(UsageError, match=r"needs? --strategy swarm"):
+        output_of("--hosts", "20", "--strategy", "chain", *ignored)
+
+
+def test_a_closed_form_follows_the_links_it_is_given() -> None:
+    answer = json.loads(output_of("--strategy", "chain", "--oversubscription", "1000", "--json"))
+    assert 0 < answer["efficiency"] <= 1
+
+
+def test_people_read_what_the_bound_is_of_and_what_limits() -> None:
+    cluster = ["--hosts", "50", "--size", "500GB", "--chunks", "500"]
+    text = output_of(*cluster, "--strategy", "parallel")
+    assert "400.0 s   external link and host downlinks" in text
+    assert "limited by      the strategy: storage sends the model 50 times" in text
     assert "% of the bound" in text
+    assert json.loads(output_of(*cluster, "--strategy", "parallel", "--json"))["limiting_resource"] in text
+    assert "limited by" not in output_of(*cluster, "--strategy", "parallel", "--external", "10Tbit")
 
 
 def test_faults_are_taken_from_the_command_line() -> None:
@@ -61,11 +100,41 @@ def test_a_run_that_no_host_would_finish_is_refused(arguments: list[str]) -> Non
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--slow", "3"], ["--kill", "200%@30%"], ["--size", "much"], ["--link", "10Gb"], ["--link", "0Gbit"]],
-)
-def test_what_cannot_be_read_is_refused_with_an_example(arguments: list[str]) -> None:
-    result = CliRunner().invoke(simulate, [*TINY, *arguments])
+    [
+        "--slow 3", "--slow 20%@1", "--kill 200%@30%", "--kill 20%@100%", "--size much", "--size 0.5B", "--link 10Gb",
+        "--link 0Gbit", f"--size {'9' * 400}", f"--link {'9' * 400}bit", "--oversubscription nan", "--queue-ms nan",
+        "--queue-ms inf",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_or_means_nothing_is_refused(arguments: str) -> None:
+    result = CliRunner().invoke(simulate, [*TINY, *arguments.split()])
     assert result.exit_code == 2
+    assert "Error" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--kill", "--slow"])
+def test_a_share_that_is_no_host_is_refused_and_told_how_much_one_is(option: str) -> None:
+    with pytest.raises(UsageError, match=f"{option} 1% of 6 hosts is none; one host is 16.7%"):
+        output_of(*TINY, option, "1%@30%")
+    if option == "--kill":
+        assert json.loads(output_of(*TINY, option, "16.7%@30%", "--json"))["hosts_alive"] == 5
+
+
+@pytest.mark.parametrize(
+    ("hosts", "said"),
+    [("6", None), ("100", "about 1m 15s of one core, for 50,000 chunks"), ("100000", "about 20h 50m of one core")],
+)
+def test_a_run_of_a_minute_or_more_says_so_before_it_starts(
+    hosts: str, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NeverWorld:
+        def __init__(self, *_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("gossipd.sim.world.World", NeverWorld)
+    result = CliRunner().invoke(simulate, ["--hosts", hosts, "--chunks", "500", "--json"])
+    assert not result.stdout
+    assert said in result.stderr if said else "core" not in result.stderr
 
 
 def test_more_racks_than_hosts_and_faults_without_a_swarm_are_refused() -> None:
@@ -76,7 +145,39 @@ def test_more_racks_than_hosts_and_faults_without_a_swarm_are_refused() -> None:
 
 
 def test_the_picture_is_a_png(tmp_path: Path) -> None:
-
     target = tmp_path / "run.png"
     output_of(*TINY, "--plot", str(target))
     assert target.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("run.svg", "ends in .png"), ("absent/run.png", "directory that exists"), ("a.txt/b.png", "dir")]
+)
+def test_a_picture_that_cannot_be_written_is_refused_before_anything_is_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    (tmp_path / "a.txt").touch()
+    monkeypatch.setattr(World, "run", lambda world: pytest.fail("simulated"))
+    with pytest.raises(UsageError, match=said):
+        output_of(*TINY, "--plot", str(tmp_path / name))
+
+
+def test_without_matplotlib_the_picture_is_refused_before_anything_is_simulated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    monkeypatch.setattr(World, "run", lambda world: pytest.fail("simulated"))
+    with pytest.raises(PlotError, match="pip install"):
+        output_of(*TINY, "--plot", str(tmp_path / "run.png"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_picture_that_fails_late_leaves_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(world: World, path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    monkeypatch.setattr("gossipd.sim.plot.draw", full)
+    result = CliRunner().invoke(simulate, [*TINY, "--json", "--plot", str(tmp_path / "x.png")], standalone_mode=False)
+    assert result.return_value == ExitCode.OTHER
+    assert json.loads(result.stdout)["external_x"] == 1
+    assert "No space left on device; the figures are complete" in result.stderr
