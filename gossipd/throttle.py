@@ -1,7 +1,7 @@
 """A byte budget shared by threads: free when unset, exact when set, changeable while running.
 
-What lives here: one limit for one direction. What does not: who is limited, and fairness beyond first come, first
-served.
+What lives here: one limit for one direction, which may lie within a wider one. What does not: who is limited, and
+fairness beyond first come, first served.
 
 How it works. Two running totals: ``issued``, the bytes that callers have asked for, and ``paid``, the bytes that time
 has allowed so far. A caller adds its bytes to ``issued`` and waits until ``paid`` has caught up with that mark. Since
@@ -30,12 +30,14 @@ class Throttle:
 
     Args:
         rate: bytes per second over all callers, or None for no limit.
+        within: a wider limit, against which the same bytes count, too.
     """
 
-    __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate")
+    __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate", "_within")
 
-    def __init__(self, rate: float | None = None) -> None:
+    def __init__(self, rate: float | None = None, *, within: Throttle | None = None) -> None:
         _check(rate)
+        self._within = within
         self._changed = threading.Condition()
         self._rate = rate
         self._issued = 0.0
@@ -45,8 +47,9 @@ class Throttle:
 
     @property
     def rate(self) -> float | None:
-        """Bytes per second, or None."""
-        return self._rate
+        """Bytes per second, or None; the wider limit's where that is less."""
+        rate, wider = self._rate, self._within.rate if self._within is not None else None
+        return wider if rate is None else rate if wider is None else min(rate, wider)
 
     def set_rate(self, rate: float | None) -> None:
         """Takes effect for waiting callers too."""
@@ -58,19 +61,34 @@ class Throttle:
 
     def piece(self, nbytes: int) -> int:
         """How much of ``nbytes`` to move in one go, so that no caller waits for long."""
-        rate = self._rate
+        rate = self.rate
         if rate is None:
             return nbytes
         return min(nbytes, max(PIECE_BYTES_MIN, int(rate * PIECE_S)))
 
     def take(self, nbytes: int) -> None:
         """Wait until ``nbytes`` more may move; at once when there is no limit."""
-        if self._rate is None:
+        mark = self._issue(nbytes)
+        if self._within is None:
+            self._wait(mark)
             return
+        wider_mark = self._within._issue(nbytes)  # before any wait, which then is one for both
+        self._wait(mark)
+        self._within._wait(wider_mark)
+
+    def _issue(self, nbytes: int) -> float | None:
+        if self._rate is None:
+            return None
         with self._changed:
             self._pay(time.monotonic())
             self._issued += nbytes
-            mark = self._issued
+            return self._issued
+
+    def _wait(self, mark: float | None) -> None:
+        if mark is None:
+            return
+        with self._changed:
+            self._pay(time.monotonic())
             while not self._closed and self._rate is not None and self._paid < mark - ROUNDING_BYTES:
                 self._changed.wait((mark - self._paid) / self._rate)
                 self._pay(time.monotonic())

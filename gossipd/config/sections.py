@@ -211,8 +211,15 @@ class LimitsSection:
     """What gossipd may take of this host."""
 
     upload_bytes_per_s: int = setting(_RATE, "Model bytes sent to other hosts; 0 is no limit.", 0, reload=True)
-    download_bytes_per_s: int = setting(_RATE, "Model bytes taken from other hosts; 0 is no limit.", 0, reload=True)
-    source_bytes_per_s: int = setting(_RATE, "Model bytes read from external storage; 0 is no limit.", 0, reload=True)
+    download_bytes_per_s: int = setting(
+        _RATE,
+        "Model bytes taken from other hosts and read from external storage, together; 0 is no limit.",
+        0,
+        reload=True,
+    )
+    source_bytes_per_s: int = setting(
+        _RATE, "Model bytes read from external storage, within the limit of downloads; 0 is no limit.", 0, reload=True
+    )
     upload_slots: int = setting(
         kinds.Whole(1, 64),
         "Most uploads at once; fewer are used where they fill the link. Who asks for more is told: busy.",

@@ -59,7 +59,7 @@ class Hands:
         credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
         self.upload = Throttle(translate.rate(limits.upload_bytes_per_s))
         self.download = Throttle(translate.rate(limits.download_bytes_per_s))
-        self.external = Throttle(translate.rate(limits.source_bytes_per_s))
+        self.external = Throttle(translate.rate(limits.source_bytes_per_s), within=self.download)
         self.pool = BufferPool(limits.pool_bytes)
         self.tokens = None if is_tls else TokenBook()
         self.purse = TokenPurse()

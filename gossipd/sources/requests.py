@@ -207,9 +207,15 @@ class Requests:
         self, job: Job, location: Location, request: _Asked, piece: memoryview, sink: Callable[[memoryview], None]
     ) -> None:
         request.received += len(piece)
-        if job.stop.is_set():
-            raise SourceCancelledError(location.shown, "the read was stopped")
-        self._throttle.take(len(piece))
+        left = len(piece)
+        while left:
+            if job.stop.is_set():
+                raise SourceCancelledError(location.shown, "the read was stopped")
+            # In small steps, or those who fetch from peers under the same limit would wait in line for all of it, and
+            # be cut; and a limit that is changed counts at once.
+            step = self._throttle.piece(left)
+            self._throttle.take(step)
+            left -= step
         sink(piece)
 
 

@@ -70,6 +70,26 @@ def test_a_limit_set_later_does_not_count_what_went_before(monkeypatch: pytest.M
     assert clock.now - started == pytest.approx(1.0, abs=2 * BANKED_S)
 
 
+def test_what_is_limited_within_a_wider_limit_keeps_to_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(monkeypatch)
+    wide = Throttle(2_000)
+    narrow = Throttle(1_000, within=wide)
+    started = clock.now
+    narrow.take(10_000)
+    assert clock.now - started == pytest.approx(10, abs=2 * BANKED_S)
+    narrow.set_rate(None)
+    assert narrow.rate == 2_000
+    assert narrow.piece(1 << 30) == wide.piece(1 << 30)
+    started = clock.now
+    narrow.take(5_000)
+    wide.take(5_000)
+    assert clock.now - started == pytest.approx(5, abs=2 * BANKED_S), "they share the wider one"
+    wide.set_rate(None)
+    narrow.set_rate(1_000)
+    assert narrow.rate == 1_000
+    assert wide.rate is None
+
+
 def test_pieces_are_short_against_every_deadline() -> None:
     throttle = Throttle(1_000_000)
     assert throttle.piece(1 << 30) <= 1_000_000 * 0.05
