@@ -13,6 +13,11 @@ _HEADERS = 4 + 33 + 54
 _DEPLOYMENT = 34
 
 
+def datagram_bytes(sealed_bytes: int) -> int:
+    """One sealed datagram of membership, on Ethernet."""
+    return 14 + 20 + 8 + sealed_bytes
+
+
 def _gap_bytes(chunks: tuple[int, ...]) -> int:
     total, before = 1 if len(chunks) < 16 else 3, 0
     for chunk in chunks:

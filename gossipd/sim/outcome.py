@@ -30,10 +30,14 @@ class Outcome:
     imports_per_rack: float
     tail_p999_over_p50: float
     control_bytes_per_node_s: float
+    """Control channel and membership, sent, on the wire; mean of the living, until the last healthy host was done."""
     duplicate_x: float
     hosts_complete: int
     hosts_alive: int
     loss_chunk_times: float
+    death_known_s_median: float | None
+    """From a death to a living host's verdict, median of all, and the last; None where nobody died."""
+    death_known_s_last: float | None
     rng: int
 
     def to_json(self) -> dict[str, object]:
@@ -62,8 +66,7 @@ def simulated(world: World) -> Outcome:
     slow = set(world.slowed)
     times = sorted(host.done_s for host in alive if host.done_s is not None and host.index not in slow)
     late = [host.done_s for host in alive if host.done_s is not None and host.index in slow]
-    end = max([*times, *late], default=world.now) or world.now
-    sent = sum(host.control_bytes for host in world.hosts) / len(world.hosts) / end
+    waits = sorted(world.verdict_waits_s)
     return _outcome(
         scenario,
         "swarm",
@@ -73,8 +76,9 @@ def simulated(world: World) -> Outcome:
         slow=max(late, default=None),
         alive=len(alive),
         complete=len(times) + len(late),
-        control=sent + scenario.membership_bytes_s,
+        control=(world.control_sent or world.control_until_now()).bytes_per_s,
         duplicates=sum(host.duplicates for host in world.hosts) / scenario.chunks,
+        death_known=(quantile(waits, 0.5), waits[-1]) if waits else (None, None),
     )
 
 
@@ -90,6 +94,7 @@ def _outcome(
     complete: int | None = None,
     control: float = 0.0,
     duplicates: float = 0.0,
+    death_known: tuple[float | None, float | None] = (None, None),
 ) -> Outcome:
     last = times[-1] if times else float("nan")
     median = quantile(times, 0.5) if times else float("nan")
@@ -113,5 +118,7 @@ def _outcome(
         hosts_complete=len(times) if complete is None else complete,
         hosts_alive=scenario.hosts if alive is None else alive,
         loss_chunk_times=(last - bound) / scenario.chunk_time_s,
+        death_known_s_median=death_known[0],
+        death_known_s_last=death_known[1],
         rng=scenario.rng,
     )

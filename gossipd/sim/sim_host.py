@@ -93,7 +93,9 @@ class SimHost:
         self.plan_at = float("inf")
         self.plan_earliest = 0.0
         self.done_s: float | None = None
+        self.died_s: float | None = None
         self.control_bytes = 0
+        self.membership_bytes = 0
         self.messages = 0
         self.busy_replies = 0
         self.duplicates = 0

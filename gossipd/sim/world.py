@@ -8,12 +8,13 @@ Deterministic: ties on the heap are broken by order of scheduling, every draw is
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from hashlib import blake2b
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
@@ -30,14 +31,29 @@ from gossipd.core.events import (
 from gossipd.core.ids import DeploymentId
 from gossipd.core.planner import Planner
 from gossipd.sim.fabric import Fabric, Flow, Link
+from gossipd.sim.membership import Membership
 from gossipd.sim.scenario import Kill, Scenario
 from gossipd.sim.sim_host import SimHost, Transfer
+from gossipd.sim.verdicts import Verdicts
 from membership.member import NodeId
 
 _RECOMPUTE_PER_CHUNK_TIME = 20
 _PLANS_PER_CHUNK_TIME = 10  # seven times as often as a daemon with chunks of 16 MiB on 10 Gbit/s; 20 gave the same loss
 _EXTENT_BYTES_MAX = 16 << 20
 _CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches everybody within some gossip rounds
+
+
+class ControlSent(NamedTuple):
+    """Bytes that a host which is alive has sent, on average, until ``until_s``."""
+
+    until_s: float
+    control: float
+    membership: float
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Control channel and membership together."""
+        return (self.control + self.membership) / self.until_s if self.until_s else 0.0
 
 
 class World:
@@ -87,7 +103,15 @@ class World:
         self.timeline: list[list[float]] = [[] for _ in self.hosts]
         self._kills = sorted(scenario.kills, key=lambda kill: kill.progress)
         self.unfinished = scenario.hosts
+        self._healthy_unfinished = scenario.hosts - len(set(self.slowed))
+        self.control_sent: ControlSent | None = None
+        self.verdict_waits_s = array("d")  # of each living host for each dead one: from the death to the verdict
+        self.false_deaths = 0
         self._greet(settled)
+        self._membership: Membership | None = None
+        if scenario.kills and scenario.hosts <= scenario.membership_hosts_max:
+            self._membership = Membership(self, Random(f"{scenario.rng} membership"))
+        self._verdicts = Verdicts(scenario.hosts, Random(f"{scenario.rng} verdicts"))
 
     def _make_host(self, index: int) -> SimHost:
         scenario = self.scenario
@@ -168,11 +192,11 @@ class World:
 
     # ---- messages ------------------------------------------------------------------------------
 
-    def delay(self, sender: SimHost, receiver: SimHost) -> float:
+    def delay(self, sender: SimHost, receiver: SimHost, rng: Random | None = None) -> float:
         """One way, with the queues of the two ports as full as they are busy."""
         scenario = self.scenario
         queue = max(0.0, sender.up.busy() - 0.8) + max(0.0, receiver.down.busy() - 0.8)
-        return scenario.delay_s * (0.5 + self._rng.random()) + scenario.queue_s * 5 * queue
+        return scenario.delay_s * (0.5 + (rng or self._rng).random()) + scenario.queue_s * 5 * queue
 
     def send(self, sender: SimHost, peer: NodeId, event: Event) -> None:
         """A control message; in order per pair, as delays change slowly against the spacing of messages."""
@@ -196,6 +220,9 @@ class World:
         """A record with a claim spreads by gossip."""
         view = self._view(host, term)
         self.views = self.views | {host.node: view}
+        if self._membership is not None:
+            self._membership.claim(view)
+            return
         for other in self.hosts:
             if other is not host:
                 self.after(self._rng.random() * _CLAIM_SPREAD_S, other.post, PeerSeen(view))
@@ -303,7 +330,24 @@ class World:
 
     def finished(self, host: SimHost) -> None:
         """A host has everything."""
+        self._needs_no_more(host)
+
+    def _needs_no_more(self, host: SimHost) -> None:
+        """It is done or dead. With the last healthy host the figures of control end: the slow go on among the idle."""
         self.unfinished -= 1
+        if host.index not in self.slowed:
+            self._healthy_unfinished -= 1
+            if not self._healthy_unfinished:
+                self.control_sent = self.control_until_now()
+
+    def control_until_now(self) -> ControlSent:
+        """What the living have sent, mean of them."""
+        living = [host for host in self.hosts if host.alive]
+        control = sum(host.control_bytes for host in living) / len(living)
+        membership = sum(host.membership_bytes for host in living) / len(living)
+        if self._membership is None:
+            membership = self.scenario.membership_bytes_s * self.now
+        return ControlSent(self.now, control, membership)
 
     def _kill(self, kill: Kill) -> None:
         living = [host for host in self.hosts if host.alive]
@@ -313,14 +357,17 @@ class World:
         if kill.seed:
             chosen += [host for host in living if self.views[host.node].seed_term][:1]
         chosen += self._rng.sample(living, round(kill.share * len(self.hosts)))
+        chosen = [host for host in dict.fromkeys(chosen) if host.alive]
         for host in chosen:
-            if host.alive:
-                self._die(host)
+            self._die(host)
+        if self._membership is None:
+            self._draw_verdicts(chosen)
 
     def _die(self, host: SimHost) -> None:
         host.alive = False
+        host.died_s = self.now
         if host.done_s is None:
-            self.unfinished -= 1
+            self._needs_no_more(host)
         for transfer in [*host.serving, *host.reading, *host.fetching.values()]:
             self._end_flow(transfer)
         for transfer in host.fetching.values():
@@ -330,8 +377,24 @@ class World:
         for other in self.hosts:
             if other.alive:
                 self.after(scenario.evidence_s * (0.5 + self._rng.random()), self._evidence, other, host)
-                verdict = scenario.death_verdict_s * (0.8 + 0.4 * self._rng.random())
-                self.after(verdict, other.post, PeerLost(host.node))
+
+    def _draw_verdicts(self, dead: list[SimHost]) -> None:
+        living = [host for host in self.hosts if host.alive]
+        for host, waits_s in zip(dead, self._verdicts.draw(len(dead)), strict=True):
+            for other, wait_s in zip(living, waits_s, strict=False):  # the waits have no end
+                self.after(wait_s, self._sentence, other, host)
+
+    def _sentence(self, observer: SimHost, dead: SimHost) -> None:
+        if observer.alive:
+            self.lost(observer, dead)
+            observer.post(PeerLost(dead.node))
+
+    def lost(self, observer: SimHost, lost: SimHost) -> None:
+        """Membership has told ``observer`` that ``lost`` is dead."""
+        if lost.died_s is None:
+            self.false_deaths += 1
+        else:
+            self.verdict_waits_s.append(self.now - lost.died_s)
 
     def _evidence(self, observer: SimHost, dead: SimHost) -> None:
         """Only who has a connection to the dead host notices before membership does."""

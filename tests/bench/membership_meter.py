@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from statistics import median
 from typing import Any
 
 from membership.events import Event, MemberDown, MemberUp
@@ -13,6 +14,7 @@ FIELDS = (
     "full_view_after_heal_s", "false_deaths", "false_deaths_healthy_by_healthy", "node_hours", "bytes_per_node_s_mean",
     "bytes_per_node_s_max", "datagrams_per_node_s_mean", "datagrams_per_node_s_max",
 )  # fmt: skip
+SHARES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 
 
 def quantile(values: list[float], share: float) -> float | None:
@@ -32,6 +34,7 @@ class Meter:
         self.crashed_at: dict[int, float] = {}
         self.known_by: dict[int, int] = defaultdict(int)
         self.known_at: dict[int, float] = {}
+        self.waits_s: dict[int, list[float]] = defaultdict(list)
         self.false_deaths = 0
         self.false_healthy = 0
         self.started_at: dict[int, float] = {}
@@ -56,6 +59,15 @@ class Meter:
             self.known_at[index] - at if self.known_by[index] >= living else 1e9
             for index, at in self.crashed_at.items()
         ]
+
+    def crash_quantiles(self) -> dict[str, list[float | None]]:
+        """Who learns of a crash when, at ``SHARES``: medians over the observers, and their distances from them."""
+        medians = {subject: median(waits) for subject, waits in self.waits_s.items()}
+        spread = [wait - medians[subject] for subject, waits in self.waits_s.items() for wait in waits]
+        return {
+            "crash_median_s": [quantile([*medians.values()], share) for share in SHARES],
+            "crash_spread_s": [quantile(spread, share) for share in SHARES],
+        }
 
     def has_full_views(self) -> bool:
         """Everybody who runs believes the same, and that everybody who runs lives."""
@@ -109,6 +121,8 @@ class Meter:
             if not self.cluster.hosts[subject].up:
                 self.known_by[subject] += 1
                 self.known_at[subject] = self.cluster.now
+                if subject in self.crashed_at:
+                    self.waits_s[subject].append(self.cluster.now - self.crashed_at[subject])
                 return
             self.false_deaths += 1
             if index not in self.sick and subject not in self.sick:

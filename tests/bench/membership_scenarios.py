@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
+from gossipd.core.progress import KEY_BYTES, RECORD_BYTES, refresh_interval_s
 from gossipd.core.statement import STATEMENT_BYTES
 from membership.events import Event, Kind, PayloadHeard
 from membership.settings import SwimSettings
@@ -41,7 +42,7 @@ def quiet(members: int, seed: int, settings: SwimSettings, seconds: float | None
     for index in order[10:]:
         meter.crash(index)
     cluster.run(cluster.now + 25.0)
-    yield meter.row("quiet", seed, variant="10 crashes at once")
+    yield meter.row("quiet", seed, variant="10 crashes at once", **meter.crash_quantiles())
 
 
 def statements(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
@@ -164,10 +165,45 @@ def partition(members: int, seed: int, settings: SwimSettings, seconds: float | 
 def mass_death(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
     """One in 25 dies at once."""
     cluster, meter = _known(members, seed, settings)
-    for index in cluster.rng.sample(range(members), max(1, members // 25)):
+    _let_die(cluster, meter, 25, seconds or 40.0)
+    yield meter.row("mass_death", seed, all_known_s=round(max(meter.crash_times()), 2), **meter.crash_quantiles())
+
+
+def fifth_death(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """One in five dies at once."""
+    cluster, meter = _known(members, seed, settings)
+    _let_die(cluster, meter, 5, seconds or 60.0)
+    yield meter.row("fifth_death", seed, all_known_s=round(max(meter.crash_times()), 2), **meter.crash_quantiles())
+
+
+def _let_die(cluster: Cluster, meter: Meter, one_in: int, seconds: float) -> None:
+    members = len(cluster.hosts)
+    for index in cluster.rng.sample(range(members), max(1, members // one_in)):
         meter.crash(index)
-    cluster.run(cluster.now + (seconds or 40.0))
-    yield meter.row("mass_death", seed, all_known_s=round(max(meter.crash_times()), 2))
+    cluster.run(cluster.now + seconds)
+
+
+def progress(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
+    """A model moves: everybody tells how far it is, as often as the daemon's teller does."""
+    cluster, meter = _known(members, seed, settings)
+    interval_s = refresh_interval_s(members)
+    for index in range(members):
+        cluster.at(cluster.now + interval_s * cluster.rng.random(), _teller(cluster, index, interval_s))
+    cluster.run(cluster.now + 5.0)
+    meter.forget_traffic()
+    cluster.run(cluster.now + (seconds or 20.0))
+    yield meter.row("progress", seed)
+
+
+def _teller(cluster: Cluster, index: int, interval_s: float) -> Callable[[], None]:
+    def tell() -> None:
+        key = cluster.hosts[index].node + bytes(KEY_BYTES)
+        version = int(cluster.now * 1000)
+        cluster.swim(index).publish(Kind.PROGRESS, key, version, bytes(RECORD_BYTES), cluster.now)
+        cluster._flush(index)
+        cluster.at(cluster.now + interval_s, tell)
+
+    return tell
 
 
 def restart(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
@@ -199,5 +235,6 @@ def liars(members: int, seed: int, settings: SwimSettings, seconds: float | None
 
 SCENARIOS: dict[str, Scenario] = {
     "quiet": quiet, "loss5": loss5, "cut": cut, "cut_queue": cut_queue, "freeze": freeze, "join_storm": join_storm,
-    "partition": partition, "mass_death": mass_death, "restart": restart, "liars": liars, "statements": statements,
+    "partition": partition, "mass_death": mass_death, "fifth_death": fifth_death, "restart": restart, "liars": liars,
+    "statements": statements, "progress": progress,
 }  # fmt: skip

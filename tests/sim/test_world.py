@@ -143,3 +143,19 @@ def test_a_run_leaves_no_cycles_for_the_collector_to_find() -> None:
     finally:
         gc.enable()
     assert world.unfinished == 0
+
+
+def test_control_bytes_are_those_of_the_living_until_the_last_healthy_host_is_done() -> None:
+    world, outcome = played(replace(SMALL, slowdowns=(Slowdown(0.25, host=0),), kills=(Kill(0.2, host=4),)))
+    assert world.control_sent is not None
+    assert world.control_sent.until_s == outcome.seconds_last < outcome.seconds_last_slow  # type: ignore[operator]
+    quiet = quiet_run()[1].control_bytes_per_node_s
+    assert 0.75 * quiet <= outcome.control_bytes_per_node_s <= 1.25 * quiet
+
+
+def test_where_everybody_is_slow_control_bytes_are_measured_to_the_end() -> None:
+    slow = tuple(Slowdown(0.5, host=index) for index in range(TINY.hosts))
+    world, outcome = played(replace(TINY, slowdowns=slow))
+    assert world.control_sent is None
+    assert world.control_until_now().until_s == outcome.seconds_last_slow
+    assert outcome.control_bytes_per_node_s > TINY.membership_bytes_s
