@@ -24,7 +24,7 @@ from tests.bench.lab.prediction import predict
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
 from tests.bench.lab.systems.gossip import run_gossipd
 from tests.bench.lab.systems.plain import run_chain, run_direct, run_single
-from tests.bench.lab.systems.torrent import run_libtorrent
+from tests.bench.lab.systems.torrent import SEEDING, run_libtorrent
 from tests.servers import Nginx
 
 SYSTEMS: dict[str, Callable[[Bench], Outcome]] = {
@@ -54,6 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--kill", action="append", default=[], metavar="HOST|seed|FRACTION@PROGRESS")
     parser.add_argument("--encryption", choices=("none", "tls"), default="none", help="gossipd's bulk path")
     parser.add_argument("--chunk-kb", type=int, default=CHUNK_KB, help="gossipd's chunks; 0: a publisher's default")
+    parser.add_argument("--torrent-seeding", choices=SEEDING, default=SEEDING[0], help="see systems.torrent")
     parser.add_argument("--rest", type=float, default=0.0, metavar="SECONDS", help="measure gossipd at rest first")
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--runs", type=int, default=1, help="repeat everything; the table has each run")
@@ -162,6 +163,7 @@ def stage(given: argparse.Namespace, number: int) -> Iterator[Bench]:
                     network, base, model, url, model.stat().st_size, [KillOrder.parse(one) for one in given.kill],
                     given.encryption, 600.0, Random(given.rng + number),
                     chunk_bytes=given.chunk_kb * 1024 if given.chunk_kb else None, rest_s=given.rest,
+                    torrent_seeding=given.torrent_seeding,
                 )  # fmt: skip
     finally:
         if given.keep:

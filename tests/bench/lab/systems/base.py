@@ -59,6 +59,8 @@ class Bench:
     rng: Random
     chunk_bytes: int | None = None
     """gossipd's chunks; None: the default for the size."""
+    torrent_seeding: str = "super"
+    """What libtorrent's hosts get the model from: one of ``torrent.SEEDING``."""
     rest_s: float = 0.0
     """For how long gossipd's hosts are measured at rest first."""
 
@@ -138,20 +140,28 @@ def digest(path: Path) -> bytes:
     return blake3(max_threads=blake3.AUTO).update_mmap(path).digest()
 
 
-def run_agents(bench: Bench, system: str, agents: Sequence[Agent], copies: dict[str, Path]) -> Outcome:
-    """Start them together, watch until all that live are done, measure, stop, verify."""
+def run_agents(
+    bench: Bench, system: str, agents: Sequence[Agent], copies: dict[str, Path], *, sources: Sequence[Agent] = ()
+) -> Outcome:
+    """Start them together, watch until all that live are done, measure, stop, verify.
+
+    Args:
+        sources: ready already, and told to go with the others; not measured.
+    """
     for agent in agents:
         agent.wait_ready(START_SECONDS_MAX)
     with ready_to_write(bench, [agent.process.pid for agent in agents]):
-        return _run(bench, system, agents, copies)
+        return _run(bench, system, agents, copies, sources)
 
 
-def _run(bench: Bench, system: str, agents: Sequence[Agent], copies: dict[str, Path]) -> Outcome:
+def _run(
+    bench: Bench, system: str, agents: Sequence[Agent], copies: dict[str, Path], sources: Sequence[Agent]
+) -> Outcome:
     by_name = {agent.station.name: agent for agent in agents}
     before, cpu = bench.fabric.counters(), MachineCpu()
     killer = Killer(bench, lambda name: by_name[name].kill(), lambda: agents[0].station.name)
     began_s = time.monotonic()
-    for agent in agents:
+    for agent in (*sources, *agents):
         agent.go()
     done_s: dict[str, float] = {}
     duplicate_bytes = 0
