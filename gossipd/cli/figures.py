@@ -52,8 +52,10 @@ def _faults(scenario: Scenario, world: World) -> list[str]:
         # Progress counts what all hosts want, the dead too: after a death it ends below 100 %.
         missed = f" of {ordered} ordered: the run did not get so far, as the dead take no more chunks"
         lines.append(f"died            {died:10d} {_hosts(died)}{missed if died < ordered else ''}")
-    if slow := len(set(world.slowed)):
-        lines.append(f"slow            {slow:10d} {_hosts(slow)}; only 'last slow host' is of them")
+    if slow := set(world.slowed):
+        dead = sum(not world.hosts[index].alive for index in slow)
+        told = "only 'last slow host' is of them" + (f", and {dead} died" if dead else "")
+        lines.append(f"slow            {len(slow):10d} {_hosts(len(slow))}; {told}")
     return lines
 
 

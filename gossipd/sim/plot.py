@@ -170,6 +170,8 @@ def _draw_arrivals(world: World, figure: Any, axes: Any) -> None:
             axes.plot([1.012] * len(hosts), hosts, marker=marker, color=colour, label=word, **edge)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="upper right", bbox_to_anchor=(1, -0.07), ncols=2, fontsize="small", frameon=False)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
     axes.set(xlabel="chunk (index)", ylabel="host (index, rack by rack)")
     axes.set_title("When each host got each chunk", fontsize="medium")
     is_later = bool(slow) and any(when > end_s(world) for number in slow for when in world.timeline[number])

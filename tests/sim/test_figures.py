@@ -48,3 +48,9 @@ def test_where_all_hosts_at_the_full_rate_are_dead_there_is_no_last_of_them() ->
     assert "last host       none: of the hosts at the full rate none lives" in text_of(
         kills=kills, slowdowns=(Slowdown(0.5, host=0),)
     )
+
+
+def test_a_slow_host_that_died_is_told() -> None:
+    text = text_of(kills=(Kill(0.1, host=3),), slowdowns=(Slowdown(0.5, host=3),))
+    assert "slow                     1 host; only 'last slow host' is of them, and 1 died\n" in text
+    assert "last slow host  " not in text
