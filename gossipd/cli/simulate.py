@@ -1,6 +1,7 @@
 """``gossipd simulate``: what a cluster of any size would get, on a virtual clock with the daemon's own planner.
 
-What lives here: reading the options into a scenario, printing the outcome. What does not: simulating (``gossipd.sim``).
+What lives here: reading the options into a scenario, running it. What does not: simulating (``gossipd.sim``), the
+lines that people read (``figures``).
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from gossipd.cli.quantities import FiniteRange, Rate, Share, Size
 from gossipd.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from gossipd.sim.outcome import Outcome
     from gossipd.sim.scenario import Scenario
     from gossipd.sim.world import World
 
@@ -86,6 +86,7 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
 
     Deterministic: the same options and --rng give the same figures on any machine.
     """  # fmt: skip
+    from gossipd.cli.figures import lines_of
     from gossipd.sim import world as simulator
     from gossipd.sim.closed_form import limit_words
     from gossipd.sim.outcome import closed_form, simulated
@@ -109,7 +110,7 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
     if as_json:
         echo_json({"schema_version": 1, **outcome.to_json()})
     else:
-        _print(outcome, scenario)
+        click.echo("\n".join(lines_of(outcome, scenario, world)))
     if world is not None and plot is not None and not _is_drawn(world, plot):
         return int(ExitCode.OTHER)
     return int(ExitCode.DONE if outcome.hosts_complete == outcome.hosts_alive else ExitCode.PARTIAL)
@@ -215,25 +216,3 @@ def _say_how_long(deliveries: int, *, is_compiled: bool) -> None:
         "" if is_compiled else "; python -m tests.bench.compiled simulate, in a checkout, takes half"
     )
     click.echo(f"about {time_words(60 * minutes)} of one core, for {deliveries:,} chunks to deliver; {cure}", err=True)
-
-
-def _print(outcome: Outcome, scenario: Scenario) -> None:
-    lines = [
-        f"{outcome.hosts} hosts, {outcome.chunks} chunks, {outcome.strategy}",
-        f"last host       {outcome.seconds_last:10.1f} s   {100 * outcome.efficiency:5.1f} % of the bound",
-        f"median host     {outcome.seconds_median:10.1f} s",
-        f"bound           {outcome.bound_s:10.1f} s   {scenario.limiting_resource}",
-        f"external        {outcome.external_x:10.3f} x the model",
-        f"entered racks   {outcome.crossrack_x:10.3f} x the model, {outcome.imports_per_rack:.3f} per rack",
-        f"tail p99.9/p50  {outcome.tail_p999_over_p50:10.3f}",
-        f"loss            {outcome.loss_chunk_times:10.1f} chunk times",
-    ]
-    if outcome.limiting_resource != scenario.limiting_resource:
-        lines.insert(2, f"limited by      {outcome.limiting_resource}")
-    if outcome.strategy == "swarm":
-        lines.append(f"control         {outcome.control_bytes_per_node_s / 1000:10.1f} KB/s sent per node")
-    if outcome.seconds_last_slow is not None:
-        lines.append(f"last slow host  {outcome.seconds_last_slow:10.1f} s")
-    if outcome.hosts_complete < outcome.hosts_alive:
-        lines.append(f"incomplete      {outcome.hosts_alive - outcome.hosts_complete:10d} hosts")
-    click.echo("\n".join(lines))

@@ -21,7 +21,7 @@ from gossipd.demo.model import write_toy_model
 from tests.bench.lab import report
 from tests.bench.lab.fabric import CONGESTION, Fabric, LabError, fabric, host_name, missing
 from tests.bench.lab.prediction import predict
-from tests.bench.lab.systems.base import Bench, KillOrder, Outcome
+from tests.bench.lab.systems.base import Bench, KillOrder, Outcome, share
 from tests.bench.lab.systems.gossip import run_gossipd
 from tests.bench.lab.systems.plain import run_chain, run_direct, run_single
 from tests.bench.lab.systems.torrent import SEEDING, run_libtorrent
@@ -67,16 +67,12 @@ def arguments() -> argparse.Namespace:
 def main() -> int:
     """Exit code 0; 2 where the lab cannot run; 1 when a system failed."""
     given = arguments()
-    lack = missing()
-    if lack is not None:
-        print(f"the lab needs {lack}", file=sys.stderr)
-        return 2
     wanted = given.systems.split(",")
-    if unknown := [name for name in wanted if name not in SYSTEMS]:
-        print(f"unknown systems {unknown}; there are {', '.join(SYSTEMS)}", file=sys.stderr)
+    if (wrong := wrong_arguments(given)) is not None:
+        print(wrong, file=sys.stderr)
         return 2
-    if (wrong := wrong_slow(given)) is not None:
-        print(f"--slow {wrong}", file=sys.stderr)
+    if (lack := missing()) is not None:
+        print(f"the lab needs {lack}", file=sys.stderr)
         return 2
     failed = False
     rows: list[dict[str, Any]] = []
@@ -135,16 +131,46 @@ def slow_hosts(given: argparse.Namespace) -> dict[str, float]:
     return {name: float(mbit) for name, _, mbit in (one.partition(":") for one in given.slow)}
 
 
-def wrong_slow(given: argparse.Namespace) -> str | None:
-    """What ``--slow`` says wrongly and what it may say; None where it is right."""
-    names = [host_name(number) for number in range(sum(int(count) for count in given.racks.split(",")))]
-    for one in given.slow:
-        name, _, mbit = one.partition(":")
-        if name not in names:
-            return f"{one}: no host is called {name!r}; they are {names[0]} to {names[-1]}"
-        if not mbit.replace(".", "", 1).isdigit() or not float(mbit):
-            return f"{one}: want HOST:MBIT with a rate above 0, as node-6:25"
+def wrong_arguments(given: argparse.Namespace) -> str | None:
+    """What the command line says wrongly and what it may say; None where it is right. Before network and storage."""
+    if unknown := [name for name in given.systems.split(",") if name not in SYSTEMS]:
+        return f"--systems {','.join(unknown)}: there are {', '.join(SYSTEMS)}"
+    counts = given.racks.split(",")
+    if not all(count.isascii() and count.isdecimal() and int(count) for count in counts):
+        return f"--racks {given.racks}: want the number of hosts in each rack, as 4,4,4,4"
+    names = [host_name(number) for number in range(sum(int(count) for count in counts))]
+    for slow in given.slow:
+        if (wrong := _wrong_slow(slow, names)) is not None:
+            return f"--slow {slow}: {wrong}"
+    for kill in given.kill:
+        if (wrong := _wrong_kill(kill, names)) is not None:
+            return f"--kill {kill}: {wrong}"
     return None
+
+
+def _wrong_slow(text: str, names: list[str]) -> str | None:
+    name, _, mbit = text.partition(":")
+    if name not in names:
+        return f"no host is called {name!r}; they are {names[0]} to {names[-1]}"
+    if not mbit.replace(".", "", 1).isdigit() or not float(mbit):
+        return "want HOST:MBIT with a rate above 0, as node-6:25"
+    return None
+
+
+def _wrong_kill(text: str, names: list[str]) -> str | None:
+    try:
+        order = KillOrder.parse(text)
+    except ValueError as error:
+        return str(error)
+    if order.who in ("seed", *names):
+        return None
+    try:
+        count = round(share(order.who) * len(names))
+    except ValueError:
+        return f"{order.who!r} is neither seed nor a share such as 20% nor a host, {names[0]} to {names[-1]}"
+    if not count:
+        return f"that is none of {len(names)} hosts; one is {100 / len(names):.3g}%"
+    return None if count < len(names) else "no host would be left to finish; let one live"
 
 
 @contextmanager

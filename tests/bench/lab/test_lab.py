@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from tests.bench.lab.__main__ import wrong_slow
+from tests.bench.lab.__main__ import main
 from tests.bench.lab.control_traffic import control_meter
 from tests.bench.lab.fabric import Counters, Fabric, LabError, Station, fabric
 from tests.bench.lab.prediction import predict
@@ -29,9 +29,9 @@ def test_kill_orders_are_read(text: str, who: str, at: float) -> None:
     assert KillOrder.parse(text) == KillOrder(who, at)
 
 
-@pytest.mark.parametrize("text", ["node-3", "node-3@", "node-3@130%", "seed@half"])
+@pytest.mark.parametrize("text", ["node-3", "@30%", "node-3@", "node-3@130%", "seed@half", "seed@nan"])
 def test_kill_orders_that_say_nothing_are_refused(text: str) -> None:
-    with pytest.raises(ValueError, match=r"between|convert"):
+    with pytest.raises(ValueError, match=r"WHO@PROGRESS|no share between"):
         KillOrder.parse(text)
 
 
@@ -42,12 +42,41 @@ def planned(tmp_path: Path, racks: list[int], kills: list[KillOrder]) -> Bench:
 
 
 @pytest.mark.parametrize(
-    ("slow", "said"),
-    [("5:3", "they are node-0 to node-3"), ("node-3", "HOST:MBIT"), ("node-3:0", "above 0"), ("node-3:25", None)],
-)
-def test_a_slow_host_that_is_none_or_has_no_rate_is_refused_before_anything_runs(slow: str, said: str | None) -> None:
-    wrong = wrong_slow(Namespace(racks="2,2", slow=[slow]))
-    assert wrong is None if said is None else wrong is not None and said in wrong
+    ("option", "value", "said"),
+    [
+        ("--slow", "5:3", "they are node-0 to node-3"), ("--slow", "node-3", "HOST:MBIT"),
+        ("--slow", "node-3:0", "above 0"), ("--racks", "x,4", "the number of hosts in each rack"),
+        ("--racks", "4,,4", "as 4,4,4,4"), ("--racks", "0", "as 4,4,4,4"), ("--systems", "rsync", "there are gossipd"),
+        ("--kill", "node-9@30%", "'node-9' is neither seed nor a share such as 20% nor a host, node-0 to node-3"),
+        ("--kill", "node-1", "WHO@PROGRESS"), ("--kill", "seed@130%", "'130%' is no share"),
+        ("--kill", "150%@30%", "neither seed nor"), ("--kill", "10%@30%", "none of 4 hosts; one is 25%"),
+        ("--kill", "100%@30%", "let one live"),
+    ],
+)  # fmt: skip
+def test_a_wrong_argument_is_a_sentence_before_anything_runs(
+    option: str, value: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tests.bench.lab.__main__.one_run", lambda *_: pytest.fail("it ran"))
+    monkeypatch.setattr(sys, "argv", ["lab", "--racks", "2,2", option, value])
+    assert main() == 2
+    sentence = capsys.readouterr().err
+    assert sentence.startswith(f"{option} {value}: ")
+    assert said in sentence
+
+
+@pytest.mark.parametrize("right", ["--slow node-3:25", "--kill node-3@30%", "--kill seed@0.5", "--kill 25%@30%"])
+def test_a_right_argument_runs(right: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[int] = []
+
+    def one_run(given: Namespace, wanted: list[str], number: int) -> list[dict[str, object]]:
+        ran.append(number)
+        return []
+
+    monkeypatch.setattr("tests.bench.lab.__main__.missing", lambda: None)
+    monkeypatch.setattr("tests.bench.lab.__main__.one_run", one_run)
+    monkeypatch.setattr(sys, "argv", ["lab", "--racks", "2,2", *right.split()])
+    assert main() == 0
+    assert ran == [0]
 
 
 def test_the_simulator_predicts_the_cluster_that_the_lab_ran(tmp_path: Path) -> None:

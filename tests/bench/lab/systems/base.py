@@ -30,16 +30,21 @@ class KillOrder:
 
     @classmethod
     def parse(cls, text: str) -> KillOrder:
-        """``node-3@30%``, ``seed@0.3``, ``20%@30%``. Raises ValueError."""
-        who, _, progress = text.partition("@")
+        """``node-3@30%``, ``seed@0.3``, ``20%@30%``. Raises ValueError with a sentence."""
+        who, at, progress = text.partition("@")
+        if not who or not at:
+            raise ValueError("want WHO@PROGRESS, as node-3@30%, seed@0.3 or 20%@30%")
         return cls(who, share(progress))
 
 
 def share(text: str) -> float:
-    """``30%`` or ``0.3``."""
-    value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    """``30%`` or ``0.3``. Raises ValueError with a sentence."""
+    try:
+        value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        value = -1.0
     if not 0 <= value <= 1:
-        raise ValueError(f"{text} is not between 0 and 100 %")
+        raise ValueError(f"{text!r} is no share between 0 and 100 %; write 30% or 0.3")
     return value
 
 
