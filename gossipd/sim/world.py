@@ -3,8 +3,8 @@
 What lives here: everything between the hosts. What does not: what a host decides (its Planner) or does (``sim_host``).
 A relay flows at its fair rate and ends no earlier than what it relays; that it cannot overtake it on the way is not
 modelled (two relays in a hundred would: 250 hosts, 2,000 chunks).
-Deterministic: ties on the heap are broken by order of scheduling, and every draw is from a Random that is seeded: one for
-the world, one for membership, so that deaths change nothing before the first of them.
+Deterministic: ties on the heap are broken by order of scheduling, every draw is from a seeded Random: one for the world
+and one for membership, so that deaths change nothing before the first of them.
 """
 
 from __future__ import annotations
