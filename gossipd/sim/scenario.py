@@ -68,9 +68,6 @@ class Scenario:
     simulated: a host that loses its power sends no reset, and heartbeats find that in 3 to 6 s."""
     membership_hosts_max: int = 1000
     """With deaths and up to so many hosts membership runs in full; else its verdicts are drawn as measured."""
-    membership_bytes_s: float = 456.0
-    """What membership sends per node at rest, where it does not run: 400 B/s with IP and UDP headers (``python -m
-    tests.bench.membership --scenario quiet``), and 14 of Ethernet for each of its four datagrams a second."""
     settings: PlannerSettings = field(default_factory=PlannerSettings)
 
     @property

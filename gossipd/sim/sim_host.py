@@ -38,7 +38,7 @@ from gossipd.core.events import (
 from gossipd.core.ids import SOURCE, Supplier
 from gossipd.core.planner import Planner
 from gossipd.sim.fabric import Flow, Link
-from gossipd.sim.message_size import delta_bytes, holdings_bytes, request_bytes
+from gossipd.sim.message_size import ACKNOWLEDGEMENT_BYTES, delta_bytes, holdings_bytes, request_bytes
 from membership.member import NodeId
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ class SimHost:
         self.control_bytes = 0
         self.membership_bytes = 0
         self.messages = 0
+        self.linked: set[NodeId] = set()  # whom a control link was made to, because there was something to say
         self.busy_replies = 0
         self.duplicates = 0
         self.stalls = 0
@@ -106,6 +107,12 @@ class SimHost:
         self.reading: dict[Transfer, None] = {}
 
     # ---- the brain's loop ----------------------------------------------------------------------
+
+    def hear(self, event: Event) -> None:
+        """A control message has come."""
+        if self.alive:
+            self.control_bytes += ACKNOWLEDGEMENT_BYTES
+            self.post(event)
 
     def post(self, event: Event) -> None:
         """An event for the planner; it is heard at the next plan."""
@@ -170,6 +177,7 @@ class SimHost:
     def _send(self, peer: NodeId, event: Event, size: int) -> None:
         self.control_bytes += size
         self.messages += 1
+        self.linked.add(peer)
         self.world.send(self, peer, event)
 
     def _send_delta(self, command: SendDelta) -> None:
@@ -179,6 +187,7 @@ class SimHost:
         )
         self.control_bytes += size * len(command.peers)
         self.messages += len(command.peers)
+        self.linked.update(command.peers)
         self.world.send_all(self, command.peers, heard)
 
     # ---- fetching ------------------------------------------------------------------------------

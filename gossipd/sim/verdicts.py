@@ -3,11 +3,12 @@
 What lives here: the measured quantiles and the draw. What does not: what a verdict does.
 
 Measured were, for every crash, the median over the observers of the time to their verdict, and every observer's
-distance from that median: with ten dead it is under a second, and all of them wait for the same suspicion, so that
-to draw each verdict by itself would be wrong. More dead at once take longer, since each accusation is a rumour in a
-budget of bytes. Between the measured numbers of dead it is interpolated by the logarithm; below and above, the nearest
-measured is taken. A suspicion lasts 0.8 s longer for each ten times as many members (``suspicion_per_decade_s``), and
-the benchmark's 10,000 take as much longer than its 1,000; that is added.
+distance from that median: with ten dead it is mostly under a second, as all of them wait for the same suspicion, so
+that to draw each verdict by itself would be wrong. More dead at once take longer, since each accusation is a rumour in
+a budget of bytes. Between the measured numbers of dead it is interpolated by the logarithm; below and above, the
+nearest measured is taken, so that where thousands die at once this is too quick. A suspicion lasts 0.8 s longer for
+each ten times as many members (``suspicion_per_decade_s``), and the benchmark's 10,000 take about as much longer than
+its 1,000; that is added.
 """
 
 from __future__ import annotations
@@ -18,20 +19,25 @@ from random import Random
 
 from membership.settings import SwimSettings
 
-# python -m tests.bench.membership --members 2000 --scenario NAME --json: died, the quantiles at _SHARES of
-# crash_median_s and of crash_spread_s. quiet (its last row), mass_death, fifth_death; seed 1.
+# python -m tests.bench.membership --members 1000 --scenario NAME --json: who died, and at _SHARES crash_median_s and
+# crash_spread_s of the row. NAME is quiet (its last row), mass_death, fifth_death; seed 1.
+_MEMBERS = 1000
 _SHARES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
-_MEMBERS = 2000
 _MEASURED: tuple[tuple[int, tuple[float, ...], tuple[float, ...]], ...] = (
     (
         10,
-        (5.43, 5.43, 5.55, 5.63, 6.03, 6.41, 7.67, 7.67, 7.67),
-        (-1.4, -0.55, -0.25, -0.1, 0.0, 0.11, 0.27, 0.7, 1.47),
+        (4.991, 4.991, 5.097, 5.392, 5.964, 6.473, 6.555, 6.555, 6.555),
+        (-1.427, -0.657, -0.267, -0.078, 0.0, 0.095, 0.256, 0.701, 1.391),
     ),
     (
-        80,
-        (5.26, 5.26, 6.43, 6.82, 7.56, 8.18, 8.57, 9.27, 9.27),
-        (-3.69, -1.78, -0.92, -0.48, 0.0, 0.56, 1.2, 2.22, 4.96),
+        40,
+        (5.0, 5.0, 5.313, 5.994, 6.753, 7.469, 7.981, 8.738, 8.738),
+        (-2.666, -1.21, -0.607, -0.301, 0.0, 0.337, 0.774, 1.509, 2.781),
+    ),
+    (
+        200,
+        (4.988, 5.57, 7.888, 9.13, 10.46, 11.682, 12.385, 13.304, 14.091),
+        (-7.946, -4.441, -2.524, -1.366, 0.0, 1.559, 3.186, 6.811, 21.409),
     ),
 )
 
@@ -40,19 +46,20 @@ class Verdicts:
     """Draws for a cluster of so many hosts."""
 
     def __init__(self, hosts: int, rng: Random) -> None:
-        self._hosts = hosts
         self._rng = rng
-        self._longer_s = SwimSettings().suspicion_per_decade_s * log10(hosts / _MEMBERS)
+        settings = SwimSettings()
+        self._longer_s = settings.suspicion_per_decade_s * log10(hosts / _MEMBERS)
+        self._least_s = settings.suspicion_s(hosts)  # nobody judges sooner
 
     def draw(self, dead: int) -> Iterator[Iterator[float]]:
         """For each of so many that die at once: the time to each host's verdict, without end."""
         medians, spread = _interpolated(dead)
         for _ in range(dead):
-            yield self._waits(max(0.0, self._longer_s + self._at(medians)), spread)
+            yield self._waits(self._longer_s + self._at(medians), spread)
 
     def _waits(self, median_s: float, spread: Sequence[float]) -> Iterator[float]:
         while True:
-            yield max(0.0, median_s + self._at(spread))
+            yield max(self._least_s, median_s + self._at(spread))
 
     def _at(self, quantiles: Sequence[float]) -> float:
         share = self._rng.random()

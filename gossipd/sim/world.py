@@ -3,7 +3,8 @@
 What lives here: everything between the hosts. What does not: what a host decides (its Planner) or does (``sim_host``).
 A relay flows at its fair rate and ends no earlier than what it relays; that it cannot overtake it on the way is not
 modelled (two relays in a hundred would: 250 hosts, 2,000 chunks).
-Deterministic: ties on the heap are broken by order of scheduling, every draw is from one seeded Random.
+Deterministic: ties on the heap are broken by order of scheduling, every draw is from a seeded Random: one for the world
+and one for membership, so that deaths change nothing before the first of them.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from gossipd.sim.fabric import Fabric, Flow, Link
 from gossipd.sim.membership import Membership
 from gossipd.sim.scenario import Kill, Scenario
 from gossipd.sim.sim_host import SimHost, Transfer
+from gossipd.sim.steady_traffic import LINK_BYTES_S, MEMBERSHIP_REST_BYTES_S, progress_bytes_s
 from gossipd.sim.verdicts import Verdicts
 from membership.member import NodeId
 
@@ -47,13 +49,15 @@ class ControlSent(NamedTuple):
     """Bytes that a host which is alive has sent, on average, until ``until_s``."""
 
     until_s: float
-    control: float
+    messages: float
+    """And acknowledgements of those that have come."""
+    links: float
     membership: float
 
     @property
     def bytes_per_s(self) -> float:
         """Control channel and membership together."""
-        return (self.control + self.membership) / self.until_s if self.until_s else 0.0
+        return (self.messages + self.links + self.membership) / self.until_s if self.until_s else 0.0
 
 
 class World:
@@ -202,7 +206,7 @@ class World:
         """A control message; in order per pair, as delays change slowly against the spacing of messages."""
         receiver = self.by_node[peer]
         if receiver.alive:
-            self.after(self.delay(sender, receiver), receiver.post, event)
+            self.after(self.delay(sender, receiver), receiver.hear, event)
 
     def send_all(self, sender: SimHost, peers: tuple[NodeId, ...], event: Event) -> None:
         """The same message to many. Where queues are short one delay serves for all of them: one event, not forty."""
@@ -214,7 +218,7 @@ class World:
 
     def _heard_by_all(self, peers: tuple[NodeId, ...], event: Event) -> None:
         for peer in peers:
-            self.by_node[peer].post(event)
+            self.by_node[peer].hear(event)
 
     def claimed(self, host: SimHost, term: int) -> None:
         """A record with a claim spreads by gossip."""
@@ -343,11 +347,13 @@ class World:
     def control_until_now(self) -> ControlSent:
         """What the living have sent, mean of them."""
         living = [host for host in self.hosts if host.alive]
-        control = sum(host.control_bytes for host in living) / len(living)
+        messages = sum(host.control_bytes for host in living) / len(living)
+        links = sum(self.by_node[peer].alive for host in living for peer in host.linked) / len(living)
         membership = sum(host.membership_bytes for host in living) / len(living)
         if self._membership is None:
-            membership = self.scenario.membership_bytes_s * self.now
-        return ControlSent(self.now, control, membership)
+            membership = MEMBERSHIP_REST_BYTES_S * self.now
+        membership += progress_bytes_s(len(living)) * self.now
+        return ControlSent(self.now, messages, links * LINK_BYTES_S * self.now, membership)
 
     def _kill(self, kill: Kill) -> None:
         living = [host for host in self.hosts if host.alive]

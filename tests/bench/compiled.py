@@ -28,7 +28,7 @@ _COMPILED = (
     *("news", "peers", "planner", "planner_settings", "planner_statistics", "reader", "rendezvous", "replica"),
     *("scheduler", "stall", "standing", "subscriptions", "swarm", "swarm_upkeep"),
 )
-_SIMULATOR = ("fabric", "message_size", "scenario", "sim_host", "world")
+_SIMULATOR = ("fabric", "membership", "message_size", "scenario", "sim_host", "steady_traffic", "verdicts", "world")
 _COMPILE_S_MAX = 900
 _SETUP = """\
 from mypyc.build import mypycify

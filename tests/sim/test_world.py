@@ -8,6 +8,7 @@ from functools import cache
 
 from gossipd.sim.outcome import Outcome, simulated
 from gossipd.sim.scenario import Kill, Scenario, Slowdown
+from gossipd.sim.steady_traffic import MEMBERSHIP_REST_BYTES_S
 from gossipd.sim.world import World
 
 RATE = 12_500_000.0
@@ -158,4 +159,4 @@ def test_where_everybody_is_slow_control_bytes_are_measured_to_the_end() -> None
     world, outcome = played(replace(TINY, slowdowns=slow))
     assert world.control_sent is None
     assert world.control_until_now().until_s == outcome.seconds_last_slow
-    assert outcome.control_bytes_per_node_s > TINY.membership_bytes_s
+    assert outcome.control_bytes_per_node_s > MEMBERSHIP_REST_BYTES_S

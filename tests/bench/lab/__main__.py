@@ -116,13 +116,15 @@ def _predicted(given: argparse.Namespace, bench: Bench, row: dict[str, Any]) -> 
         slow_mbit=slow_hosts(given),
     )  # fmt: skip
     if outcome is None:
-        return dict.fromkeys(("predicted_last_s", "last_over_predicted", "healthy_last_over_predicted"))
+        names = ("predicted_last_s", "last_over_predicted", "healthy_last_over_predicted")
+        return dict.fromkeys((*names, "predicted_control_bytes_per_node_s"))
     last_s = max(outcome.seconds_last_slow or 0.0, outcome.seconds_last)
     healthy_s = None if isnan(outcome.seconds_last) else outcome.seconds_last  # NaN: every host is slow
     return {
         "predicted_last_s": round(last_s, 3),
         "last_over_predicted": round(row["last_s"] / last_s, 4),
         "healthy_last_over_predicted": round(row["healthy_last_s"] / healthy_s, 4) if healthy_s else None,
+        "predicted_control_bytes_per_node_s": round(outcome.control_bytes_per_node_s),
     }
 
 
