@@ -92,6 +92,7 @@ def test_a_late_joiner_learns_of_every_live_deployment_and_completes_it(eight: C
     before = len(site.accesses())
     newcomer = eight.add("newcomer", "rack-1")
     newcomer.start()
+    until("the cluster knows the newcomer", lambda: alive_count(eight[1]) == HOSTS + 1)
     until("the newcomer has the model", lambda: newcomer.tree("late", 1).exists())
     assert same_tree(model, newcomer.tree("late", 1))
     assert len(site.accesses()) - before <= 2, "a model that the cluster has is not read from storage again"
