@@ -10,8 +10,8 @@ of all others, which cost a record each, and the rest adopt its view. Seals and 
 size. Left out: lost datagrams, and the fall-back probe's few bytes; it comes over the control link, in four delays, as
 a dead host never answers it and a living one hardly needs it.
 
-Nothing is skipped while nobody dies. 1,000 brains cost 0.1 s of CPU for a second of theirs at rest, and 14 s when fifty
-die at once; the planners of the same hosts cost ten times as much.
+Nothing is skipped while nobody dies. 1,000 brains cost 0.1 s of CPU for a second of theirs at rest, and 15.6 s when
+fifty die at once; of 250 hosts with 100 chunks the planners take 79 s and the brains 20 s.
 
 Draws are the membership's own, so that a run is the run without deaths up to the first of them.
 """
