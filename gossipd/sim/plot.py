@@ -7,6 +7,7 @@ picture is asked for.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -109,16 +110,8 @@ def rack_curves(world: World) -> list[tuple[int, Curve]]:
 
 
 def deaths(world: World) -> list[tuple[float, int]]:
-    """When how many hosts died: a kill comes with the chunk that makes its progress, or not at all."""
-    scenario = world.scenario
-    times = sorted(when for timeline in world.timeline for when in timeline)
-    found = []
-    for kill in scenario.kills:
-        needed = max(1, math.ceil(kill.progress * scenario.chunks * scenario.hosts))
-        if needed <= len(times):
-            count = round(kill.share * scenario.hosts) + (kill.host is not None) + kill.seed
-            found.append((times[needed - 1], count))
-    return sorted(found)
+    """When how many hosts died."""
+    return sorted(Counter(host.died_s for host in world.hosts if host.died_s is not None).items())
 
 
 def _draw_completion(world: World, axes: Any) -> None:

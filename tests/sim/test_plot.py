@@ -50,7 +50,7 @@ def test_a_rack_of_which_nobody_lives_has_no_curve() -> None:
     assert [rack for rack, _ in rack_curves(world)] == [0]
 
 
-def test_deaths_have_the_time_of_the_chunk_that_reached_their_progress() -> None:
+def test_deaths_that_came_have_their_time_and_their_number() -> None:
     world = run_of(kills=(Kill(0.3, host=4), Kill(0.95, host=1)))
     ((when, count),) = deaths(world)
     assert count == 1

@@ -140,7 +140,7 @@ def wrong_arguments(given: argparse.Namespace) -> str | None:
     counts = given.racks.split(",")
     if not all(count.isascii() and count.isdecimal() and int(count) for count in counts):
         return f"--racks {given.racks}: want the number of hosts in each rack, as 4,4,4,4"
-    names = [host_name(number) for number in range(sum(int(count) for count in counts))]
+    names = [host_name(number) for number in range(1, 1 + sum(int(count) for count in counts))]
     for slow in given.slow:
         if (wrong := _wrong_slow(slow, names)) is not None:
             return f"--slow {slow}: {wrong}"

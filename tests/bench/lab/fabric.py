@@ -52,7 +52,7 @@ _SEARCH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 def host_name(number: int) -> str:
-    """What a host is called, from 0."""
+    """What a host is called, from 1."""
     return f"node-{number}"
 
 

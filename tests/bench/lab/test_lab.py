@@ -44,10 +44,10 @@ def planned(tmp_path: Path, racks: list[int], kills: list[KillOrder]) -> Bench:
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--slow", "5:3", "they are node-0 to node-3"), ("--slow", "node-3", "HOST:MBIT"),
+        ("--slow", "node-0:25", "they are node-1 to node-4"), ("--slow", "5:3", "they are node-1 to node-4"), ("--slow", "node-3", "HOST:MBIT"),
         ("--slow", "node-3:0", "above 0"), ("--racks", "x,4", "the number of hosts in each rack"),
         ("--racks", "4,,4", "as 4,4,4,4"), ("--racks", "0", "as 4,4,4,4"), ("--systems", "rsync", "there are gossipd"),
-        ("--kill", "node-9@30%", "'node-9' is neither seed nor a share such as 20% nor a host, node-0 to node-3"),
+        ("--kill", "node-9@30%", "'node-9' is neither seed nor a share such as 20% nor a host, node-1 to node-4"),
         ("--kill", "node-1", "WHO@PROGRESS"), ("--kill", "seed@130%", "'130%' is no share"),
         ("--kill", "150%@30%", "neither seed nor"), ("--kill", "10%@30%", "none of 4 hosts; one is 25%"),
         ("--kill", "100%@30%", "let one live"),
@@ -64,7 +64,7 @@ def test_a_wrong_argument_is_a_sentence_before_anything_runs(
     assert said in sentence
 
 
-@pytest.mark.parametrize("right", ["--slow node-3:25", "--kill node-3@30%", "--kill seed@0.5", "--kill 25%@30%"])
+@pytest.mark.parametrize("right", ["--slow node-4:25", "--kill node-3@30%", "--kill seed@0.5", "--kill 25%@30%"])
 def test_a_right_argument_runs(right: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[int] = []
 
