@@ -44,7 +44,8 @@ def planned(tmp_path: Path, racks: list[int], kills: list[KillOrder]) -> Bench:
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--slow", "node-0:25", "they are node-1 to node-4"), ("--slow", "5:3", "they are node-1 to node-4"), ("--slow", "node-3", "HOST:MBIT"),
+        ("--slow", "node-0:25", "they are node-1 to node-4"),
+        ("--slow", "5:3", "they are node-1 to node-4"), ("--slow", "node-3", "HOST:MBIT"),
         ("--slow", "node-3:0", "above 0"), ("--racks", "x,4", "the number of hosts in each rack"),
         ("--racks", "4,,4", "as 4,4,4,4"), ("--racks", "0", "as 4,4,4,4"), ("--systems", "rsync", "there are gossipd"),
         ("--kill", "node-9@30%", "'node-9' is neither seed nor a share such as 20% nor a host, node-1 to node-4"),
