@@ -41,7 +41,7 @@ from gossipd.core.ids import SOURCE, Origin, Supplier
 from gossipd.core.import_window import ImportWindow
 from gossipd.core.laggards import Laggards
 from gossipd.core.link import LinkMeter
-from gossipd.core.news import News
+from gossipd.core.news import News, told_soon
 from gossipd.core.peers import Peers
 from gossipd.core.planner_settings import PlannerSettings
 from gossipd.core.reader import Reader
@@ -79,6 +79,7 @@ class Swarm:
         self.deployment = event.deployment
         self.priority = event.priority
         self.settings = settings
+        self._rng = rng
         self.own = own
         self.peers = peers
         self.link = link
@@ -188,7 +189,9 @@ class Swarm:
 
     def _tell(self, chunk: int, supplier: Supplier) -> None:
         lacks, duties = self.availability.lacks, self.duties
-        urgent = [mate for mate in duties.mates if lacks(mate, chunk)]
+        mates = [mate for mate in duties.mates if lacks(mate, chunk)]
+        holders = self.availability.near_count(chunk) + 1
+        urgent = list(told_soon(mates, holders, self.settings.tellers, self._rng))
         if supplier is SOURCE and self.replica.holds(chunk):  # other readers may begin the next ones
             urgent += [reader for reader in self.reader.readers if lacks(reader, chunk)]
         bucket = bucket_of(chunk)

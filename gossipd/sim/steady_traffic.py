@@ -3,9 +3,8 @@
 What lives here: heartbeats of control links, membership at rest, records of progress. What does not: messages
 (``message_size``), and membership where it runs (``membership``), which counts its own.
 
-* A control link sends a heartbeat each 3 s (``ControlSettings.heartbeat_s``), traffic or none (libzmq): 108 bytes, 106
-  of answer, and 66 that acknowledge the answer, as seen on a loopback with nothing else on it. Fifteen links are then
-  1.4 KB/s, which is what the lab measured at rest when acquaintances' links came (CHANGELOG).
+* A control link sends a heartbeat each 30 s (``ControlSettings.heartbeat_s``), traffic or none (libzmq): 108 bytes, 106
+  of answer, and 66 that acknowledge the answer, as seen on a loopback with nothing else on it.
 * Membership at rest is two datagrams a second with their answers: ``python -m tests.bench.membership --scenario quiet``
   says 400 bytes with IP and UDP headers, to which Ethernet adds 14 for each of the four.
 * Every host tells everybody how far it is each ``max(1 s, hosts / 50)`` (``daemon.teller``), by rumour: ``python -m
@@ -19,7 +18,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-LINK_BYTES_S = (108 + 106 + 66) / 3.0
+LINK_BYTES_S = (108 + 106 + 66) / 30.0
 MEMBERSHIP_REST_BYTES_S = 400.0 + 4 * 14
 _PROGRESS = ((1, 0.0), (6, 1985.0), (16, 5557.0), (40, 6619.0), (100, 6625.0))
 
