@@ -7,12 +7,12 @@ A chunk is told when it is stored, or before that, when so much of it has come t
 comes; if the rest does not come it is told as lost.
 
 Every subscriber is told everything in the end, in batches. News are urgent for a rack mate that lacks the chunk
-(``told_soon``), and for the importer of another rack when this host is a natural origin of the chunk: it read it from storage, imported
-it, or is its own rack's first in line. The end of a read is urgent for the other readers too, who begin the next ones
-by it: else storage's link is idle for 3 % of the time (1,000 hosts, chunks of 0.2 s, simulation). Urgent news wait for
-one batch time, which takes all that is pending for that peer with it; the rest waits for ``news_lazy_s``. What is being
-read from storage rides on every message and is urgent for other readers. Subscribers with the same pending news share
-one command.
+(``told_soon``), and for the importer of another rack when this host is a natural origin of the chunk: it read it from
+storage, imported it, or is its own rack's first in line. The end of a read is urgent for the other readers too, who
+begin the next ones by it: else storage's link is idle for 3 % of the time (1,000 hosts, chunks of 0.2 s, simulation).
+Urgent news wait for one batch time, which takes all that is pending for that peer with it; the rest waits for
+``news_lazy_s``. What is being read from storage rides on every message and is urgent for other readers. Subscribers
+with the same pending news share one command.
 
 A mate need not hear of a chunk from all its holders at once, only from some (``tellers``): from the others it hears
 with later news. When everybody told everybody two of three messages were of no use: a host of 160 in racks of 40 sent

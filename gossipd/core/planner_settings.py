@@ -52,8 +52,8 @@ class PlannerSettings:
     the end, messages cost CPU."""
     news_lazy_s: float = 3.0
     """How late a neighbour hears what it has already or need not act on. With 1 a third of all deltas was such news; 3
-    instead of 2 takes a fifth off all messages and costs a chunk time or none, 4 costs 6 to 10 (160 hosts in 4 racks, 1,000
-    in 25, chunks of 0.2 s, simulation)."""
+    instead of 2 takes a fifth off all messages and costs a chunk time or none, 4 costs 6 to 10 (160 hosts in 4 racks,
+    1,000 in 25, chunks of 0.2 s, simulation)."""
     tellers: int = 2
     """From so many holders of a chunk a rack mate that lacks it hears soon. With all of them a host sent 108 messages a
     second and was 29 and 29 chunk times behind, with 4 76 (28), with 2 62 (28, 30), with 1 50 (32, 34; 160 hosts in 4

@@ -65,7 +65,7 @@ class Scenario:
     evidence_s: float = 0.5
     """How long a dead process's connections take to be noticed, from half to one and a half of it: its kernel resets
     them (``tests/gossipd/control/test_evidence.py``, with heartbeats off), and the daemon's loop needs its turn. Not
-    simulated: a host that loses its power sends no reset, and heartbeats find that in 3 to 6 s."""
+    simulated: a host that loses its power sends no reset, and who has told it something finds that after 5 s."""
     membership_hosts_max: int = 1000
     """With deaths and up to so many hosts membership runs in full; else its verdicts are drawn as measured."""
     settings: PlannerSettings = field(default_factory=PlannerSettings)

@@ -1,4 +1,4 @@
-"""A plane in a process of its own, to be stopped and killed: ``python -m tests.gossipd.control.lone_node NUMBER``.
+"""A plane in a process of its own, to be stopped and killed: ``... lone_node NUMBER ADDRESS``.
 
 Prints its port, knows node 1 by key, and answers pings until it is ended.
 """
@@ -14,9 +14,9 @@ from membership.member import node_id
 from tests.gossipd.control.nodes import secret_of, start
 
 
-async def main(number: int) -> None:
+async def main(number: int, address: str) -> None:
     async with trio.open_nursery() as nursery:
-        node = await start(nursery, number)
+        node = await start(nursery, number, address=address)
         other = secret_of(1).public
         node.host.known[other.curve25519] = node_id(other.ed25519)
         node.host.directory[node_id(other.ed25519)] = Endpoint("127.0.0.1", 1, other.curve25519)
@@ -26,4 +26,4 @@ async def main(number: int) -> None:
 
 
 if __name__ == "__main__":
-    trio.run(main, int(sys.argv[1]))
+    trio.run(main, int(sys.argv[1]), sys.argv[2])

@@ -117,15 +117,17 @@ async def until(condition: Callable[[], object], *, seconds_max: float = 5.0) ->
             await trio.sleep(0.002)
 
 
-async def start(nursery: trio.Nursery, number: int, *, settings: ControlSettings = QUICK, port: int = 0) -> Node:
-    """A plane with key ``number`` on loopback that knows nobody but itself."""
+async def start(
+    nursery: trio.Nursery, number: int, *, settings: ControlSettings = QUICK, port: int = 0, address: str = "127.0.0.1"
+) -> Node:
+    """A plane with key ``number``, on loopback unless told otherwise, that knows nobody but itself."""
     host = FakeHost(secret_of(number))
     plane = ControlPlane(secret=host.secret, host=host, settings=settings, rng=Random(number), beat=Beat())
     scope = trio.CancelScope()
 
     async def run(task_status: trio.TaskStatus[int]) -> None:
         with scope:
-            await plane.serve("127.0.0.1", port, task_status=task_status)
+            await plane.serve(address, port, task_status=task_status)
 
     node = Node(host, plane, await nursery.start(run), scope)
     host.introduce(host, node.port)

@@ -1,14 +1,16 @@
-"""What a peer's end looks like from here: processes that are killed, stopped, and come back."""
+"""What a peer's end looks like from here: processes that are killed, stopped, and come back; hosts that vanish."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+import pytest
 import trio
 
 from gossipd.control.link import Endpoint
@@ -19,13 +21,17 @@ from membership.member import NodeId, node_id
 from tests.gossipd.control.nodes import DEPLOYMENT, Node, nodes, secret_of, until
 
 ROOT = Path(__file__).resolve().parents[3]
-SOON = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.02, redial_max_s=0.1, heartbeat_s=0.1)
+SOON = ControlSettings(
+    handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.02, redial_max_s=0.1, heartbeat_s=0.1, silence_s=0.1
+)
 
 
 @asynccontextmanager
-async def process(number: int) -> AsyncIterator[tuple[subprocess.Popen[bytes], int]]:
+async def process(
+    number: int, *, within: tuple[str, ...] = (), address: str = "127.0.0.1"
+) -> AsyncIterator[tuple[subprocess.Popen[bytes], int]]:
     """A node of its own, its process and its port."""
-    command = [sys.executable, "-m", "tests.gossipd.control.lone_node", str(number)]
+    command = [*within, sys.executable, "-m", "tests.gossipd.control.lone_node", str(number), address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT) as running:
         try:
             assert running.stdout is not None
@@ -34,11 +40,33 @@ async def process(number: int) -> AsyncIterator[tuple[subprocess.Popen[bytes], i
             running.kill()
 
 
-def introduce(node: Node, number: int, port: int) -> NodeId:
+@contextmanager
+def other_host(address: str) -> Iterator[str]:
+    """A namespace with ``address`` at the other end of a cable; its name, which is also its interface's."""
+    name = f"gv{os.getpid()}"
+    own = f"{address.rpartition('.')[0]}.1"
+    try:
+        for line in (
+            f"netns add {name}",
+            f"link add {name} type veth peer name {name} netns {name}",
+            f"addr add {own}/30 dev {name}",
+            f"link set {name} up",
+            f"-n {name} addr add {address}/30 dev {name}",
+            f"-n {name} link set {name} up",
+        ):
+            subprocess.run(["ip", *line.split()], check=True, timeout=10)
+        yield name
+    finally:
+        # The cable first: a namespace with the rest of a connection outlives its name, and its address with it.
+        for line in (f"link del {name}", f"netns del {name}"):
+            subprocess.run(["ip", *line.split()], check=True, timeout=10)
+
+
+def introduce(node: Node, number: int, port: int, address: str = "127.0.0.1") -> NodeId:
     public = secret_of(number).public
     peer = node_id(public.ed25519)
     node.host.known[public.curve25519] = peer
-    node.host.directory[peer] = Endpoint("127.0.0.1", port, public.curve25519)
+    node.host.directory[peer] = Endpoint(address, port, public.curve25519)
     return peer
 
 
@@ -60,3 +88,20 @@ async def test_a_stopped_peer_is_known_by_its_missing_heartbeats_and_comes_back(
         await until(lambda: PeerReachable(peer, False) in node.host.events)
         running.send_signal(signal.SIGCONT)
         await until(lambda: node.host.events[-1] == PeerReachable(peer, True))
+
+
+@pytest.mark.needs("netns")
+async def test_a_vanished_host_is_known_by_what_it_has_not_acknowledged_and_not_before_something_was_said() -> None:
+    settings = ControlSettings(heartbeat_s=60, silence_s=0.3)
+    address = "198.19.77.2"
+    with other_host(address) as name:
+        within = ("ip", "netns", "exec", name)
+        async with nodes(1, settings=settings) as (node,), process(2, within=within, address=address) as (_, port):
+            peer = introduce(node, 2, port, address)
+            node.plane.subscribe(peer, DEPLOYMENT)  # a reason to dial again, should the cable not have been ready
+            await until(lambda: node.host.events[-1:] == [PeerReachable(peer, True)])
+            assert await node.plane.request(peer, control.Ping(), 10) == control.Pong()
+            await trio.to_thread.run_sync(subprocess.run, ["ip", "-n", name, "link", "set", name, "down"])
+            assert node.host.events[-1] == PeerReachable(peer, True)
+            node.plane.send_nowait(peer, control.Hello("are you there?"))
+            await until(lambda: node.host.events[-1] == PeerReachable(peer, False))

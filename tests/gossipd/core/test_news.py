@@ -7,8 +7,9 @@ from random import Random
 import pytest
 
 from gossipd.core.events import SendDelta
-from gossipd.core.news import News
+from gossipd.core.news import News, told_soon
 from gossipd.core.planner_settings import PlannerSettings
+from membership.member import NodeId
 from tests.gossipd.core.planning import DEPLOYMENT, SETTINGS, node
 
 A, B = node(1), node(2)
@@ -139,3 +140,13 @@ def test_whoever_hears_every_message_knows_in_the_end_what_is_held(seed: int) ->
     hear(now + SETTINGS.news_lazy_s)
     assert all(view == held for view in known.values()), seed
     assert news.next_deadline(0.02) is None
+
+
+def test_a_mate_hears_soon_of_a_chunk_from_so_many_holders_as_are_wanted_on_average_and_the_same_in_every_run() -> None:
+    mates = {NodeId(bytes([number]) * 16) for number in range(40)}
+    assert told_soon(mates, 2, 2, Random(1)) is mates, "the first holders tell everybody"
+    times = 200
+    for holders in (3, 10, 40):
+        told = sum(len(told_soon(mates, holders, 2, Random(seed))) for seed in range(times))
+        assert told / times / 40 * holders == pytest.approx(2.0, rel=0.1)
+    assert told_soon(mates, 10, 2, Random(7)) == told_soon(frozenset(sorted(mates)), 10, 2, Random(7))

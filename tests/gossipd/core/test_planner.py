@@ -179,7 +179,7 @@ def test_a_chunk_is_told_while_it_comes_and_not_a_second_time_when_it_is_here() 
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
     (told,) = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1))
     assert (told.peers, told.added) == ((B,), (5,))
-    after = driven.tell(stored(5, A), after=0.1) + driven.wait(2.0)
+    after = driven.tell(stored(5, A), after=0.1) + driven.wait(LAZY_S)
     assert [message for message in of(SendDelta, after) if message.added] == []
 
 
@@ -188,7 +188,7 @@ def test_a_chunk_that_comes_anew_after_its_relays_were_refused_is_told_again() -
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
     driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1)
     for event in (ChunkArriving(DEPLOYMENT, 5, A), stored(5, A)):  # who asks in between may have been refused too
-        after = driven.tell(event, after=0.1) + driven.wait(2.0)
+        after = driven.tell(event, after=0.1) + driven.wait(LAZY_S)
         assert [message.added for message in of(SendDelta, after) if message.added] == [(5,)]
 
 
@@ -207,7 +207,7 @@ def test_a_chunk_that_was_told_and_did_not_come_is_taken_back_and_told_again_whe
     after = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.NOT_HELD), after=0.1) + driven.wait(0.1)
     assert [message.dropped for message in of(SendDelta, after)] == [(5,)]
     driven.tell(holdings(2, 5))
-    after = driven.tell(stored(5, B), after=0.1) + driven.wait(2.0)
+    after = driven.tell(stored(5, B), after=0.1) + driven.wait(LAZY_S)
     assert [message.added for message in of(SendDelta, after) if message.added] == [(5,)]
 
 

@@ -5,7 +5,8 @@ tables ``Following`` and ``Followers`` and its own times, on the virtual clock. 
 values), CURVE (everybody is who they say), requests and replies.
 
 A message under way when its direction is cut waits as TCP would have it wait, and arrives when the cut is mended, or is
-lost with the link when the heartbeat has given it up. A stopped process neither answers a dial nor a heartbeat.
+lost with the link when nothing has acknowledged it for ``silence_s``. A stopped process answers neither a dial nor a
+heartbeat, while its kernel acknowledges what is said to it.
 """
 
 from __future__ import annotations
@@ -72,13 +73,16 @@ Message: TypeAlias = Asked | Held | Told
 class Link:
     """One dialed connection."""
 
-    __slots__ = ("age", "arrives_s", "is_dialing", "is_up", "is_watched", "pause_s", "peer", "queue", "streams")
+    __slots__ = (
+        "age", "arrives_s", "is_dialing", "is_unanswered", "is_up", "is_watched", "pause_s", "peer", "queue", "streams",
+    )  # fmt: skip
 
     def __init__(self, peer: int) -> None:
         self.peer = peer
         self.is_up = False
         self.is_dialing = False
         self.is_watched = False
+        self.is_unanswered = False
         self.age = 0  # which connection of this link: what was sent on an earlier one is lost
         self.pause_s = _SETTINGS.redial_min_s
         self.queue: deque[Message] = deque()
@@ -194,7 +198,7 @@ class Plane:
             self.reset(link.peer)
         elif not self._world.wires.is_open(own.index, link.peer):
             self._world.wires.cut_struck(own.index, link.peer)
-            self.watch(link.peer)
+            self._unanswered(link)
             self._world.after(0.2, self._arrive_late, link, age, message, number)
         elif peer.is_stopped:
             peer.after(0.0, peer.plane.hear, own.node, message, number)
@@ -284,16 +288,27 @@ class Plane:
         link = self._links.get(peer)
         if link is not None and link.is_up and not link.is_watched:
             link.is_watched = True
-            wait_s = _SETTINGS.heartbeat_s * self._daemon.random.uniform(1.0, 2.0)
+            wait_s = _SETTINGS.heartbeat_s * self._daemon.random.random() + _SETTINGS.silence_s
             self._daemon.after(wait_s, self._heartbeat, link, link.age)
 
     def _heartbeat(self, link: Link, age: int) -> None:
         link.is_watched = False
-        if link.age != age or not link.is_up:
-            return
-        peer = self._world.daemons[link.peer]
-        if not peer.is_up or peer.is_stopped or not self._world.wires.is_whole(self._daemon.index, link.peer):
+        if link.age == age and link.is_up and (self._world.daemons[link.peer].is_stopped or self._is_cut(link)):
             self._failed(link)
+
+    def _unanswered(self, link: Link) -> None:
+        if not link.is_unanswered:
+            link.is_unanswered = True
+            self._daemon.after(_SETTINGS.silence_s, self._give_up, link, link.age)
+
+    def _give_up(self, link: Link, age: int) -> None:
+        link.is_unanswered = False
+        if link.age == age and link.is_up and self._is_cut(link):
+            self._failed(link)
+
+    def _is_cut(self, link: Link) -> bool:
+        is_there = self._world.daemons[link.peer].is_up
+        return not is_there or not self._world.wires.is_whole(self._daemon.index, link.peer)
 
     def silent_with(self, peer: int) -> bool:
         """Whether there is a link up to that peer, for faults to look at."""
