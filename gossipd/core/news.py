@@ -25,6 +25,7 @@ for each of a hundred neighbours (a list for each took a tenth of the time of a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from random import Random
 
@@ -34,6 +35,7 @@ from gossipd.core.planner_settings import PlannerSettings
 from membership.member import NodeId
 
 _ITEMS_MAX = 256  # of one list of a delta; longer news are split
+_LATELY_SHARE = 0.5  # of ``news_lazy_s``: to whom something was told since, the rest is told when it has company
 
 
 def told_soon(mates: Collection[NodeId], holders: int, tellers: int, rng: Random) -> Collection[NodeId]:
@@ -50,10 +52,11 @@ def told_soon(mates: Collection[NodeId], holders: int, tellers: int, rng: Random
 
 
 class _Subscriber:
-    __slots__ = ("told", "urgent")
+    __slots__ = ("told", "told_s", "urgent")
 
     def __init__(self, told: int) -> None:
         self.told = told  # how much of the log
+        self.told_s = -math.inf
         self.urgent = False
 
 
@@ -133,22 +136,28 @@ class News:
         if not urgent and not lazy:
             return []
         groups: dict[int, list[NodeId]] = {}
-        end = len(self._log)
+        end, lately_s = len(self._log), now - _LATELY_SHARE * self._settings.news_lazy_s
         for peer, subscriber in self._subscribers.items():
-            if subscriber.urgent or (lazy and subscriber.told < end):
+            if subscriber.urgent or (lazy and subscriber.told < end and subscriber.told_s <= lately_s):
                 groups.setdefault(subscriber.told, []).append(peer)
-                subscriber.told, subscriber.urgent = end, False
+                subscriber.told, subscriber.told_s, subscriber.urgent = end, now, False
         messages: list[SendDelta] = []
         for told, peers in groups.items():
             added, dropped = _outcome(self._log[told:])
             messages += self._messages(tuple(peers), added, dropped, free_slots)
         self._flushed_s, self._urgent = now, False
         if lazy:
-            self._lazy_s, self._pending = now, False
-            self._log.clear()
-            for subscriber in self._subscribers.values():
-                subscriber.told = 0
+            self._lazy_s = now
+            self._forget_told()
         return messages
+
+    def _forget_told(self) -> None:
+        """Drop from the log what all have been told."""
+        told = min((subscriber.told for subscriber in self._subscribers.values()), default=len(self._log))
+        del self._log[:told]
+        for subscriber in self._subscribers.values():
+            subscriber.told -= told
+        self._pending = bool(self._log)
 
     def _messages(
         self, peers: tuple[NodeId, ...], added: tuple[int, ...], dropped: tuple[int, ...], free_slots: int
