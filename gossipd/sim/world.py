@@ -15,7 +15,7 @@ from hashlib import blake2b
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
@@ -31,11 +31,11 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import DeploymentId
 from gossipd.core.planner import Planner
+from gossipd.sim.control_sent import ControlSent, control_sent
 from gossipd.sim.fabric import Fabric, Flow, Link
 from gossipd.sim.membership import Membership
 from gossipd.sim.scenario import Kill, Scenario
 from gossipd.sim.sim_host import SimHost, Transfer
-from gossipd.sim.steady_traffic import LINK_BYTES_S, MEMBERSHIP_REST_BYTES_S, progress_bytes_s
 from gossipd.sim.verdicts import Verdicts
 from membership.member import NodeId
 
@@ -43,21 +43,6 @@ _RECOMPUTE_PER_CHUNK_TIME = 20
 _PLANS_PER_CHUNK_TIME = 10  # seven times as often as a daemon with chunks of 16 MiB on 10 Gbit/s; 20 gave the same loss
 _EXTENT_BYTES_MAX = 16 << 20
 _CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches everybody within some gossip rounds
-
-
-class ControlSent(NamedTuple):
-    """Bytes that a host which is alive has sent, on average, until ``until_s``."""
-
-    until_s: float
-    messages: float
-    """And acknowledgements of those that have come."""
-    links: float
-    membership: float
-
-    @property
-    def bytes_per_s(self) -> float:
-        """Control channel and membership together."""
-        return (self.messages + self.links + self.membership) / self.until_s if self.until_s else 0.0
 
 
 class World:
@@ -346,14 +331,7 @@ class World:
 
     def control_until_now(self) -> ControlSent:
         """What the living have sent, mean of them."""
-        living = [host for host in self.hosts if host.alive]
-        messages = sum(host.control_bytes for host in living) / len(living)
-        links = sum(self.by_node[peer].alive for host in living for peer in host.linked) / len(living)
-        membership = sum(host.membership_bytes for host in living) / len(living)
-        if self._membership is None:
-            membership = MEMBERSHIP_REST_BYTES_S * self.now
-        membership += progress_bytes_s(len(living)) * self.now
-        return ControlSent(self.now, messages, links * LINK_BYTES_S * self.now, membership)
+        return control_sent(self.by_node, self.now, membership_runs=self._membership is not None)
 
     def _kill(self, kill: Kill) -> None:
         living = [host for host in self.hosts if host.alive]

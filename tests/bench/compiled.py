@@ -28,7 +28,10 @@ _COMPILED = (
     *("news", "peers", "planner", "planner_settings", "planner_statistics", "reader", "rendezvous", "replica"),
     *("scheduler", "stall", "standing", "subscriptions", "swarm", "swarm_upkeep"),
 )
-_SIMULATOR = ("fabric", "membership", "message_size", "scenario", "sim_host", "steady_traffic", "verdicts", "world")
+_SIMULATOR = (
+    *("control_sent", "fabric", "membership", "message_size", "scenario", "sim_host", "steady_traffic", "verdicts"),
+    "world",
+)
 _COMPILE_S_MAX = 900
 _SETUP = """\
 from mypyc.build import mypycify

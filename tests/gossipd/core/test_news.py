@@ -45,6 +45,19 @@ def test_urgent_news_wait_for_company_and_the_rest_for_longer() -> None:
     assert news.next_deadline(0.02) is None
 
 
+def test_news_that_are_not_urgent_wait_for_company_where_something_was_told_lately_but_not_for_ever() -> None:
+    news, lazy_s = news_for(A, B), SETTINGS.news_lazy_s
+    news.stored(1, [])
+    assert told(news.flush(101.0, 0.02, 4)) == {A: [1], B: [1]}
+    news.stored(2, [A])
+    assert told(news.flush(101.0 + lazy_s - 0.1, 0.02, 4)) == {A: [2]}
+    news.stored(3, [])
+    assert told(news.flush(101.0 + lazy_s, 0.02, 4)) == {B: [2, 3]}
+    assert news.next_deadline(0.02) == 101.0 + 2 * lazy_s
+    assert told(news.flush(101.0 + 2 * lazy_s, 0.02, 4)) == {A: [3]}
+    assert news.next_deadline(0.02) is None
+
+
 def test_the_same_news_for_several_are_one_command() -> None:
     news = news_for(A, B)
     news.stored(1, [A, B])
@@ -138,6 +151,7 @@ def test_whoever_hears_every_message_knows_in_the_end_what_is_held(seed: int) ->
         now += rng.random() / 10
         hear(now)
     hear(now + SETTINGS.news_lazy_s)
+    hear(now + 2 * SETTINGS.news_lazy_s)  # to whom something was told lately
     assert all(view == held for view in known.values()), seed
     assert news.next_deadline(0.02) is None
 

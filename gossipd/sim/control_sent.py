@@ -1,0 +1,45 @@
+"""What control costs a host: the sum over messages, links and membership, mean of the living.
+
+What lives here: that sum. What does not: how long a message is (``message_size``), what is sent all the time whatever
+is fetched (``steady_traffic``), and counting, which is each host's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from gossipd.sim.sim_host import SimHost
+from gossipd.sim.steady_traffic import LINK_BYTES_S, MEMBERSHIP_REST_BYTES_S, progress_bytes_s
+from membership.member import NodeId
+
+
+class ControlSent(NamedTuple):
+    """Bytes that a host which is alive has sent, on average, until ``until_s``."""
+
+    until_s: float
+    messages: float
+    """And acknowledgements of those that have come."""
+    links: float
+    membership: float
+
+    @property
+    def bytes_per_s(self) -> float:
+        """Control channel and membership together."""
+        return (self.messages + self.links + self.membership) / self.until_s if self.until_s else 0.0
+
+
+def control_sent(hosts: Mapping[NodeId, SimHost], now: float, *, membership_runs: bool) -> ControlSent:
+    """What has been sent until ``now``.
+
+    Args:
+        membership_runs: it counts what it sends; else it is taken to be at rest.
+    """
+    living = [host for host in hosts.values() if host.alive]
+    messages = sum(host.control_bytes for host in living) / len(living)
+    links = sum(hosts[peer].alive for host in living for peer in host.linked) / len(living)
+    membership = MEMBERSHIP_REST_BYTES_S * now
+    if membership_runs:
+        membership = sum(host.membership_bytes for host in living) / len(living)
+    membership += progress_bytes_s(len(living)) * now
+    return ControlSent(now, messages, links * LINK_BYTES_S * now, membership)
