@@ -7,7 +7,7 @@ In a small cluster everybody becomes everybody's neighbour, in a larger one all 
 from other racks each deployment draws others, which are dialed then. A handshake takes less than 1 ms of CPU at either
 end, but all hosts begin at the same moment: sixteen hosts on two cores that dialed each other then held five chunks
 0.9 s after the first of them had opened the model, and after 0.75 s with links that were there (lab, two runs each).
-Fifteen links cost a host 1.4 KB/s and 0.7 ms of CPU per second at rest, which is their heartbeats.
+Fifteen links cost a host 140 bytes a second at rest, which is their heartbeats.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def test_rumours_of_progress_grow_with_the_hosts_up_to_their_budget() -> None:
     assert told[-1] == told[-2]
 
 
-@pytest.mark.parametrize(("mbit", "measured"), [(100, 19_200), (50, 14_100)])
+@pytest.mark.parametrize(("mbit", "measured"), [(100, 16_600), (50, 11_600)])
 def test_the_simulated_lab_sends_what_the_lab_has_counted_on_its_wires(mbit: float, measured: float) -> None:
     world = World(replace(lab(mb=128, mbit=mbit), chunks=256))  # half of the lab's model, in its chunks of 512 KiB
     world.run()
