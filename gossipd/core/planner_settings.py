@@ -52,12 +52,13 @@ class PlannerSettings:
     the end, messages cost CPU."""
     news_lazy_s: float = 3.0
     """How late a neighbour hears what it has already or need not act on. With 1 a third of all deltas was such news; 3
-    instead of 2 takes a fifth off all messages and costs a chunk time or none, 4 costs 6 to 10 (160 hosts in 4 racks,
-    1,000 in 25, chunks of 0.2 s, simulation)."""
+    instead of 2 takes a fifth off all messages, and of five comparisons cost a chunk time or none in four and four in
+    one; 4 costs 6 to 10 (160 and 250 hosts with 200 chunks of 0.2 s, 1,000 with 60, simulation)."""
     tellers: int = 2
-    """From so many holders of a chunk a rack mate that lacks it hears soon. With all of them a host sent 108 messages a
-    second and was 29 and 29 chunk times behind, with 4 76 (28), with 2 62 (28, 30), with 1 50 (32, 34; 160 hosts in 4
-    racks, 200 chunks of 0.2 s, simulation); with 5 % of hosts killed or 3 % slow no worse than with all."""
+    """From so many holders of a chunk a rack mate that lacks it hears soon. With all of them a host sent 105 deltas a
+    second and the last one was 29 and 29 chunk times behind, with 4 74 (28), with 2 60 (28, 30), with 1 48 (32, 34; 160
+    hosts in 4 racks, 200 chunks of 0.2 s, simulation); with 5 % of the hosts killed 28 with 2 for 28 with all, with 3 %
+    of them slow 33 for 32."""
 
     mates_max: int = 40
     """Neighbours in the rack. 20 to 40 are needed for 95 % and more (design notes, simulation)."""
