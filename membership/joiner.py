@@ -17,12 +17,12 @@ from membership import wire
 from membership.errors import WireError
 from membership.events import JoinRefused, NameConflict
 from membership.judge import Judge
-from membership.lexicon import Claim
 from membership.member import Address, NodeId
 from membership.node import Node
-from membership.registrar import Registrar
+from membership.record_merger import Registrar
 from membership.seal import BODY_BYTES_MAX
 from membership.synchroniser import Synchroniser
+from membership.verified_cache import Claim
 
 _CONTACTS_MAX = 256
 _SAMPLE = 3  # records in a welcome besides the contact's: what fits into one datagram

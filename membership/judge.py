@@ -1,8 +1,8 @@
 """Accusations, contradictions, suspicion deadlines, death.
 
 What lives here: what is heard about whether a member lives, and the verdicts. What does not: which record wins and who
-is on the roster (``registrar``), finding out whether somebody answers (``prober``), the formula for the wait and its
-theory (``suspicion``).
+is on the roster (``record_merger``), finding out whether somebody answers (``prober``), the formula for the wait and
+its theory (``suspicion``).
 
 Within one life a higher signed incarnation beats suspicion and death, an equal one does not. Nothing a third party says
 revives anybody, and "dead" is never taken over from others: it comes with the accusations that led to it, and these
@@ -23,11 +23,11 @@ from membership.events import (
     MemberSuspected,
     MemberUp,
 )
-from membership.lexicon import Claim
 from membership.member import Handle, MemberState
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL, Node
 from membership.roster import Gone
 from membership.suspicion import Credit, Suspicion
+from membership.verified_cache import Claim
 
 # A rumour reaches everybody within a second (simulated, 10,000 members); who has not heard by then has missed it.
 _WORRY_FROM_S = 0.8

@@ -1,8 +1,8 @@
 """What all parts of one brain share: identity, table, rumours, outbox, timers, counters.
 
-What lives here: no decisions, only the ground that ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``board``
-stand on. Timers are a heap of (deadline, sequence, callback); a callback looks at the state it finds and does nothing
-when it came too late, so nothing is ever cancelled.
+What lives here: no decisions, only the ground that ``prober``, ``judge``, ``synchroniser``, ``joiner`` and
+``event_store`` stand on. Timers are a heap of (deadline, sequence, callback); a callback looks at the state it finds
+and does nothing when it came too late, so nothing is ever cancelled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from random import Random
 
 from membership.events import Event, Output, SendDatagram
 from membership.health import Health
-from membership.lexicon import Claim, Lexicon
 from membership.member import Address, Handle, Member, MemberState, NodeId, Record
 from membership.record import Sign, sign_record
 from membership.roster import Roster
@@ -22,6 +21,7 @@ from membership.rumours import Rumours
 from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing, Seal
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
+from membership.verified_cache import Claim, Lexicon
 from membership.wire import ALIVE, FLAG_SETTLED, GOSSIP, STATE_DEAD, STATE_LEFT, STATE_SUSPECT, claim_part, item, notice
 
 ALIVE_LABEL = b"gossip alive 1\x00"

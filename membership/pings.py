@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from membership import wire
 from membership.judge import Judge
-from membership.lexicon import Claim
 from membership.member import Handle
 from membership.node import Node
+from membership.verified_cache import Claim
 
 _PENDING_MAX = 4096  # our probes and those for others; the oldest goes
 

@@ -1,4 +1,4 @@
-"""Finds out who answers: rounds of probes, and doubts about ourselves. Probes for others are in ``helper``.
+"""Finds out who answers: rounds of probes, and doubts about ourselves. Probes for others are in ``indirect_prober``.
 
 One round, with all times multiplied by the health factor: ping at 0; without an ack at ``probe_timeout_s`` ping again,
 ask helpers in other racks, and ask the host to try the control channel; at ``probe_interval_s`` the verdict. A helper
@@ -11,14 +11,14 @@ ourselves and accuses nobody.
 from __future__ import annotations
 
 from membership import wire
+from membership.dead_prober import Lost
 from membership.events import ControlProbeWanted, Isolated
 from membership.isolation import Isolation
 from membership.judge import Judge
-from membership.lexicon import Claim
-from membership.lost import Lost
 from membership.member import Address, NodeId
 from membership.node import Node
 from membership.pings import Pending, Pings
+from membership.verified_cache import Claim
 
 _RETURN_S = 2.0  # after a freeze, at most so long until we judge again
 

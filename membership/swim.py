@@ -1,7 +1,7 @@
 """``Swim``: one member's brain. Datagram or timer in with ``now``; datagrams, events and the next deadline out.
 
-What lives here: the front door (unseal, replay check, dispatch), gossip rounds, housekeeping, and what a host may
-call. Decisions live in ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``board``, over the ground of ``node``.
+What lives here: the front door (unseal, replay check, dispatch), gossip rounds, housekeeping, and what a host may call.
+Decisions live in ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``event_store``, over the ground of ``node``.
 
 The host calls ``handle_datagram`` and ``handle_timer`` with its monotonic clock, then drains. After a long stop it
 must hand over waiting datagrams before it calls the timer: answers that were waiting shall not look like silence.
@@ -15,25 +15,25 @@ from random import Random
 from struct import error as struct_error
 
 from membership import wire
-from membership.answers import ASK_BYTES, Answers
-from membership.board import Board
 from membership.errors import SealError, WireError
+from membership.event_store import Board
 from membership.events import Kind, Output
-from membership.helper import Helper
+from membership.indirect_prober import Helper
 from membership.joiner import Joiner
 from membership.judge import Judge
-from membership.lexicon import Claim, Lexicon, verify_ed25519
 from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
 from membership.node import LEAVE_LABEL, Node
 from membership.pings import Pings
 from membership.prober import Prober
 from membership.record import Sign, Verify, encode_signed
-from membership.registrar import Registrar
+from membership.record_merger import Registrar
 from membership.replay import ReplayWindows
 from membership.roster import Gone
 from membership.seal import DatagramSeal, KeyRing, Opened, Seal
 from membership.settings import SwimSettings
+from membership.sync_server import ASK_BYTES, Answers
 from membership.synchroniser import Synchroniser
+from membership.verified_cache import Claim, Lexicon, verify_ed25519
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN shall not make us talk

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import deque
 
 from membership import wire
-from membership.answers import HASHES, WANT_ROW, Answers
-from membership.board import Board
-from membership.lexicon import Claim
+from membership.event_store import Board
 from membership.node import Node
 from membership.seal import BODY_BYTES_MAX
 from membership.sync_rows import LOW, unpack_rows
+from membership.sync_server import HASHES, WANT_ROW, Answers
+from membership.verified_cache import Claim
 
 _WANTS_AT_ONCE = 48
 _WANTED_MAX = 20000

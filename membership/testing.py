@@ -22,12 +22,12 @@ from random import Random
 from typing import Any, Protocol
 
 from membership.events import ControlProbeWanted, Event, SendDatagram
-from membership.lexicon import Lexicon
+from membership.fakes import Keys, OpenSeal
 from membership.member import Address, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
-from membership.stand_ins import Keys, OpenSeal
 from membership.swim import Swim
+from membership.verified_cache import Lexicon
 
 UDP_IP_BYTES = 28
 _FROZEN_QUEUE_MAX = 1500  # datagrams that a stopped process's socket buffer holds (212 kB)

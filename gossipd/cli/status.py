@@ -1,7 +1,7 @@
 """``gossipd status``: the whole cluster as the local daemon has heard it, for people, for scripts, or live.
 
 What lives here: the plain page. What does not: the live one (``watch``, which needs rich); the fields are those of
-``ops.snapshot``.
+``api.schema``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from gossipd.api.client import StatusClient
 from gossipd.cli.options import (
     NameVersion,
     daemon_options,
@@ -22,7 +23,6 @@ from gossipd.cli.options import (
     time_words,
 )
 from gossipd.core.units import show_bytes
-from gossipd.ops.status_client import StatusClient
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
 HOSTS_SHOWN = 64  # a page; --json has them all

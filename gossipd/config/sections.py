@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.config import kinds
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.names import check_label
-from gossipd.core.source_policy import SourcePolicy, SourceRuleError
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.names import check_label
+from gossipd.manifest.source_policy import SourcePolicy, SourceRuleError
 
 GIB = 1024**3
 MIB = 1024**2

@@ -1,6 +1,6 @@
 """Are strangers refused? Asked of the real sockets at every start, and the daemon does not run if they are not.
 
-What lives here: four visits to our own control port. What does not: what admission is (``zap``).
+What lives here: four visits to our own control port. What does not: what admission is (``authenticator``).
 
 libzmq's CURVE server accepts every key when no ZAP handler runs, and one wrong option makes a socket that speaks in
 clear; both look healthy (libzmq 2594, pyzmq 657). So, in this order of proof:
@@ -19,10 +19,10 @@ import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gossipd.control.plane import ControlPlane
-from gossipd.control.zmq_trio import Bell, secure, tcp_address
+from gossipd.control.control_plane import ControlPlane
 from gossipd.core.errors import ExitCode, LocalError
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.zmq_trio import Bell, secure, tcp_address
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _PATIENCE_S = 5.0  # a busy machine; each visit takes milliseconds
@@ -38,7 +38,7 @@ class SelfCheckError(LocalError):
 
 
 async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKey, stranger: SecretKey) -> None:
-    """Visit the control port that ``plane`` serves on ``host`` and ``port``.
+    """Visit the control port that ``control_plane`` serves on ``delegate`` and ``port``.
 
     Args:
         own: this node's key, which ``member_of`` must know.

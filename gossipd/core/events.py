@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.core.manifest_payload import EVERY_HOST, Targets
+from gossipd.manifest.payload import EVERY_HOST, Targets
 from membership.member import NodeId
 
 

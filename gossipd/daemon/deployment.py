@@ -13,10 +13,10 @@ import trio
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Supplier
-from gossipd.core.manifest import Manifest
-from gossipd.core.progress import HostReason, HostState, Progress
-from gossipd.core.statement import Statement
-from gossipd.ops.inbox import QueueFullError
+from gossipd.deployment.progress import HostReason, HostState, Progress
+from gossipd.deployment.statement import Statement
+from gossipd.inbox.inbox import QueueFullError
+from gossipd.manifest.manifest import Manifest
 
 # Half of a rate is forgotten in some three seconds: steady enough to read, quick enough to show a stall.
 RATE_SMOOTHING = 0.2

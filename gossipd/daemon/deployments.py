@@ -1,7 +1,7 @@
 """The life of every deployment on this host, from a heard statement to a published directory.
 
 What lives here: the steps and their order, one task per deployment. What does not: which chunk comes from where (the
-planner), bytes (the store), who said what (``spread``), what an operator wants (``operations``).
+planner), bytes (the store), who said what (``dissemination``), what an operator wants (``admin_operations``).
 
 One deployment goes through these steps, each of which may end it with a state, a reason and a sentence::
 
@@ -33,18 +33,18 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, DeploymentClosed, DeploymentOpened, Event, ReportStall
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin, short
-from gossipd.core.manifest import Manifest, deployment_id, open_manifest
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.progress import HostReason, HostState
-from gossipd.core.register import STATEMENTS_MAX, Register
-from gossipd.core.register_file import snapshot
-from gossipd.core.statement import Statement, Verb
 from gossipd.daemon.deployment import Deployment
-from gossipd.daemon.state import State, StateWriteError
-from gossipd.ports import NotHeldError, StoreWriteError
+from gossipd.daemon.state_dir import State, StateWriteError
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_file import snapshot
+from gossipd.deployment.statement_store import STATEMENTS_MAX, Register
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
+from gossipd.runtime.ports import NotHeldError, StoreWriteError
+from gossipd.runtime.worker_threads import in_thread
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.errors import NoSpaceError, NotWholeError, StoreError
-from gossipd.threads import in_thread
 from membership.member import NodeId
 
 SPACE_RETRY_S = 5.0  # a freed disk is noticed within the 10 s that the fault table allows

@@ -9,17 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gossipd.control.zap import Visitor
+from gossipd.control.authenticator import Visitor
 from gossipd.core.ids import DeploymentId
-from gossipd.core.manifest import open_manifest
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.register import Register
-from gossipd.core.statement import Statement, Verb
-from gossipd.core.trust import key_id
 from gossipd.daemon.deployment import check_room
 from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.spread import Spread
-from gossipd.threads import in_thread
+from gossipd.daemon.dissemination import Spread
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_store import Register
+from gossipd.identity.trust import key_id
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import open_manifest
+from gossipd.runtime.worker_threads import in_thread
 from gossipd.wire import control
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
+from gossipd.api.client import DaemonUnreachableError, StatusClient
 from gossipd.config.directory import make_directory
-from gossipd.ops.status_client import DaemonUnreachableError, StatusClient
 
 ADDRESS = "127.0.0.1"
 PORTS = range(12_000, 32_000)  # Linux takes outgoing ports from 32,768 on

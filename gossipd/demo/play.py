@@ -20,14 +20,14 @@ from random import Random
 from typing import Any, ClassVar, Protocol
 
 from gossipd.core.errors import ExitCode, GossipdError, UsageError
-from gossipd.core.keys import KEY_BYTES, SecretKey
-from gossipd.core.manifest import Manifest, open_manifest
 from gossipd.demo.compare import differences
 from gossipd.demo.hosts import Host, make_hosts
 from gossipd.demo.model import write_toy_model
 from gossipd.demo.rot import Rot
 from gossipd.demo.storage import StorageServer
-from gossipd.ops.keyfiles import write_key_pair
+from gossipd.identity.key_files import write_key_pair
+from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.publisher import PublishOrder, publish
 
 NAME, VERSION = "toy", 1

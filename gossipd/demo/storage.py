@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from gossipd.throttle import Throttle
+from gossipd.runtime.rate_limit import Throttle
 
 _RANGE = re.compile(r"bytes=(\d{1,15})-(\d{1,15})?")
 _PIECE_BYTES = 256 * 1024

@@ -27,10 +27,10 @@ from blake3 import blake3
 from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 from obstore.store import from_url
 
-from gossipd.core.layout import Segment
-from gossipd.core.manifest_errors import ManifestError, shown
-from gossipd.core.manifest_payload import FILES_MAX
-from gossipd.core.source_url import SourceUrl
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.payload import FILES_MAX
+from gossipd.manifest.source_url import SourceUrl
 from gossipd.publish.errors import (
     PublishError,
     SourceChangedError,
@@ -38,7 +38,7 @@ from gossipd.publish.errors import (
     StorageError,
     StorageNotFoundError,
 )
-from gossipd.publish.runs import Run
+from gossipd.publish.extents import Run
 from gossipd.publish.selection import Selection
 
 if TYPE_CHECKING:

@@ -28,10 +28,10 @@ from contextlib import contextmanager
 
 from blake3 import blake3
 
-from gossipd.core.layout import Segment
-from gossipd.core.manifest_errors import shown
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.errors import shown
 from gossipd.publish.errors import PublishError, SourceChangedError
-from gossipd.publish.runs import Run
+from gossipd.publish.extents import Run
 from gossipd.publish.tree import FoundFile
 
 BUFFER_BYTES = 512 * 1024  # a quarter of a core's second-level cache here; 256 KiB to 1 MiB measured alike

@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Protocol
 
-from gossipd.core.layout import Layout
-from gossipd.core.manifest_payload import DIGEST_BYTES
-from gossipd.publish.runs import Run, runs
+from gossipd.manifest.chunk_layout import Layout
+from gossipd.manifest.payload import DIGEST_BYTES
+from gossipd.publish.extents import Run, runs
 
 
 class RunReader(Protocol):

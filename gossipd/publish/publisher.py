@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
-from gossipd.core.envelope import ENVELOPE_BYTES_MAX
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.layout import Layout, default_chunk_bytes
-from gossipd.core.manifest import FileEntry, ManifestDraft, Targets, open_manifest, seal_manifest
-from gossipd.core.manifest_errors import ManifestError, shown
-from gossipd.core.manifest_paths import check_paths
-from gossipd.core.manifest_payload import EVERY_HOST
-from gossipd.core.names import check_model_name
-from gossipd.core.source_url import WEB_SCHEMES, check_scheme, parse_source_url
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.chunk_layout import Layout, default_chunk_bytes
+from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
+from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.manifest import FileEntry, ManifestDraft, Targets, open_manifest, seal_manifest
+from gossipd.manifest.names import check_model_name
+from gossipd.manifest.paths import check_paths
+from gossipd.manifest.payload import EVERY_HOST
+from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.errors import PublishError, SourceChangedError, StorageNotFoundError
 from gossipd.publish.files import LocalFiles

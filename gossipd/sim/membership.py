@@ -1,9 +1,9 @@
 """The membership of a simulated cluster in full: each host's own ``Swim``, on the clock of the world.
 
 What lives here: the brains, their datagrams (delayed like any message of the world, counted with their headers), and
-what the planner hears of their verdicts, which is what ``daemon.cluster`` makes of them: a member that is alive, has
-changed or is suspected is seen, one that is dead is lost. What does not: when verdicts come where the brains do not
-run (``verdicts``), evidence of broken connections (``world``).
+what the planner hears of their verdicts, which is what ``daemon.member_directory`` makes of them: a member that is
+alive, has changed or is suspected is seen, one that is dead is lost. What does not: when verdicts come where the brains
+do not run (``verdicts``), evidence of broken connections (``world``).
 
 The cluster is converged when time begins, as ``membership.testing.Cluster.start_all_known`` makes it: one brain is told
 of all others, which cost a record each, and the rest adopt its view. Seals and signatures are stand-ins of the same
@@ -22,18 +22,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gossipd.core.events import Isolated, PeerLost, PeerSeen, PeerView
-from gossipd.core.standing import Standing
 from gossipd.sim.message_size import datagram_bytes
+from gossipd.swarm.capabilities import Standing
 from membership import events as said
-from membership.lexicon import Lexicon
+from membership.fakes import Keys, OpenSeal
 from membership.member import Address, Member, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
-from membership.stand_ins import Keys, OpenSeal
 from membership.swim import Swim
+from membership.verified_cache import Lexicon
 
 if TYPE_CHECKING:
-    from gossipd.sim.sim_host import SimHost
+    from gossipd.sim.host import SimHost
     from gossipd.sim.world import World
 
 _RING = KeyRing(b"simulated cluste", (b"k" * 32,))

@@ -1,6 +1,6 @@
 """The heap of events: virtual time, hosts, messages, transfers, faults.
 
-What lives here: everything between the hosts. What does not: what a host decides (its Planner) or does (``sim_host``).
+What lives here: everything between the hosts. What does not: what a host decides (its Planner) or does (``host``).
 A relay flows at its fair rate and ends no earlier than what it relays; that it cannot overtake it on the way is not
 modelled (two relays in a hundred would: 250 hosts, 2,000 chunks).
 Deterministic: ties on the heap are broken by order of scheduling, every draw is from a seeded Random: one for the world
@@ -30,13 +30,13 @@ from gossipd.core.events import (
     Shape,
 )
 from gossipd.core.ids import DeploymentId
-from gossipd.core.planner import Planner
 from gossipd.sim.control_sent import ControlSent, control_sent
 from gossipd.sim.fabric import Fabric, Flow, Link
+from gossipd.sim.host import SimHost, Transfer
 from gossipd.sim.membership import Membership
 from gossipd.sim.scenario import Kill, Scenario
-from gossipd.sim.sim_host import SimHost, Transfer
 from gossipd.sim.verdicts import Verdicts
+from gossipd.swarm.planner import Planner
 from membership.member import NodeId
 
 _RECOMPUTE_PER_CHUNK_TIME = 20

@@ -1,7 +1,8 @@
 """Cuts a run of bytes into chunks and hands each to the store.
 
-One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it; none
-for chunks that arrive whole. While a chunk comes in pieces others may be sent what is here of it (``gossipd.arrival``).
+One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it; none for
+chunks that arrive whole. While a chunk comes in pieces others may be sent what is here of it
+(``gossipd.runtime.incoming_chunks``).
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gossipd.arrival import Arrival, Arrivals
-from gossipd.buffers import BufferPool
 from gossipd.core.ids import SOURCE, ChunkIndex
-from gossipd.ports import ChunkWriter, DigestMismatchError
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import Arrival, Arrivals
+from gossipd.runtime.ports import ChunkWriter, DigestMismatchError
 from gossipd.sources.errors import SourceHashError
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Manifest
+    from gossipd.manifest.manifest import Manifest
 
 
 # What is left of a read when the next may begin. It needs no slot, and two at once share the reader's part of storage's

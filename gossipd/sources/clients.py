@@ -23,7 +23,7 @@ from typing import Any
 import obstore
 from obstore.store import MemoryStore, from_url
 
-from gossipd.niceness import give_way
+from gossipd.runtime.thread_priority import give_way
 from gossipd.sources.errors import (
     SourceEncodingError,
     SourceLongError,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gossipd.core.ids import ChunkIndex
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Manifest
+    from gossipd.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,27 +24,27 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from gossipd.arrival import Arrivals
-from gossipd.buffers import BufferPool, PoolExhaustedError
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.core.source_policy import SourcePolicy
-from gossipd.core.source_url import SourceUrl, parse_source_url
-from gossipd.ports import ChunkWriter, NotHeldError, StoreWriteError
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.manifest.source_url import SourceUrl, parse_source_url
+from gossipd.runtime.buffer_pool import BufferPool, PoolExhaustedError
+from gossipd.runtime.incoming_chunks import Arrivals
+from gossipd.runtime.ports import ChunkWriter, NotHeldError, StoreWriteError
+from gossipd.runtime.rate_limit import Throttle
+from gossipd.sources.admission import Desk, Resolve, SourceStatistics
 from gossipd.sources.assembly import Assembly
 from gossipd.sources.clients import Clock
-from gossipd.sources.desk import Desk, Resolve, SourceStatistics
 from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
+from gossipd.sources.first_request import resolve
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import FileRange, Run, next_run
 from gossipd.sources.requests import Job, OnError, Requests
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.touch import resolve
-from gossipd.throttle import Throttle
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Manifest
+    from gossipd.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gossipd.buffers import BufferPool
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.core.source_url import SourceUrl
+from gossipd.manifest.source_url import SourceUrl
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.rate_limit import Throttle
+from gossipd.sources.admission import Desk
 from gossipd.sources.clients import Clients, Clock, Stream
-from gossipd.sources.desk import Desk
 from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError
+from gossipd.sources.first_request import Addresses, touch
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import FileRange
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.touch import Addresses, touch
 from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
-from gossipd.throttle import Throttle
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Manifest
+    from gossipd.manifest.manifest import Manifest
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: hyper reads up to 400 KiB ahead, and one piece is ours
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read asks whether its own was stopped
@@ -57,7 +57,7 @@ class _Asked:
 
 
 class Requests:
-    """Asks. ``desk`` and ``pool`` are shared with the reader."""
+    """Asks. ``admission`` and ``pool`` are shared with the reader."""
 
     def __init__(
         self, desk: Desk, *, pool: BufferPool, throttle: Throttle, settings: SourceSettings, clock: Clock,

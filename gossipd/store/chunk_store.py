@@ -20,29 +20,29 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkStored
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.core.layout import Segment
-from gossipd.core.manifest import Manifest
-from gossipd.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
-from gossipd.store import layout, publishing
-from gossipd.store.background import Background
-from gossipd.store.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
-from gossipd.store.condition import Keeper, StoreCondition
-from gossipd.store.context import Context
-from gossipd.store.disk import Disk, read_file, write_all
-from gossipd.store.durable import PosixDisk
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
+from gossipd.store.disk.condition import Keeper, StoreCondition
+from gossipd.store.disk.disk import Disk, read_file, write_all
+from gossipd.store.disk.durable import PosixDisk
+from gossipd.store.disk.handles import Handles
+from gossipd.store.disk.whole_sync import WholeSync
 from gossipd.store.errors import StoreError
-from gossipd.store.handles import Handles
-from gossipd.store.models import Models, is_version
+from gossipd.store.journal.windows import commit, write_chunk
+from gossipd.store.models import layout, publishing
+from gossipd.store.models.background import Background
+from gossipd.store.models.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
+from gossipd.store.models.context import Context
+from gossipd.store.models.maintenance import Upkeep
+from gossipd.store.models.models import Models, is_version
+from gossipd.store.models.reading import open_held_chunk
+from gossipd.store.models.repair import mend_tree
+from gossipd.store.models.replica import Replica
+from gossipd.store.models.scrub import Checked, recheck
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
-from gossipd.store.reading import open_held_chunk
-from gossipd.store.repair import mend_tree
-from gossipd.store.replica import Replica
-from gossipd.store.scrub import Checked, recheck
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
-from gossipd.store.upkeep import Upkeep
-from gossipd.store.whole_sync import WholeSync
-from gossipd.store.windows import commit, write_chunk
 
 ENVELOPE_BYTES_MAX = 64 << 20  # the manifest's own limit
 

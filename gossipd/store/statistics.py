@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gossipd.core.ids import DeploymentId
-from gossipd.store.condition import StoreCondition
-from gossipd.store.replica import Replica
+from gossipd.store.disk.condition import StoreCondition
+from gossipd.store.models.replica import Replica
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,10 +26,10 @@ import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from gossipd.core.certificates import public_key_of
 from gossipd.core.errors import GossipdError
-from gossipd.ports import Span
-from gossipd.throttle import Throttle
+from gossipd.identity.certificates import public_key_of
+from gossipd.runtime.ports import Span
+from gossipd.runtime.rate_limit import Throttle
 from gossipd.transfer.settings import BulkSettings
 from membership.member import NodeId, node_id
 

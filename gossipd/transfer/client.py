@@ -6,7 +6,7 @@ and writing (the store; whoever called hands over), and how other threads stop o
 A fetch takes a buffer first and a connection second, so that no peer's slot is held while we wait for memory. What
 the manifest says about the length is final: a reply with another is the peer's fault and ends the connection. When a
 peer cannot be reached, all fetches from it end at once; when a transfer falls silent, a probe of the host tells
-within two seconds whether it is slow or gone. A fetch may follow another on its connection (``successor``).
+within two seconds whether it is slow or gone. A fetch may follow another on its connection (``pipelined_fetch``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gossipd.arrival import Arrival, Arrivals
-from gossipd.buffers import BufferPool, Lease, PoolExhaustedError
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.throttle import Throttle
+from gossipd.runtime.buffer_pool import BufferPool, Lease, PoolExhaustedError
+from gossipd.runtime.incoming_chunks import Arrival, Arrivals
+from gossipd.runtime.rate_limit import Throttle
 from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
+from gossipd.transfer.connections import Endpoint, Link, Links, Peer
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error
 from gossipd.transfer.errors import (
@@ -36,9 +37,8 @@ from gossipd.transfer.errors import (
     TransferError,
 )
 from gossipd.transfer.fetch import Fetch
-from gossipd.transfer.links import Endpoint, Link, Links, Peer
+from gossipd.transfer.pipelined_fetch import Successor
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
-from gossipd.transfer.successor import Successor
 from gossipd.transfer.tokens import TokenPurse
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog

@@ -13,8 +13,9 @@ import socket
 import time
 from collections.abc import Callable
 
-from gossipd.core.certificates import CertificateError
+from gossipd.identity.certificates import CertificateError
 from gossipd.transfer.channel import EXHAUSTED, Channel, Cut, DisconnectedError, family_of, prepare
+from gossipd.transfer.connections import Endpoint, Link, Peer
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.errors import (
     FetchCancelledError,
@@ -24,7 +25,6 @@ from gossipd.transfer.errors import (
     PeerSlowError,
     TransferError,
 )
-from gossipd.transfer.links import Endpoint, Link, Peer
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.tokens import TokenPurse
 from gossipd.transfer.watchdog import Watchdog

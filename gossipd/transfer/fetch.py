@@ -1,7 +1,7 @@
 """One fetch under way, as other threads see it: it can be stopped, and another can be let follow it.
 
 What lives here: ``Fetch``, what is shared between its own thread and those that stop it or wait for its connection.
-What does not: what is said to the peer (``client``), and waiting behind another (``successor``).
+What does not: what is said to the peer (``client``), and waiting behind another (``pipelined_fetch``).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import time
 
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.transfer.channel import Channel, Cut
+from gossipd.transfer.connections import Link, Peer
 from gossipd.transfer.dialer import cut_error
-from gossipd.transfer.links import Link, Peer
-from gossipd.transfer.successor import Successor
+from gossipd.transfer.pipelined_fetch import Successor
 from gossipd.wire.transfer import Request, Verb
 from membership.member import NodeId
 

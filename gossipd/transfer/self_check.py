@@ -15,11 +15,11 @@ import ssl
 from collections.abc import Sequence
 
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import KEY_BYTES, SecretKey
+from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.transfer.channel import family_of
+from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import SecurityCheckError
-from gossipd.transfer.links import Endpoint
 from gossipd.transfer.settings import Encryption
 from gossipd.wire.transfer import REPLY_BYTES, TOKEN_BYTES, HeadError, Reply, Request, Status, Verb, hello
 

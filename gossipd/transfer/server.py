@@ -16,15 +16,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from gossipd.arrival import Arrival, Arrivals
-from gossipd.core.certificates import CertificateError
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.ports import ChunkReader, NotHeldError, Span
-from gossipd.throttle import Throttle
+from gossipd.identity.certificates import CertificateError
+from gossipd.runtime.incoming_chunks import Arrival, Arrivals
+from gossipd.runtime.ports import ChunkReader, NotHeldError, Span
+from gossipd.runtime.rate_limit import Throttle
 from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.credentials import TlsCredentials
-from gossipd.transfer.door import Door
+from gossipd.transfer.listener import Door
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.slots import UploadSlots
 from gossipd.transfer.tokens import TokenBook

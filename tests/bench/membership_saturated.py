@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.config.directory import make_directory
-from gossipd.core.keys import KEY_BYTES, SecretKey
 from gossipd.demo.hosts import Host, settings
-from gossipd.ops.keyfiles import write_key_pair
+from gossipd.identity.key_files import write_key_pair
+from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.fabric import Fabric, LabError, fabric, missing
 from tests.bench.lab.process import MachineCpu, usage

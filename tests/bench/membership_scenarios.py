@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from gossipd.core.progress import KEY_BYTES, RECORD_BYTES, refresh_interval_s
-from gossipd.core.statement import STATEMENT_BYTES
+from gossipd.deployment.progress import KEY_BYTES, RECORD_BYTES, refresh_interval_s
+from gossipd.deployment.statement import STATEMENT_BYTES
 from membership.events import Event, Kind, PayloadHeard
 from membership.settings import SwimSettings
 from membership.testing import Cluster

@@ -21,13 +21,13 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from gossipd.buffers import BufferPool
 from gossipd.core.ids import LOCAL, ChunkIndex, DeploymentId, Supplier
-from gossipd.core.manifest import FileEntry, Manifest
-from gossipd.core.source_policy import SourcePolicy
+from gossipd.manifest.manifest import FileEntry, Manifest
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.rate_limit import Throttle
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.throttle import Throttle
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption

@@ -26,19 +26,19 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from gossipd.buffers import BufferPool
-from gossipd.control.plane import ControlPlane
+from gossipd.control.control_plane import ControlPlane
 from gossipd.core.events import ChunkStored, Event, FailReason, FetchFailed, StartFetch
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.daemon.cluster import Cluster
-from gossipd.daemon.performer import Performer
-from gossipd.ops.logs import configure
+from gossipd.daemon.executor import Performer
+from gossipd.daemon.member_directory import Cluster
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.logs import configure
+from gossipd.runtime.rate_limit import Throttle
 from gossipd.sources.reader import SourceReader
-from gossipd.store import layout
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.models import layout
 from gossipd.store.settings import StoreSettings
-from gossipd.throttle import Throttle
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.server import BulkServer
@@ -48,7 +48,7 @@ from gossipd.wire.transfer import TOKEN_BYTES
 from membership.member import NodeId, Record, node_id
 from tests.chaos.cluster.corruption import CODES
 from tests.chaos.liar import Liar
-from tests.gossipd.store.models import CHUNK, Model, build
+from tests.gossipd.store.small_models import CHUNK, Model, build
 from tests.gossipd.transfer.scripted import scripted_server
 
 CLUSTER_KEY = b"\x07" * 32

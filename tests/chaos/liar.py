@@ -10,12 +10,12 @@ import socket
 import threading
 from random import Random
 
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.settings import Encryption
 from gossipd.wire.transfer import HELLO_BYTES, REQUEST_BYTES, Reply, Request, Status, Verb
 from tests.chaos.cluster.corruption import Damage, Wrong, damaged
-from tests.gossipd.store.models import Model
+from tests.gossipd.store.small_models import Model
 
 FREE_SLOTS = 8
 

@@ -10,11 +10,11 @@ import pytest
 
 from gossipd.core.ids import SOURCE
 from gossipd.demo.hosts import Host
-from gossipd.store import layout
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.models import layout
 from gossipd.store.settings import StoreSettings
 from tests.chaos.cluster.oracle import Oracle
-from tests.gossipd.store.models import Model, small
+from tests.gossipd.store.small_models import Model, small
 
 SETTINGS = StoreSettings(reserve_bytes=0, scrub_bytes_per_s=0)
 

@@ -19,9 +19,9 @@ from pathlib import Path
 import structlog
 import trio
 
-from tests.fuzz.door import run_door
-from tests.fuzz.doors import DOORS
 from tests.fuzz.findings import keep
+from tests.fuzz.surface import run_door
+from tests.fuzz.surfaces import DOORS
 
 RSS_BYTES_MAX = 16 * 1024 * 1024  # what a door may grow by after its warm-up
 _SUMS = ("inputs", "mutated_before_sealing", "crashes", "untyped_errors", "slow_inputs", "cpu_s")

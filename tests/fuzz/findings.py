@@ -12,7 +12,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.fuzz.door import Case, Finding, MakeDoor, once
+from tests.fuzz.surface import Case, Finding, MakeDoor, once
 
 _TRIES_MAX = 400  # each makes a new door; some of them start a cluster
 

@@ -13,13 +13,13 @@ import structlog
 
 from gossipd.core.errors import GossipdError
 from tests.fuzz.__main__ import RSS_BYTES_MAX, is_clean, total
-from tests.fuzz.door import Case, Door, Finding, judged, once, run_door
-from tests.fuzz.doors import DOORS
-from tests.fuzz.doors.control import ControlDoor
-from tests.fuzz.doors.datagram import DatagramDoor
-from tests.fuzz.doors.trigger import TriggerDoor
 from tests.fuzz.findings import keep, shrink
 from tests.fuzz.mutations import mutate_bytes, mutate_value
+from tests.fuzz.surface import Case, Door, Finding, judged, once, run_door
+from tests.fuzz.surfaces import DOORS
+from tests.fuzz.surfaces.control import ControlDoor
+from tests.fuzz.surfaces.datagram import DatagramDoor
+from tests.fuzz.surfaces.trigger import TriggerDoor
 
 SEED = 20_260_101
 INPUTS = 1000

@@ -11,7 +11,6 @@ import pytest
 
 from membership import node as node_module
 from membership import wire
-from membership.board import Board
 from membership.checkers import (
     DatagramsFit,
     DeathNeedsTwoRacks,
@@ -27,15 +26,16 @@ from membership.checkers import (
     Violation,
 )
 from membership.digest import Digest
+from membership.event_store import Board
 from membership.events import Kind, MemberUp
 from membership.judge import Judge
-from membership.lexicon import Lexicon
 from membership.node import Node
-from membership.registrar import Registrar
+from membership.record_merger import Registrar
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
 from membership.testing import TELLER, Cluster
 from membership.tombstones import Tombstones
+from membership.verified_cache import Lexicon
 from tests.bench.liars import Liars
 
 Patch = pytest.MonkeyPatch

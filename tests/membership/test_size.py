@@ -6,11 +6,11 @@ import tracemalloc
 from random import Random
 
 from membership import wire
+from membership.fakes import Keys
 from membership.member import Record, node_id
 from membership.record import sign_record
 from membership.seal import DatagramSeal
 from membership.settings import SwimSettings
-from membership.stand_ins import Keys
 from membership.swim import Swim
 from membership.testing import RING, TELLER
 

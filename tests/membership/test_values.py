@@ -14,7 +14,6 @@ from membership.digest import BUCKET_COUNT, Digest
 from membership.errors import RecordError, SealError, SettingsError, WireError
 from membership.health import Health
 from membership.isolation import Isolation
-from membership.lexicon import verify_ed25519
 from membership.member import NodeId, Record, node_id
 from membership.record import decode_record, encode_signed, parse_record, sign_record
 from membership.replay import ReplayWindows
@@ -23,6 +22,7 @@ from membership.seal import DATAGRAM_BYTES_MAX, OVERHEAD_BYTES, DatagramSeal, Ke
 from membership.settings import SwimSettings
 from membership.suspicion import Credit, Suspicion
 from membership.tombstones import Tombstones
+from membership.verified_cache import verify_ed25519
 
 CLUSTER = b"c" * 16
 KEY = Ed25519PrivateKey.from_private_bytes(b"s" * 32)

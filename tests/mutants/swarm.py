@@ -11,7 +11,7 @@ MUTANTS = (
     Mutant(
         "a-promise-is-never-taken-back",
         "A chunk that was told while it came, and did not come, is still told as here.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "                del self._promised[chunk]\n                self.news.lost(chunk)\n",
         "                del self._promised[chunk]\n",
         (_PLANNER,),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "a-promise-is-taken-back-too-soon",
         "A chunk that was told while it came is taken back though a second fetch of it goes on.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        if not self.replica.holds(chunk) and chunk not in self.replica.flights:\n            if",
         "        if not self.replica.holds(chunk):\n            if",
         (_PLANNER,),
@@ -27,7 +27,7 @@ MUTANTS = (
     Mutant(
         "newcomers-hear-nothing-of-what-comes",
         "Holdings leave out what was told to others already and will not be told again.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "self.replica.held | promised)",
         "self.replica.held)",
         (_PLANNER,),
@@ -35,7 +35,7 @@ MUTANTS = (
     Mutant(
         "a-chunk-is-told-twice",
         "A chunk that was told while it came is told again when it is here.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        if self._promised.pop(chunk, None) != supplier:\n            self._tell(chunk, supplier)\n        el",
         "        self._promised.pop(chunk, None)\n        self._tell(chunk, supplier)\n        ",
         (_PLANNER,),
@@ -43,7 +43,7 @@ MUTANTS = (
     Mutant(
         "what-nobody-holds-counts-as-present",
         "A chunk whose last known holder takes it back is not read from storage again.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):\n",
         "        if False:\n",
         (_PLANNER,),
@@ -51,7 +51,7 @@ MUTANTS = (
     Mutant(
         "one-ending-is-followed-twice",
         "Two fetches are asked for behind one, and the second has no slot.",
-        "gossipd/core/endings.py",
+        "gossipd/swarm/pipelining.py",
         "        chunk = chunks.pop(0)\n",
         "        chunk = chunks[0]\n",
         (f"{_CORE}/test_endings.py", _PLANNER),
@@ -59,7 +59,7 @@ MUTANTS = (
     Mutant(
         "what-has-ended-is-still-about-to",
         "A fetch that has ended still lets another follow, which is refused.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "            self.endings.drop(supplier, chunk)\n            if landed:\n",
         "            if landed:\n",
         (_PLANNER,),
@@ -67,7 +67,7 @@ MUTANTS = (
     Mutant(
         "the-last-chunks-wait-for-others",
         "Chunks that everybody waits for are queued behind fetches that may be slow.",
-        "gossipd/core/scheduler.py",
+        "gossipd/swarm/scheduler.py",
         "        may_follow = len(self._demand.wanted) > _LAST_CHUNKS\n",
         "        may_follow = True\n",
         (f"{_CORE}/test_scheduler.py",),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "ending-fetches-fill-the-window",
         "A fetch that is about to end keeps the next from being asked for.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)\n",
         "        under_way = replica.fetches\n",
         (_PLANNER,),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "refetches-what-it-has",
         "A deployment that opens wants every chunk, held ones too.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        self.demand.want(self.replica.missing())\n",
         "        self.demand.want(range(size))\n",
         (_PLANNER,),
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         "blames-the-wrong-peer",
         "A failed fetch is held against the first peer that is known, not the one that was asked.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        self.peers.failed(peer, reason, now)\n",
         "        self.peers.failed(next(iter(self.subscriptions.heard_s), peer), reason, now)\n",
         (_PLANNER,),
@@ -99,7 +99,7 @@ MUTANTS = (
     Mutant(
         "quarantine-never-starts",
         "A peer that sent wrong bytes is asked again like any other.",
-        "gossipd/core/peers.py",
+        "gossipd/swarm/peers.py",
         ", FailReason.CORRUPT: _CORRUPT_S}",
         "}",
         (_PLANNER, f"{_CORE}/test_peers.py"),
@@ -107,7 +107,7 @@ MUTANTS = (
     Mutant(
         "quarantine-never-ends",
         "A peer that failed once is not asked again.",
-        "gossipd/core/peers.py",
+        "gossipd/swarm/peers.py",
         "        peer.shunned_until = now + pause * self._rng.uniform(0.75, 1.25)\n",
         '        peer.shunned_until = now + pause * float("inf")\n',
         (f"{_CORE}/test_peers.py",),
@@ -115,7 +115,7 @@ MUTANTS = (
     Mutant(
         "counts-on-a-liars-holdings",
         "What a peer in quarantine holds still counts, so that its rack waits for it.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        elif reason is FailReason.CORRUPT:\n            self.distrust(peer, now)\n",
         "",
         (f"{_CORE}/test_distrust.py",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "every-host-reads-storage",
         "Whoever can read the source does, elected or not.",
-        "gossipd/core/duties.py",
+        "gossipd/swarm/roles.py",
         "        readers = [view.node for view in views if view.can_read_sources and view.node in seeds]\n",
         "        readers = [view.node for view in views if view.can_read_sources]\n",
         (f"{_CORE}/test_duties.py",),
@@ -131,7 +131,7 @@ MUTANTS = (
     Mutant(
         "a-dead-hosts-share-never-moves",
         "Members that cannot be reached keep their duties.",
-        "gossipd/core/duties.py",
+        "gossipd/swarm/roles.py",
         "        unusable = peers.unusable(now)\n",
         "        unusable = set[NodeId]()\n",
         (f"{_CORE}/test_duties.py", _PLANNER),
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         "a-dead-seed-is-not-replaced",
         "A host that is no member any more is still its rack's seed.",
-        "gossipd/core/peers.py",
+        "gossipd/swarm/peers.py",
         "        del self._unshared_views()[node]\n",
         "",
         (f"{_CORE}/test_election.py",),
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "an-isolated-seed-reads-on",
         "A seed that is cut off from the others goes on reading its share.",
-        "gossipd/core/election.py",
+        "gossipd/swarm/seed_election.py",
         "        return reads and not self.isolated and now >= self._held_down_until\n",
         "        return reads and now >= self._held_down_until\n",
         (f"{_CORE}/test_election.py",),
@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "reads-before-the-view-has-settled",
         "The first read of a deployment waits for nobody.",
-        "gossipd/core/election.py",
+        "gossipd/swarm/seed_election.py",
         "        return max(self.seeds_changed_s + self._settings.seeds_stable_s, self.reads_allowed_s(now))\n",
         "        return now\n",
         (f"{_CORE}/test_election.py",),
@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant(
         "a-stuck-readers-share-is-never-taken-over",
         "What a reader does not read is left to it for ever.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "        return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)\n",
         "        return False\n",
         (f"{_CORE}/test_reader.py",),
@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         "reads-are-taken-over-before-it-is-known-how-long-one-takes",
         "Until its first read has ended a reader expects reads to take no time, however large their chunks.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "        if self._usual_s:\n            return self._usual_s\n",
         "        return self._usual_s\n",
         (f"{_CORE}/test_reader.py",),
@@ -179,7 +179,7 @@ MUTANTS = (
     Mutant(
         "everybody-helps-whoever-is-behind",
         "Readers that have read all of their own read the same extents for whoever is behind.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "            if helper == self._own and before[line[0]]",
         "            if helper and before[line[0]]",
         (f"{_CORE}/test_reader.py",),
@@ -187,7 +187,7 @@ MUTANTS = (
     Mutant(
         "only-the-second-in-line-helps",
         "Who has read all of its own leaves extents alone whose second in line is busy.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "next((node for node in line if not left[node]), None)",
         "line[1]",
         (f"{_CORE}/test_reader.py",),
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         "moved-duties-leave-what-was-heard-alone",
         "When duties move, chunks that others hold are not looked at again.",
-        "gossipd/core/demand.py",
+        "gossipd/swarm/demand.py",
         "known.near_full or known.far_full else heard_of:",
         "known.near_full or known.far_full else self.near:",
         (f"{_CORE}/test_demand.py",),
@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant(
         "holdings-that-lack-a-chunk-leave-it-present",
         "A chunk counts as being somewhere after its only holder has said anew what it holds, and not that.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        if lost := before & ~event.chunks.bits:\n",
         "        if event.chunks and (lost := before & ~event.chunks.bits):\n",
         (_PLANNER,),
@@ -211,7 +211,7 @@ MUTANTS = (
     Mutant(
         "silence-is-asked-about-for-ever",
         "A neighbour that has nothing to say is asked for all that it holds every five seconds.",
-        "gossipd/core/subscriptions.py",
+        "gossipd/swarm/subscriptions.py",
         "min(2 * wait_s, _SILENCE_S_MAX)",
         "0.0",
         (f"{_CORE}/test_subscriptions.py",),
@@ -219,7 +219,7 @@ MUTANTS = (
     Mutant(
         "a-helpers-claim-counts-only-while-its-chunk-is-newly-due",
         "An owner reads anew what another has begun, when the chunk was due for long before that.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "any(claim.get(chunk, -inf) > believed_since for claim in others)",
         "any(claim.keys() & {chunk} and self._at_head_s[position] > believed_since for claim in others)",
         (f"{_CORE}/test_reader.py",),
@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         "all-that-a-neighbour-says-is-news",
         "Answers that bring nothing new count as news: a silent neighbour is asked every five seconds again.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "is_news=event.chunks.bits != before)",
         "is_news=True)",
         (_PLANNER,),
@@ -235,7 +235,7 @@ MUTANTS = (
     Mutant(
         "what-new-holdings-lack-is-asked-of-nobody",
         "A chunk whose only holder in the rack does not list it any more is neither imported nor read.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "            self._consider(ChunkSet(event.chunks.size, lost), now)\n",
         "",
         (_PLANNER,),
@@ -243,7 +243,7 @@ MUTANTS = (
     Mutant(
         "a-promise-heard-before-the-claim-counts-as-read",
         "Nobody takes over a read that hangs when its chunk was promised before the read was heard of.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "                self.reader.doubted(chunk)\n",
         "                pass\n",
         (_PLANNER,),
@@ -251,7 +251,7 @@ MUTANTS = (
     Mutant(
         "what-is-doubted-is-not-in-line",
         "A chunk that is not present after all is never looked at again.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "                self._ahead.insert(at, position)\n",
         "                pass\n",
         (f"{_CORE}/test_reader.py",),
@@ -259,7 +259,7 @@ MUTANTS = (
     Mutant(
         "a-failed-read-is-told-late",
         "Other readers leave a chunk alone whose read has failed, for as long as a claim counts.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        self.news.hurry(self.reader.readers)  # who leave it to us for as long as our claim counts\n",
         "",
         (_PLANNER,),
@@ -267,7 +267,7 @@ MUTANTS = (
     Mutant(
         "what-is-promised-counts-as-read",
         "A chunk counts as present from the moment its reader promises it: nobody takes over a read that hangs.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "        if chunk not in self._claim_counts:\n            self.present[chunk] = 1\n",
         "        self.present[chunk] = 1\n",
         (f"{_CORE}/test_reader.py",),
@@ -275,7 +275,7 @@ MUTANTS = (
     Mutant(
         "a-read-that-has-ended-is-never-present",
         "What was promised while it was read does not count as present when the read has ended.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "                self.reader.seen(chunk)\n\n",
         "                pass\n\n",
         (_PLANNER,),
@@ -283,7 +283,7 @@ MUTANTS = (
     Mutant(
         "helps-with-what-the-owner-has-begun",
         "An idle reader takes even the next extent of the one before it, whose word that it reads it is on the way.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "before[line[0]] >= self._kept(line[0], now):",
         "before[line[0]] >= 0:",
         (f"{_CORE}/test_reader.py",),
@@ -291,7 +291,7 @@ MUTANTS = (
     Mutant(
         "who-is-in-a-relay-of-a-hung-read-never-reads",
         "The next in line does not take over a read while it gets that chunk from the one who hangs.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         "not replica.reads_now(chunk)",
         "chunk not in replica.flights",
         (f"{_CORE}/test_reader.py",),
@@ -299,7 +299,7 @@ MUTANTS = (
     Mutant(
         "the-end-of-a-promised-read-is-told-late",
         "Other readers hear two seconds late that a read has ended, and storage idles.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "            self.news.hurry(self.reader.readers)\n",
         "            pass\n",
         (_PLANNER,),
@@ -307,7 +307,7 @@ MUTANTS = (
     Mutant(
         "hedging-never-happens",
         "No second holder is asked for a chunk that takes too long.",
-        "gossipd/core/swarm_upkeep.py",
+        "gossipd/swarm/maintenance.py",
         "    if room <= 0 or not usual_s:\n",
         "    if room <= 0 or usual_s >= 0:\n",
         (_PLANNER,),
@@ -315,7 +315,7 @@ MUTANTS = (
     Mutant(
         "hedges-reads-that-others-have-from-us",
         "A late read is asked of hosts that wait for this one to send it to them.",
-        "gossipd/core/swarm_upkeep.py",
+        "gossipd/swarm/maintenance.py",
         "            if first is None and age_s < swarm.reader.takeover_s():\n",
         "            if first is None and age_s < 0:\n",
         (_PLANNER,),
@@ -323,7 +323,7 @@ MUTANTS = (
     Mutant(
         "hedges-slow-imports-by-what-fetches-in-the-rack-take",
         "A chunk on its way from another rack is asked for twice as soon as one from a rack mate would be.",
-        "gossipd/core/swarm_upkeep.py",
+        "gossipd/swarm/maintenance.py",
         "(usual_s if near else max(usual_s, swarm.import_window.usual_s))",
         "usual_s",
         (_PLANNER,),
@@ -331,7 +331,7 @@ MUTANTS = (
     Mutant(
         "a-slow-uplink-is-asked-for-as-much-as-before",
         "Fetches from other racks that were cut for being slow leave the window as it was.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        if reason is FailReason.SLOW and peer not in self.duties.mates:\n",
         "        if reason is FailReason.DISK and peer not in self.duties.mates:\n",
         (_PLANNER,),
@@ -339,7 +339,7 @@ MUTANTS = (
     Mutant(
         "a-lost-fetch-blocks-its-chunk",
         "A fetch whose end is never told is waited for without end.",
-        "gossipd/core/swarm_upkeep.py",
+        "gossipd/swarm/maintenance.py",
         "            elif age_s > limit_s:\n",
         "            elif age_s < 0:\n",
         (_PLANNER,),
@@ -347,7 +347,7 @@ MUTANTS = (
     Mutant(
         "asks-one-peer-for-everything",
         "There is no bound on the fetches in flight from one peer.",
-        "gossipd/core/scheduler.py",
+        "gossipd/swarm/scheduler.py",
         "            if peer.asked >= asked_max:\n                continue\n",
         "",
         (f"{_CORE}/test_scheduler.py",),
@@ -355,7 +355,7 @@ MUTANTS = (
     Mutant(
         "asks-twice-for-one-chunk",
         "A chunk that was picked is picked again.",
-        "gossipd/core/scheduler.py",
+        "gossipd/swarm/scheduler.py",
         "                self._demand.unwant(choice.chunk)\n",
         "",
         (f"{_CORE}/test_scheduler.py",),
@@ -363,7 +363,7 @@ MUTANTS = (
     Mutant(
         "allows-more-uploads-than-the-limit",
         "The planner follows its own fetches past the most upload slots.",
-        "gossipd/core/planner.py",
+        "gossipd/swarm/planner.py",
         "min(self.settings.slots_max, max(self.settings.slots_min,",
         "min(10**6, max(self.settings.slots_min,",
         (_PLANNER,),
@@ -379,7 +379,7 @@ MUTANTS = (
     Mutant(
         "rot-is-not-fetched-again",
         "A chunk that was lost here is not wanted again.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        self.demand.want([chunk])\n        self.reader.rebuild(",
         "        self.reader.rebuild(",
         (_PLANNER,),
@@ -387,34 +387,34 @@ MUTANTS = (
     Mutant(
         "asks-for-the-deadline-anew",
         "A deadline that counts from now is asked for again at every turn, and so never comes.",
-        "gossipd/daemon/brain.py",
+        "gossipd/daemon/driver.py",
         "        if not heard and now < self._due_s:\n",
         "        if not heard and now < self.planner.next_deadline(now):\n",
-        ("tests/gossipd/daemon/test_brain.py",),
+        ("tests/gossipd/daemon/test_driver.py",),
     ),
     Mutant(
         "sleeps-over-a-last-word",
         "What a thread posts while the last turn before sleeping is taken lies until something else wakes the beat.",
-        "gossipd/control/beat.py",
+        "gossipd/runtime/turn_loop.py",
         "            if self._posted or any(map(has_unread, self._sockets)):\n",
         "            if any(map(has_unread, self._sockets)):\n",
-        ("tests/gossipd/control/test_beat.py",),
+        ("tests/gossipd/runtime/test_turn_loop.py",),
     ),
     Mutant(
         "a-beat-is-a-beat-however-late",
         "A loop that is woken late takes its turns as often as one with CPU to spare.",
-        "gossipd/control/beat.py",
+        "gossipd/runtime/turn_loop.py",
         "            self.tempo.woken(late_s)\n",
         "",
-        ("tests/gossipd/control/test_beat.py",),
+        ("tests/gossipd/runtime/test_turn_loop.py",),
     ),
     Mutant(
         "deaf-while-it-beats",
         "While a model moves the beat takes no turns for membership, which waits for the beat to sleep.",
-        "gossipd/daemon/gossip.py",
+        "gossipd/daemon/membership_host.py",
         "        runtime.catch_up()\n",
         "",
-        ("tests/gossipd/daemon/test_gossip.py",),
+        ("tests/gossipd/daemon/test_membership_host.py",),
     ),
     Mutant(
         "wakes-for-each-datagram",
@@ -427,7 +427,7 @@ MUTANTS = (
     Mutant(
         "readers-hear-of-reads-late",
         "The end of a read is no news for other readers, who wait for it to begin the next.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        if supplier is SOURCE and self.replica.holds(chunk):  # other readers may begin the next ones\n",
         "        if supplier is not SOURCE:\n",
         (_PLANNER,),
@@ -435,31 +435,31 @@ MUTANTS = (
     Mutant(
         "news-begin-in-the-middle",
         "Who has been told everything is not told the first of what happens next.",
-        "gossipd/core/news.py",
+        "gossipd/swarm/announcements.py",
         "            subscriber.told -= told\n",
         "            pass\n",
-        ("tests/gossipd/core/test_news.py",),
+        ("tests/gossipd/swarm/test_announcements.py",),
     ),
     Mutant(
         "all-holders-tell-soon",
         "Every holder of a chunk tells every mate that lacks it at once.",
-        "gossipd/core/news.py",
+        "gossipd/swarm/announcements.py",
         "    share = tellers / holders\n",
         "    share = 1.0\n",
-        ("tests/gossipd/core/test_news.py",),
+        ("tests/gossipd/swarm/test_announcements.py",),
     ),
     Mutant(
         "news-without-company",
         "What is not urgent is told at once where something was told a moment before.",
-        "gossipd/core/news.py",
+        "gossipd/swarm/announcements.py",
         " and subscriber.told_s <= lately_s):\n",
         "):\n",
-        ("tests/gossipd/core/test_news.py",),
+        ("tests/gossipd/swarm/test_announcements.py",),
     ),
     Mutant(
         "unanswered-links-stand",
         "A link stands for a quarter of an hour after the other host has vanished.",
-        "gossipd/control/links.py",
+        "gossipd/control/dialer.py",
         "        self._socket.setsockopt(zmq.TCP_MAXRT, silence_ms)",
         "        ",
         ("tests/gossipd/control/test_evidence.py",),
@@ -467,15 +467,15 @@ MUTANTS = (
     Mutant(
         "a-lost-chunk-that-came-back-is-told-as-lost",
         "Of what happened to a chunk since the last message the first is told, and not the last.",
-        "gossipd/core/news.py",
+        "gossipd/swarm/announcements.py",
         "        is_held[chunk] = entry >= 0\n",
         "        is_held.setdefault(chunk, entry >= 0)\n",
-        ("tests/gossipd/core/test_news.py",),
+        ("tests/gossipd/swarm/test_announcements.py",),
     ),
     Mutant(
         "hears-whom-it-shuns",
         "What a peer says counts though it sent wrong bytes a moment ago.",
-        "gossipd/core/peers.py",
+        "gossipd/swarm/peers.py",
         "        if peer.shunned_until > now:\n            return False\n        peer.free",
         "        peer.free",
         (f"{_CORE}/test_peers.py",),
@@ -483,7 +483,7 @@ MUTANTS = (
     Mutant(
         "a-readers-chunks-leave-its-rack-over-a-mate",
         "What a reader reads is imported by its rack's first in line before other racks hear of it.",
-        "gossipd/core/duties.py",
+        "gossipd/swarm/roles.py",
         "        for bucket, reader in self.heads:\n",
         "        for bucket, reader in self.heads[:0]:\n",
         (f"{_CORE}/test_duties.py",),
@@ -491,7 +491,7 @@ MUTANTS = (
     Mutant(
         "a-reader-imports-half-for-its-only-mate",
         "In racks of two the reader, which has first copies to spread, imports as much as the other.",
-        "gossipd/core/duties.py",
+        "gossipd/swarm/roles.py",
         "            half = max(1, len(importers) // 2)\n",
         "            half = len(importers) // 2\n",
         (f"{_CORE}/test_duties.py",),
@@ -499,7 +499,7 @@ MUTANTS = (
     Mutant(
         "a-slow-host-is-quick-when-not-listened-to",
         "Who is found slow, has no duties and so is heard no more is given them again.",
-        "gossipd/core/laggards.py",
+        "gossipd/swarm/slow_hosts.py",
         " + [node for node in self.others if node not in heard]\n",
         "\n",
         (f"{_CORE}/test_laggards.py",),
@@ -507,7 +507,7 @@ MUTANTS = (
     Mutant(
         "a-slow-holder-has-free-slots",
         "A slow peer is asked because all others that hold the chunk are busy.",
-        "gossipd/core/scheduler.py",
+        "gossipd/swarm/scheduler.py",
         "            holders = quick or holders\n",
         "            holders = holders or quick\n",
         (f"{_CORE}/test_scheduler.py",),
@@ -515,7 +515,7 @@ MUTANTS = (
     Mutant(
         "a-slow-host-claims-again",
         "Who is far behind gives its claim up and, when that is a while ago, claims again.",
-        "gossipd/core/planner.py",
+        "gossipd/swarm/planner.py",
         "        if any(swarm.laggards.is_own for swarm in self._swarms.values()):\n",
         "        if self._election.term and any(swarm.laggards.is_own for swarm in self._swarms.values()):\n",
         (_PLANNER,),
@@ -523,7 +523,7 @@ MUTANTS = (
     Mutant(
         "a-slow-host-promises",
         "Who is far behind its mates tells them of chunks that will take it long to get.",
-        "gossipd/core/swarm.py",
+        "gossipd/swarm/deployment_swarm.py",
         "        is_help = self._is_writable and self.laggards.may_promise(self.replica.held_count)\n",
         "        is_help = self._is_writable\n",
         (_PLANNER,),
@@ -531,7 +531,7 @@ MUTANTS = (
     Mutant(
         "new-rule-of-reading-at-once",
         "A reader that owns an extent by another rule than before reads it at once.",
-        "gossipd/core/reader.py",
+        "gossipd/swarm/source_read_planner.py",
         " and (before[:1] != line[:1] or by_chunk != self._by_chunk):\n",
         " and before[:1] != line[:1]:\n",
         (f"{_CORE}/test_reader.py",),

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from gossipd.core.events import ChunkStored, FailReason, StartFetch
-from gossipd.core.peers import Peers
-from gossipd.core.planner import Planner
-from gossipd.core.planner_settings import PlannerSettings
-from gossipd.store import chunk_store, publishing, recovery, scrub, windows
-from gossipd.store.journal import Replay
-from gossipd.store.replica import Replica
+from gossipd.store import chunk_store
+from gossipd.store.journal import recovery, windows
+from gossipd.store.journal.journal import Replay
+from gossipd.store.models import publishing, scrub
+from gossipd.store.models.replica import Replica
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.planner import Planner
+from gossipd.swarm.settings import PlannerSettings
 from gossipd.transfer.slots import UploadSlots
 from membership.member import NodeId
 from tests.sim.campaign import daemon as daemon_module

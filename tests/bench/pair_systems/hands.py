@@ -17,12 +17,12 @@ from pathlib import Path
 
 import trio
 
-from gossipd.buffers import BufferPool
 from gossipd.core.events import ChunkStored
 from gossipd.core.ids import LOCAL
-from gossipd.core.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.manifest.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.rate_limit import Throttle
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.throttle import Throttle
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gossipd.core.manifest import Manifest
+from gossipd.audit.chain_file import verify_audit
 from gossipd.demo.compare import differences
 from gossipd.demo.hosts import Host
-from gossipd.ops.audit_file import verify_audit
-from gossipd.store import layout
-from gossipd.store.journal import replay
+from gossipd.manifest.manifest import Manifest
+from gossipd.store.journal.journal import replay
+from gossipd.store.models import layout
 
 PROBLEMS_MAX = 20
 

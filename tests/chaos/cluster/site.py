@@ -18,10 +18,10 @@ from pathlib import Path
 from random import Random
 
 from gossipd.config.directory import make_directory
-from gossipd.core.keys import KEY_BYTES, SecretKey
-from gossipd.core.manifest import Manifest, open_manifest
 from gossipd.demo.hosts import Host, settings
-from gossipd.ops.keyfiles import write_key_pair
+from gossipd.identity.key_files import write_key_pair
+from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.fabric import Fabric, LabError, fabric
 from tests.chaos.cluster.schedule import Liar, Plan
@@ -147,7 +147,7 @@ def _make_hosts(base: Path, network: Fabric, plan: Plan) -> list[Host]:
 
 def _compile(host: Host) -> None:
     """Fill the cache with one interpreter: sixteen that start at once would compile everything sixteen times."""
-    command = [sys.executable, "-c", "import gossipd.daemon.run"]
+    command = [sys.executable, "-c", "import gossipd.daemon.main"]
     subprocess.run(command, env=os.environ | host.environment, check=True, timeout=START_SECONDS_MAX)
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import trio
 
-from gossipd.ops.guard import Guard
-from gossipd.ops.local_socket import bind_unix
-from gossipd.ops.status import status_app
-from tests.gossipd.ops.fake_daemon import FakeDaemon
+from gossipd.api.local_socket import bind_unix
+from gossipd.api.request_guard import Guard
+from gossipd.api.server import status_app
+from tests.gossipd.api.fake_daemon import FakeDaemon
 
 
 @contextmanager

@@ -10,12 +10,12 @@ import trio
 import trio.testing
 
 from gossipd.cli.main import main
-from gossipd.core.cluster_key import new_key_ring
-from gossipd.core.envelope import seal
-from gossipd.core.keys import verify
-from gossipd.core.manifest import deployment_id
-from gossipd.daemon.state import State
-from gossipd.ops.keyfiles import read_key_ring, write_key_pair, write_key_ring, write_public_key
+from gossipd.daemon.state_dir import State
+from gossipd.identity.cluster_key import new_key_ring
+from gossipd.identity.key_files import read_key_ring, write_key_pair, write_key_ring, write_public_key
+from gossipd.identity.keys import verify
+from gossipd.manifest.envelope import seal
+from gossipd.manifest.manifest import deployment_id
 from gossipd.wire import control
 from membership.member import Record, node_id
 from membership.record import sign_record

@@ -10,15 +10,15 @@ from typing import TypeVar
 
 import trio
 
-from gossipd.control.beat import Beat
-from gossipd.control.host import Reply
-from gossipd.control.link import Endpoint
-from gossipd.control.plane import ControlPlane
+from gossipd.control.authenticator import Visitor
+from gossipd.control.control_plane import ControlPlane
+from gossipd.control.delegate import Reply
+from gossipd.control.peer_channel import Endpoint
 from gossipd.control.settings import ControlSettings
-from gossipd.control.zap import Visitor
 from gossipd.core.events import Event
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.turn_loop import Beat
 from gossipd.wire import control
 from membership.member import NodeId, node_id
 

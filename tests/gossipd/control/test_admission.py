@@ -10,12 +10,12 @@ import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gossipd.control.entrance import BindError
-from gossipd.control.plane import ControlPlane
+from gossipd.control.authenticator import Doorkeeper
+from gossipd.control.control_plane import ControlPlane
+from gossipd.control.listener import BindError
 from gossipd.control.self_check import SelfCheckError, self_check
-from gossipd.control.zap import Doorkeeper
-from gossipd.control.zmq_trio import Bell
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.zmq_trio import Bell
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_BYTES_MAX, decode, encode
 from tests.gossipd.control.nodes import DEPLOYMENT, Node, nodes, secret_of, start, until

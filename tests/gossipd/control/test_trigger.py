@@ -11,7 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.control.host import Reply
+from gossipd.control.authenticator import Visitor
+from gossipd.control.delegate import Reply
 from gossipd.control.trigger_client import (
     Acknowledgement,
     Conversation,
@@ -21,15 +22,14 @@ from gossipd.control.trigger_client import (
     TriggerRefusedError,
     trigger,
 )
-from gossipd.control.trigger_desk import UPLOADS_MAX, TriggerDesk
-from gossipd.control.zap import Visitor
-from gossipd.core.envelope import seal
+from gossipd.control.trigger_server import UPLOADS_MAX, TriggerDesk
 from gossipd.core.errors import ExitCode
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import deployment_id
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.statement import Statement, Verb, sign_statement
+from gossipd.deployment.statement import Statement, Verb, sign_statement
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.envelope import seal
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import deployment_id
 from gossipd.wire import control
 from membership.member import node_id
 from tests.gossipd.control.nodes import Node, secret_of, start

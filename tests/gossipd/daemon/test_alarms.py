@@ -13,16 +13,16 @@ import trio.testing
 from trio.testing import MockClock
 
 from gossipd.core.events import Event, Isolated
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.register import Register
-from gossipd.daemon.cluster import Callbacks, Cluster
-from gossipd.daemon.keeping import LOOK_S, Keeping
-from gossipd.daemon.state import State, StateWriteError
-from gossipd.daemon.view import ALARMS_MAX, Alarms
+from gossipd.daemon.member_directory import Callbacks, Cluster
+from gossipd.daemon.state_dir import State, StateWriteError
+from gossipd.daemon.state_saver import LOOK_S, Keeping
+from gossipd.daemon.status_view import ALARMS_MAX, Alarms
+from gossipd.deployment.statement_store import Register
+from gossipd.manifest.errors import ManifestError
 from membership import events as said
 from membership.member import Member, MemberState, NodeId
-from tests.gossipd.core.making import manifest
-from tests.gossipd.daemon.test_state import record
+from tests.gossipd.daemon.test_state_dir import record
+from tests.gossipd.manifest.making import manifest
 
 OTHER = NodeId(b"o" * 16)
 
@@ -120,7 +120,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[State]:
         """In place of a thread, for which a clock that jumps does not wait."""
         return work(*what)
 
-    monkeypatch.setattr("gossipd.daemon.keeping.in_thread", here)
+    monkeypatch.setattr("gossipd.daemon.state_saver.in_thread", here)
     made = State(tmp_path / "state")
     yield made
     made.close()

@@ -6,10 +6,10 @@ import pytest
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.progress import HostReason, HostState
-from gossipd.core.statement import Verb, sign_statement
 from gossipd.daemon.deployment import Deployment, Rate
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Verb, sign_statement
+from gossipd.identity.keys import SecretKey
 from membership.member import NodeId
 
 PEER = NodeId(b"p" * 16)

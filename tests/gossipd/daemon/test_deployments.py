@@ -18,22 +18,22 @@ from trio.testing import MockClock
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ChunkLost, ChunkStored, DeploymentOpened, Event
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import Manifest
-from gossipd.core.progress import HostReason, HostState
-from gossipd.core.register import STATEMENTS_MAX, Register
-from gossipd.core.statement import Statement, Verb, sign_statement
+from gossipd.daemon.admin_operations import Orders
 from gossipd.daemon.deployments import Deployments, Host
-from gossipd.daemon.operations import Orders
-from gossipd.daemon.state import State, StateWriteError
-from gossipd.ports import StoreWriteError
-from gossipd.store import layout
+from gossipd.daemon.state_dir import State, StateWriteError
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Statement, Verb, sign_statement
+from gossipd.deployment.statement_store import STATEMENTS_MAX, Register
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.disk import Kind
+from gossipd.store.disk.disk import Kind
+from gossipd.store.models import layout
 from gossipd.store.notices import ModelEvicted
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import SECRET, small
+from tests.gossipd.store.small_models import SECRET, small
 
 KEY = SecretKey(b"k" * 32)
 ONE = small(version=1)
@@ -239,7 +239,7 @@ async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
         def refuses(*_: object, **__: object) -> bytes:
             raise OSError(errno.EIO, "Input/output error")
 
-        monkeypatch.setattr("gossipd.daemon.state.read_file", refuses)
+        monkeypatch.setattr("gossipd.daemon.state_dir.read_file", refuses)
         node.say(1, Verb.DEPLOY)
         await node.until(lambda: node.state_now is HostState.DOWNLOADING)
 

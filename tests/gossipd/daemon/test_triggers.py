@@ -8,16 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from gossipd.control.zap import Visitor
+from gossipd.control.authenticator import Visitor
 from gossipd.core.errors import GossipdError
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import Manifest, deployment_id, open_manifest, seal_manifest
-from gossipd.core.progress import HostState
-from gossipd.core.statement import Statement, Verb, sign_statement
 from gossipd.daemon.deployment import LIVE_MAX
 from gossipd.daemon.triggers import Triggers
-from tests.gossipd.core.making import PUBLISHER, TRUSTED, draft
-from tests.gossipd.daemon.test_spread import SECRET, Desk
+from gossipd.deployment.progress import HostState
+from gossipd.deployment.statement import Statement, Verb, sign_statement
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest, seal_manifest
+from tests.gossipd.daemon.test_dissemination import SECRET, Desk
+from tests.gossipd.manifest.making import PUBLISHER, TRUSTED, draft
 
 STRANGER = SecretKey(b"a stranger's seed of 32 bytes...")
 VISITOR = Visitor(client=SECRET.public.ed25519)

@@ -10,12 +10,12 @@ import obstore
 import pytest
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.layout import Layout
-from gossipd.core.source_url import parse_source_url
+from gossipd.manifest.chunk_layout import Layout
+from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish import bucket as bucket_module
 from gossipd.publish.bucket import StoredObjects, find_objects, open_storage
 from gossipd.publish.errors import SourceChangedError, StorageError
-from gossipd.publish.runs import runs
+from gossipd.publish.extents import runs
 from gossipd.publish.selection import Selection
 from tests import servers
 from tests.gossipd.publish.trees import CHUNK, TREE, check_against, make_tree, published

@@ -10,12 +10,12 @@ from threading import Event
 
 import pytest
 
-from gossipd.core.layout import Layout
+from gossipd.manifest.chunk_layout import Layout
 from gossipd.publish import files as files_module
 from gossipd.publish.errors import PublishError, SourceChangedError
+from gossipd.publish.extents import RUN_BYTES_MAX, Run, runs
 from gossipd.publish.files import LocalFiles
 from gossipd.publish.hashing import hash_chunks
-from gossipd.publish.runs import RUN_BYTES_MAX, Run, runs
 from gossipd.publish.selection import Selection
 from gossipd.publish.tree import find_files
 from tests.gossipd.publish.trees import CHUNK, Unwatched, check_against, make_tree, published

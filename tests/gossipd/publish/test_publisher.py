@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.manifest import Targets
+from gossipd.manifest.manifest import Targets
 from gossipd.publish import publisher
+from gossipd.publish.extents import Run
 from gossipd.publish.files import LocalFiles
-from gossipd.publish.runs import Run
 from tests.gossipd.publish.trees import CHUNK, KEY, TREE, make_tree, published
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.arrival import Arrivals
-from gossipd.buffers import BufferPool
 from gossipd.core.ids import SOURCE, ChunkIndex, DeploymentId, Supplier
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import Arrivals
 from gossipd.sources.assembly import Assembly
 from gossipd.sources.errors import SourceHashError
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign

@@ -9,17 +9,17 @@ from random import Random
 
 import pytest
 
-from gossipd.arrival import Arrivals
-from gossipd.buffers import BufferPool
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
-from gossipd.core.manifest import Manifest
-from gossipd.core.source_policy import SourcePolicy
-from gossipd.core.source_url import SourceUrl
+from gossipd.manifest.manifest import Manifest
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.manifest.source_url import SourceUrl
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import Arrivals
+from gossipd.runtime.rate_limit import Throttle
+from gossipd.sources.first_request import resolve
 from gossipd.sources.reader import ReadOutcome, SourceReader
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.touch import resolve
-from gossipd.throttle import Throttle
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign, toy_files
 from tests.servers import Fault, FaultServer, Misbehaviour, fault_server
 

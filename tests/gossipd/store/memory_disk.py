@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
-from gossipd.store.disk import Kind, Space
+from gossipd.store.disk.disk import Kind, Space
 
 BLOCK = 4096
 

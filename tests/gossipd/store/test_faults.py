@@ -17,13 +17,13 @@ import pytest
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
-from gossipd.ports import StoreWriteError
+from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.condition import Health
+from gossipd.store.disk.condition import Health
 from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import Model, small
+from tests.gossipd.store.small_models import Model, small
 
 T = TypeVar("T")
 ONE = small(version=1, seed=1)

@@ -16,16 +16,16 @@ import pytest
 from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
-from gossipd.ports import NotHeldError
-from gossipd.store import layout
+from gossipd.runtime.ports import NotHeldError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.condition import Health
+from gossipd.store.disk.condition import Health
 from gossipd.store.errors import StoreClosingError
+from gossipd.store.models import layout
+from gossipd.store.models.replica import Replica
 from gossipd.store.notices import ModelEvicted, StoreEvent
-from gossipd.store.replica import Replica
 from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import CHUNK, Model, build, small
+from tests.gossipd.store.small_models import CHUNK, Model, build, small
 from tests.gossipd.store.waiting import hear_of_waits
 
 WAIT_S = 30.0  # only reached when the test fails

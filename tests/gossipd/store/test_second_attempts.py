@@ -14,11 +14,11 @@ import pytest
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.ports import StoreWriteError
-from gossipd.store.condition import Health
-from gossipd.store.disk import Space
+from gossipd.runtime.ports import StoreWriteError
+from gossipd.store.disk.condition import Health
+from gossipd.store.disk.disk import Space
 from tests.gossipd.store.memory_disk import Crash, MemoryDisk
-from tests.gossipd.store.models import CHUNK, Model, build, small
+from tests.gossipd.store.small_models import CHUNK, Model, build, small
 from tests.gossipd.store.test_faults import Daemon, refuse_times
 
 MODEL = small(version=1, seed=1)

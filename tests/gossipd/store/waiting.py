@@ -6,9 +6,9 @@ from threading import Event
 
 import pytest
 
-from gossipd.store import windows
-from gossipd.store.context import Context
-from gossipd.store.replica import Replica
+from gossipd.store.journal import windows
+from gossipd.store.models.context import Context
+from gossipd.store.models.replica import Replica
 
 
 def hear_of_waits(monkeypatch: pytest.MonkeyPatch) -> Event:

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gossipd.arrival import Arrivals
-from gossipd.buffers import BufferPool
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.core.keys import SecretKey
-from gossipd.throttle import Throttle
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import Arrivals
+from gossipd.runtime.rate_limit import Throttle
 from gossipd.transfer.client import BulkClient
+from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import tls_credentials
-from gossipd.transfer.links import Endpoint
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.tokens import TokenBook, TokenPurse

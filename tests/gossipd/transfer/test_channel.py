@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gossipd.throttle import Throttle
+from gossipd.runtime.rate_limit import Throttle
 from gossipd.transfer.channel import Channel
 from gossipd.transfer.settings import BulkSettings
 
@@ -37,7 +37,7 @@ def test_a_head_and_a_body_that_are_sent_as_one_arrive_whole_when_a_signal_comes
 def test_a_body_that_is_under_way_follows_a_limit_that_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of it at 64 KiB/s, a quarter at twice that, the rest as fast as it comes, by a clock that waiting moves."""
     now = [0.0]
-    monkeypatch.setattr("gossipd.throttle.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gossipd.runtime.rate_limit.time.monotonic", lambda: now[0])
 
     def wait(_: threading.Condition, timeout: float | None = None) -> bool:
         assert timeout is not None

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.ports import NotHeldError
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.ports import NotHeldError
 from gossipd.transfer.errors import PeerNotHoldingError, SecurityCheckError
 from gossipd.transfer.self_check import self_check
 from gossipd.transfer.settings import BulkSettings, Encryption

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from gossipd.arrival import Arrival, Arrivals
-from gossipd.buffers import BufferPool
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import Arrival, Arrivals
 from gossipd.transfer.errors import FetchCancelledError, PeerNotHoldingError, RelayEndedError, TransferError
 from gossipd.transfer.settings import BulkSettings, Encryption
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, MODEL, SERVER, WAIT_S, Pair, node_of, pair

@@ -1,6 +1,6 @@
 """One simulated host: a daemon put together from the real parts, on the virtual clock.
 
-What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.brain``), what commands become
+What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.driver``), what commands become
 (``performer``), how the table of members hears (``cluster``, the real one). What does not: a deployment's steps
 (``deploying``), links (``plane``), fetches (``bulk``), faults.
 
@@ -19,13 +19,13 @@ from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.core.planner import Planner
-from gossipd.core.standing import Standing
-from gossipd.daemon.cluster import Callbacks, Cluster
-from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.daemon.member_directory import Callbacks, Cluster
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
+from gossipd.swarm.capabilities import Standing
+from gossipd.swarm.planner import Planner
 from membership.member import NodeId
 from tests.sim.campaign.bulk import Bulk, recheck_quietly
 from tests.sim.campaign.deploying import Deploying

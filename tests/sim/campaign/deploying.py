@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import DeploymentOpened
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.app import PROBE_AGAIN_S
 from gossipd.daemon.deployments import PULL_RETRY_FIRST_S, PULL_RETRY_MAX_S, SPACE_RETRY_S
-from gossipd.daemon.node import PROBE_AGAIN_S
-from gossipd.ports import StoreWriteError
+from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.errors import NotWholeError
 from membership.events import Kind, PayloadHeard
 from membership.member import NodeId

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ChunkLost, ChunkStored, Command, FetchFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
-from gossipd.store import layout
+from gossipd.store.models import layout
 from membership.checkers import Rule
 from membership.events import Event as SaidEvent
 from membership.events import MemberDown

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
-from gossipd.control.followers import STREAMS_MAX, Followers
-from gossipd.control.following import Following
 from gossipd.control.settings import ControlSettings
+from gossipd.control.subscribers import STREAMS_MAX, Followers
+from gossipd.control.subscription import Following
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import DeltaHeard, HoldingsHeard, PeerReachable, SubscribeHeard, UnsubscribeHeard
 from gossipd.core.ids import DeploymentId

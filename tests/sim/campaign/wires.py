@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from gossipd.core.standing import Standing
+from gossipd.swarm.capabilities import Standing
 from membership.events import SendDatagram
 from membership.member import NodeId, Record
 from membership.swim import Swim

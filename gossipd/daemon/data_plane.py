@@ -1,0 +1,149 @@
+"""The hands that hold bytes: store, bulk server and client, sources, and what they share.
+
+What lives here: making them from the configuration, closing them in order, changing their limits. What does not: work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import SystemRandom
+
+from gossipd.config.keys import Keys
+from gossipd.config.sections import Config
+from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
+from gossipd.core.events import ChunkArriving, ChunkEnding, Event, SlotsChanged
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon import settings_mapping
+from gossipd.daemon.chunk_access import Shelf, SourceDoor
+from gossipd.daemon.member_directory import Cluster
+from gossipd.daemon.state_dir import State
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import Arrivals
+from gossipd.runtime.rate_limit import Throttle
+from gossipd.sources.clients import start_runtime
+from gossipd.sources.reader import SourceReader
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.disk.durable import make_root
+from gossipd.store.notices import ModelEvicted, StoreEvent
+from gossipd.transfer.client import BulkClient
+from gossipd.transfer.credentials import tls_credentials
+from gossipd.transfer.errors import PeerGoneError
+from gossipd.transfer.server import BulkServer
+from gossipd.transfer.settings import Encryption
+from gossipd.transfer.tokens import TokenBook, TokenPurse
+from membership.member import NodeId
+
+
+class Hands:
+    """All thread-safe."""
+
+    def __init__(
+        self,
+        config: Config,
+        keys: Keys,
+        *,
+        state: State,
+        cluster: Cluster,
+        on_store: Callable[[StoreEvent], None],
+        post: Callable[[Event], None],
+        token_of: Callable[[NodeId], bytes],
+        recheck: Callable[[DeploymentId, int], None],
+        before_evict: Callable[[ModelEvicted], None],
+        is_coming: Callable[[DeploymentId], bool],
+    ) -> None:
+        """Opens the store. Raises StoreError, StoreWriteError."""
+        limits = config.limits
+        bulk = settings_mapping.bulk_settings(config)
+        is_tls = bulk.encryption is Encryption.TLS
+        credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
+        self.upload = Throttle(settings_mapping.rate(limits.upload_bytes_per_s))
+        self.download = Throttle(settings_mapping.rate(limits.download_bytes_per_s))
+        self.external = Throttle(settings_mapping.rate(limits.source_bytes_per_s), within=self.download)
+        self.pool = BufferPool(limits.pool_bytes)
+        self.tokens = None if is_tls else TokenBook()
+        self.purse = TokenPurse()
+        make_root(config.store.models, mode=0o750)
+        self.store = ChunkStore(
+            config.store.models,
+            settings=settings_mapping.store_settings(config),
+            on_event=on_store,
+            before_evict=before_evict,
+        )
+        self.shelf = Shelf(
+            self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
+        )
+        arrivals = Arrivals(
+            on_listed=lambda deployment, chunk, supplier: post(ChunkArriving(deployment, chunk, supplier)),
+            on_ending=lambda deployment, chunk, supplier: post(ChunkEnding(deployment, chunk, supplier)),
+        )
+        self.server = BulkServer(
+            reader=self.shelf,
+            settings=bulk,
+            is_member=cluster.is_member,
+            throttle=self.upload,
+            credentials=credentials,
+            tokens=self.tokens,
+            on_slots=lambda free: post(SlotsChanged(free)),
+            on_sent=self.shelf.sent,
+            on_complaint=lambda _node, deployment, chunk: recheck(deployment, chunk),
+            on_bad_read=recheck,
+            arrivals=arrivals,
+        )
+        self.client = BulkClient(
+            settings=bulk,
+            pool=self.pool,
+            throttle=self.download,
+            credentials=credentials,
+            get_token=None if is_tls else lambda node: _token(token_of, node),
+            arrivals=arrivals,
+            purse=self.purse,
+        )
+        start_runtime()
+        self.reader = SourceReader(
+            writer=SourceDoor(self.store, post),
+            pool=self.pool,
+            arrivals=arrivals,
+            throttle=self.external,
+            policy=SourcePolicy.parse(config.sources.allow),
+            settings=settings_mapping.source_settings(config),
+            rng=SystemRandom(),
+        )
+
+    def change_limits(self, config: Config) -> None:
+        """What SIGHUP may change."""
+        self.upload.set_rate(settings_mapping.rate(config.limits.upload_bytes_per_s))
+        self.download.set_rate(settings_mapping.rate(config.limits.download_bytes_per_s))
+        self.external.set_rate(settings_mapping.rate(config.limits.source_bytes_per_s))
+        self.reader.set_policy(SourcePolicy.parse(config.sources.allow))
+
+    def set_keys(self, keys: Keys) -> None:
+        """Certificates of another key ring, for connections from now on; those that are open stay."""
+        if self.tokens is None:
+            credentials = tls_credentials(keys.node, keys.cluster.keys)
+            self.server.replace_credentials(credentials)
+            self.client.replace_credentials(credentials)
+
+    def stop_moving(self) -> None:
+        """End every fetch, read and upload."""
+        for throttle in (self.upload, self.download, self.external):
+            throttle.close()
+        self.client.close()
+        self.reader.close()
+        self.server.close()
+
+    def close(self) -> None:
+        """Commit and unlock the store."""
+        self.store.close()
+
+
+def _rack(cluster: Cluster, node: NodeId) -> str | None:
+    record = cluster.record(node)
+    return None if record is None else record.rack
+
+
+def _token(token_of: Callable[[NodeId], bytes], node: NodeId) -> bytes:
+    try:
+        return token_of(node)
+    except (PeerUnreachableError, PeerSilentError, RequestRefusedError) as error:
+        raise PeerGoneError(f"no token to be had: {error}") from None

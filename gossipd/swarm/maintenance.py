@@ -1,0 +1,83 @@
+"""What a swarm looks at a few times a second rather than at every event: duties, slow hosts, hedges, lost flights.
+
+What lives here: functions over one ``Swarm``. What does not: anything that a chunk or a message sets off at once.
+"""
+
+from __future__ import annotations
+
+from gossipd.core.events import CancelFetch, FailReason
+from gossipd.core.ids import SOURCE, Origin
+from gossipd.swarm.deployment_swarm import Surroundings, Swarm
+
+_LOST_AFTER = 2.0  # the hand ends every fetch by its timeout; twice that means that it never will
+
+
+def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
+    """Look at the view again if it may have changed; move duties, neighbours and readers."""
+    mates = sum(1 for node in swarm.duties.mates if swarm.availability.count_of(node))
+    swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, mates)))
+    laggards, replica = swarm.laggards, swarm.replica
+    laggards.look(
+        swarm.availability, swarm.subscriptions, swarm.duties.mates,
+        held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s, now=now,
+    )  # fmt: skip
+    swarm.scheduler.slow = laggards.others
+    slow = laggards.others | {around.own.node} if laggards.is_own else laggards.others
+    swarm.own = around.own
+    if not swarm.duties.refresh(around.own, swarm.peers, slow, around.seeds, now):
+        return
+    duties = swarm.duties
+    swarm.unclaimed(swarm.reader.set_readers(duties.reader_lines, by_chunk=duties.readers_are_first, now=now))
+    swarm.demand.set_places(duties.places, duties.rack_places, now, swarm.patience_s)
+    swarm.probe_if_reader()
+
+
+def hedge(swarm: Swarm, room: int, now: float) -> int:
+    """Ask a second holder for chunks that take too long, and at the very end for any that takes its time."""
+    replica, usual_s = swarm.replica, swarm.peers.usual_s
+    if room <= 0 or not usual_s:
+        return 0
+    at_end = replica.missing_count <= max(2, int(swarm.settings.hedge_share * replica.shape.chunk_count))
+    patience = 1.5 if at_end else swarm.settings.hedge_after
+    hedged, imports_room = 0, swarm.imports_room()
+    for chunk, flights in list(replica.flights.items()):
+        flight = flights[0]
+        if len(flights) > 1 or hedged >= room:
+            continue
+        first = None if isinstance(flight.supplier, Origin) else flight.supplier
+        near = swarm.availability.near_holders(chunk)
+        age_s = now - flight.started_s
+        if swarm.is_promised(chunk) and first not in swarm.duties.mates:
+            near = []  # they have it from us, or will,
+            if first is None and age_s < swarm.reader.takeover_s():
+                continue  # and so have all others until one of them reads it again
+        # An uplink that many share is slow for everybody: a second fetch over it only makes it slower.
+        if age_s < patience * (usual_s if near else max(usual_s, swarm.import_window.usual_s)):
+            continue
+        if not near and imports_room <= 0:
+            continue
+        if replica.holds(chunk):
+            continue  # the other of two came; this one's cancellation has not been confirmed yet
+        holders = near or swarm.availability.far_holders(chunk)
+        found = swarm.scheduler.supplier(holders, now, swarm.pause_s, but=first)
+        if found is not None:
+            swarm.peers.started(found[1])
+            swarm.start_fetch(chunk, found[1].view.node, now)
+            hedged += 1
+            imports_room -= not near
+    return hedged
+
+
+def give_up_lost(swarm: Swarm, now: float) -> None:
+    """A hand that never says how a fetch ended must not block the chunk for ever."""
+    limit_s = _LOST_AFTER * swarm.fetch_timeout_s()
+    read_limit_s = swarm.reader.lost_s()
+    for chunk, flights in list(swarm.replica.flights.items()):
+        for flight in list(flights):
+            age_s = now - flight.started_s
+            if isinstance(flight.supplier, Origin):
+                if age_s > read_limit_s and swarm.replica.land(chunk, SOURCE):
+                    swarm.want_again(chunk, now)
+            elif age_s > limit_s:
+                swarm.commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
+                swarm.fetch_failed(chunk, flight.supplier, FailReason.SLOW, now)

@@ -1,0 +1,92 @@
+"""Limits that are changed reach what moves already."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gossipd.config.keys import Keys
+from gossipd.config.load import parse_config
+from gossipd.config.sections import Config
+from gossipd.daemon import settings_mapping
+from gossipd.daemon.data_plane import Hands
+from gossipd.daemon.member_directory import Cluster
+from gossipd.daemon.state_dir import State
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.rate_limit import Throttle
+from gossipd.sources.reader import ReadOutcome
+from membership.seal import KeyRing
+from tests.gossipd.sources.models import CHUNK_BYTES, sign
+
+WAIT_S = 20.0
+
+
+def config_with(directory: Path, **limits: int) -> Config:
+    lines = "".join(f"{name}_bytes_per_s = {rate}\n" for name, rate in limits.items())
+    text = f'[node]\nname = "a"\nrack = "r"\n[net]\nbind = "127.0.0.1"\n[sources]\nallow = ["file://{directory}/storage"]\n[limits]\n{lines}'
+    return parse_config(text, directory / "gossipd.toml", {})
+
+
+@contextmanager
+def hands_with(config: Config) -> Iterator[Hands]:
+    keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
+    hands = Hands(
+        config, keys, state=State(config.file.parent / "state"),
+        cluster=Cluster(settings_mapping.own_record(config, keys.node.public, 1).node),
+        on_store=lambda event: None, post=lambda event: None, token_of=lambda node: b"",
+        recheck=lambda deployment, chunk: None, before_evict=lambda event: None, is_coming=lambda deployment: False,
+    )  # fmt: skip
+    try:
+        yield hands
+    finally:
+        hands.stop_moving()
+        hands.close()
+
+
+def test_each_limit_is_changed_and_taken_away(tmp_path: Path) -> None:
+    with hands_with(config_with(tmp_path, upload=1_000)) as hands:
+
+        def rates() -> tuple[float | None, ...]:
+            return hands.upload.rate, hands.download.rate, hands.external.rate
+
+        assert rates() == (1_000, None, None)
+        hands.change_limits(config_with(tmp_path, upload=2_000, download=3_000, source=5_000))
+        assert rates() == (2_000, 3_000, 3_000), "what is read from storage is downloaded, too"
+        hands.change_limits(config_with(tmp_path, download=6_000, source=5_000))
+        assert rates() == (None, 6_000, 5_000)
+        hands.change_limits(config_with(tmp_path))
+        assert rates() == (None, None, None)
+
+
+@pytest.mark.parametrize("limit", ["download", "source"])
+def test_a_read_from_storage_that_waits_for_its_limit_goes_on_when_that_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    files = {"a.bin": Random(1).randbytes(3 * CHUNK_BYTES)}
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "a.bin").write_bytes(files["a.bin"])
+    manifest = sign(files, f"file://{tmp_path}/storage/")
+    asked = threading.Event()
+    take = Throttle.take
+
+    def watched(throttle: Throttle, nbytes: int) -> None:
+        asked.set()
+        take(throttle, nbytes)
+
+    monkeypatch.setattr(Throttle, "take", watched)
+    outcomes: list[ReadOutcome] = []
+    with hands_with(config_with(tmp_path, **{limit: 1})) as hands:
+        hands.store.open(manifest)
+        reading = threading.Thread(target=lambda: outcomes.append(hands.reader.read_chunks(manifest, (0, 1, 2))))
+        reading.start()
+        assert asked.wait(WAIT_S)
+        assert not outcomes, "the first page alone takes an hour"
+        hands.change_limits(config_with(tmp_path, **{limit: 1 << 30}))
+        reading.join(WAIT_S)
+        assert not reading.is_alive()
+    assert outcomes[0].stored == (0, 1, 2)
