@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from membership.node import Node
+from membership.node import MembershipNode
 from membership.pings import Pings
 
 _CHAIN_MAX = 4  # how many more are tried when one of them answers,
 _PER_S = 20.0  # and how many in a second at most
 
 
-class Lost:
+class DeadProber:
     """One per brain."""
 
-    def __init__(self, node: Node, pings: Pings, now: float) -> None:
+    def __init__(self, node: MembershipNode, pings: Pings, now: float) -> None:
         self._node = node
         self._pings = pings
         self._tokens = _PER_S

@@ -11,41 +11,41 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from membership import wire
-from membership.errors import PublishError, WireError
-from membership.events import Kind, PayloadHeard
+from membership.errors import PayloadRefusedError, WireError
+from membership.events import PayloadHeard, PayloadKind
 from membership.member import NodeId
-from membership.node import Node
+from membership.node import MembershipNode
 from membership.rumours import PROGRESS, STATEMENT
 
-_NUMBERS = {Kind.STATEMENT: 1, Kind.PROGRESS: 2}
+_NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2}
 _KINDS = {number: kind for kind, number in _NUMBERS.items()}
 KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
 
 
-class Board:
+class EventStore:
     """One per brain."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: MembershipNode) -> None:
         self._node = node
         self._statements: dict[bytes, tuple[int, bytes, bytes, int]] = {}  # key: version, item, row id, mark
         self._by_row: dict[bytes, bytes] = {}
         self._progress: OrderedDict[bytes, int] = OrderedDict()
 
-    def publish(self, kind: Kind, key: bytes, version: int, payload: bytes, now: float) -> None:
+    def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell everybody. An older version than one already heard is dropped silently. Raises PublishError."""
         settings = self._node.settings
         if len(payload) > settings.event_bytes_max or not 0 < len(key) <= KEY_BYTES_MAX:
-            raise PublishError(
+            raise PayloadRefusedError(
                 f"key must have 1 to {KEY_BYTES_MAX} bytes, payload at most {settings.event_bytes_max}; "
                 f"they have {len(key)} and {len(payload)}"
             )
         if not 0 <= version <= VERSION_MAX:
-            raise PublishError("version must be from 0 to 2**63 - 1")
-        if kind is Kind.STATEMENT and key not in self._statements and self._is_full():
-            raise PublishError(f"{settings.statement_count_max} statements are known already")
+            raise PayloadRefusedError("version must be from 0 to 2**63 - 1")
+        if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
+            raise PayloadRefusedError(f"{settings.statement_count_max} statements are known already")
         data = wire.event(_NUMBERS[kind], self._node.own.node, version, key, payload)
-        if self._note(kind, key, version, data, now) and kind is Kind.STATEMENT:
+        if self._note(kind, key, version, data, now) and kind is PayloadKind.STATEMENT:
             self._node.hurry(now)
 
     def on_event(self, data: bytes, now: float, teller: NodeId, *, relay: bool = True) -> bool:
@@ -59,13 +59,13 @@ class Board:
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
-        if kind is Kind.STATEMENT and key not in self._statements and self._is_full():
+        if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
             self._node.counts["statements_refused_full"] += 1
             return False
         if not self._note(kind, key, version, data, now, relay=relay):
             return False
         self._node.tell(PayloadHeard(origin, teller, kind, key, version, payload))
-        if kind is Kind.STATEMENT and relay:
+        if kind is PayloadKind.STATEMENT and relay:
             self._node.hurry(now)
         return True
 
@@ -90,8 +90,10 @@ class Board:
     def _is_full(self) -> bool:
         return len(self._statements) >= self._node.settings.statement_count_max
 
-    def _note(self, kind: Kind, key: bytes, version: int, data: bytes, now: float, *, relay: bool = True) -> bool:
-        if kind is Kind.PROGRESS:
+    def _note(
+        self, kind: PayloadKind, key: bytes, version: int, data: bytes, now: float, *, relay: bool = True
+    ) -> bool:
+        if kind is PayloadKind.PROGRESS:
             return self._note_progress(key, version, data, relay=relay)
         queue = self._node.rumours.classes[STATEMENT]
         old = self._statements.get(key)

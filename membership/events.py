@@ -16,7 +16,7 @@ class SendDatagram(NamedTuple):
     datagram: bytes
 
 
-class Kind(Enum):
+class PayloadKind(Enum):
     """Classes of application events. Each has its own bounded queue and its own share of bytes."""
 
     STATEMENT = "statement"  # few; reaches everybody, late joiners too (part of the anti-entropy)
@@ -86,7 +86,7 @@ class PayloadHeard:
 
     origin: NodeId
     teller: NodeId
-    kind: Kind
+    kind: PayloadKind
     key: bytes
     version: int
     payload: bytes

@@ -8,10 +8,10 @@ from random import Random
 
 from membership.errors import SealError
 from membership.member import NodeId
-from membership.seal import DATAGRAM_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, KeyRing, Opened, key_tag
+from membership.seal import DATAGRAM_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, KeyRing, OpenedDatagram, key_tag
 
 
-class Keys:
+class FakeKeys:
     """Stand-in signatures: only who holds the seed can make them, everybody can check them."""
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class OpenSeal:
         self._counter += 1
         return b"".join((self._head, self._counter.to_bytes(8), receiver or bytes(16), body))
 
-    def open(self, datagram: bytes) -> Opened:
+    def open(self, datagram: bytes) -> OpenedDatagram:
         """See ``membership.seal.Seal``."""
         receiver = datagram[HEADER_BYTES:OVERHEAD_BYTES]
         if not OVERHEAD_BYTES < len(datagram) <= DATAGRAM_BYTES_MAX or receiver not in (self._node, bytes(16)):
@@ -66,4 +66,4 @@ class OpenSeal:
         if datagram[1:5] not in self._tags:
             raise SealError("unknown key or cluster")
         boot, counter = int.from_bytes(datagram[22:30]), int.from_bytes(datagram[30:38])
-        return Opened(NodeId(datagram[6:22]), boot, counter, datagram[OVERHEAD_BYTES:])
+        return OpenedDatagram(NodeId(datagram[6:22]), boot, counter, datagram[OVERHEAD_BYTES:])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from membership import wire
 from membership.judge import Judge
-from membership.node import Node
+from membership.node import MembershipNode
 from membership.pings import Pings
 from membership.verified_cache import Claim
 
@@ -12,10 +12,10 @@ _RELAYED_PER_S = 200.0  # more than every member's helpers need, and no amplifie
 _WELL = 2  # health score up to which our word counts
 
 
-class Helper:
+class IndirectProber:
     """One per brain."""
 
-    def __init__(self, node: Node, judge: Judge, pings: Pings, now: float) -> None:
+    def __init__(self, node: MembershipNode, judge: Judge, pings: Pings, now: float) -> None:
         self._node = node
         self._judge = judge
         self._pings = pings

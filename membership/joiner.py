@@ -18,8 +18,8 @@ from membership.errors import WireError
 from membership.events import JoinRefused, NameConflict
 from membership.judge import Judge
 from membership.member import Address, NodeId
-from membership.node import Node
-from membership.record_merger import Registrar
+from membership.node import MembershipNode
+from membership.record_merger import RecordMerger
 from membership.seal import BODY_BYTES_MAX
 from membership.synchroniser import Synchroniser
 from membership.verified_cache import Claim
@@ -32,7 +32,7 @@ _FLAG_TOLD = 1  # this JOIN tells a member of a refused namesake
 class Joiner:
     """One per brain."""
 
-    def __init__(self, node: Node, registrar: Registrar, judge: Judge, synchroniser: Synchroniser) -> None:
+    def __init__(self, node: MembershipNode, registrar: RecordMerger, judge: Judge, synchroniser: Synchroniser) -> None:
         self._node = node
         self._registrar = registrar
         self._judge = judge

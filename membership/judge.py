@@ -24,7 +24,7 @@ from membership.events import (
     MemberUp,
 )
 from membership.member import Handle, MemberState
-from membership.node import ACCUSE_LABEL, ALIVE_LABEL, Node
+from membership.node import ACCUSE_LABEL, ALIVE_LABEL, MembershipNode
 from membership.roster import Gone
 from membership.suspicion import Credit, Suspicion
 from membership.verified_cache import Claim
@@ -44,7 +44,7 @@ _REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whoever provokes the
 class Judge:
     """One per brain."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: MembershipNode) -> None:
         self._node = node
         self._roster = node.roster
         self._suspicions: dict[Handle, Suspicion] = node.suspected

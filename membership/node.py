@@ -13,7 +13,7 @@ from collections.abc import Callable
 from random import Random
 
 from membership.events import Event, Output, SendDatagram
-from membership.health import Health
+from membership.health import LocalHealth
 from membership.member import Address, Handle, Member, MemberState, NodeId, Record
 from membership.record import Sign, sign_record
 from membership.roster import Roster
@@ -21,7 +21,7 @@ from membership.rumours import Rumours
 from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing, Seal
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
-from membership.verified_cache import Claim, Lexicon
+from membership.verified_cache import Claim, VerifiedCache
 from membership.wire import ALIVE, FLAG_SETTLED, GOSSIP, STATE_DEAD, STATE_LEFT, STATE_SUSPECT, claim_part, item, notice
 
 ALIVE_LABEL = b"gossip alive 1\x00"
@@ -31,7 +31,7 @@ FORGET_LABEL = b"gossip forget 1\x00"
 _GOSSIP_OVERHEAD_BYTES = 28 + OVERHEAD_BYTES + 1  # IPv4 and UDP headers, seal, body type
 
 
-class Node:
+class MembershipNode:
     """The ground of one brain."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Node:
         settings: SwimSettings,
         record: Record,
         sign: Sign,
-        lexicon: Lexicon,
+        lexicon: VerifiedCache,
         keyring: KeyRing,
         make_seal: Callable[[KeyRing, NodeId, int], Seal],
         rng: Random,
@@ -59,7 +59,7 @@ class Node:
         self.roster = Roster(lexicon.own_claim(signed, data, 0, b""), rng)
         rates = (settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s)
         self.rumours = Rumours(*rates)
-        self.health = Health(settings.health_max, enabled=settings.lifeguard)
+        self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
         self.suspected: dict[Handle, Suspicion] = {}
         self.isolated = False
         self.returning = False

@@ -14,7 +14,7 @@ from membership.errors import WireError
 from membership.events import MemberChanged, MemberForgotten, MemberLeft, MemberUp, NameConflict
 from membership.judge import Judge
 from membership.member import Handle, MemberState
-from membership.node import FORGET_LABEL, LEAVE_LABEL, Node
+from membership.node import FORGET_LABEL, LEAVE_LABEL, MembershipNode
 from membership.record import BOOT_MAX, VERSION_MAX
 from membership.roster import Gone
 from membership.tombstones import Tombstones
@@ -24,10 +24,10 @@ from membership.verified_cache import Claim
 _VERSION_SPENT = VERSION_MAX // 2
 
 
-class Registrar:
+class RecordMerger:
     """One per brain."""
 
-    def __init__(self, node: Node, judge: Judge) -> None:
+    def __init__(self, node: MembershipNode, judge: Judge) -> None:
         self._node = node
         self._roster = node.roster
         self._judge = judge

@@ -16,24 +16,24 @@ from struct import error as struct_error
 
 from membership import wire
 from membership.errors import SealError, WireError
-from membership.event_store import Board
-from membership.events import Kind, Output
-from membership.indirect_prober import Helper
+from membership.event_store import EventStore
+from membership.events import Output, PayloadKind
+from membership.indirect_prober import IndirectProber
 from membership.joiner import Joiner
 from membership.judge import Judge
 from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
-from membership.node import LEAVE_LABEL, Node
+from membership.node import LEAVE_LABEL, MembershipNode
 from membership.pings import Pings
 from membership.prober import Prober
 from membership.record import Sign, Verify, encode_signed
-from membership.record_merger import Registrar
+from membership.record_merger import RecordMerger
 from membership.replay import ReplayWindows
 from membership.roster import Gone
-from membership.seal import DatagramSeal, KeyRing, Opened, Seal
+from membership.seal import DatagramSeal, KeyRing, OpenedDatagram, Seal
 from membership.settings import SwimSettings
-from membership.sync_server import ASK_BYTES, Answers
+from membership.sync_server import ASK_BYTES, SyncServer
 from membership.synchroniser import Synchroniser
-from membership.verified_cache import Claim, Lexicon, verify_ed25519
+from membership.verified_cache import Claim, VerifiedCache, verify_ed25519
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN shall not make us talk
@@ -45,7 +45,7 @@ class Swim:
 
     def __init__(
         self, *, settings: SwimSettings, record: Record, sign: Sign, keyring: KeyRing, rng: Random, now: float,
-        verify: Verify = verify_ed25519, roster: Iterable[Record] = (), lexicon: Lexicon | None = None,
+        verify: Verify = verify_ed25519, roster: Iterable[Record] = (), lexicon: VerifiedCache | None = None,
         make_seal: Callable[[KeyRing, NodeId, int], Seal] = DatagramSeal,
     ) -> None:  # fmt: skip
         """Begin a life.
@@ -60,8 +60,8 @@ class Swim:
         Raises: SettingsError, RecordError: the caller's fault.
         """
         settings.validate()
-        known = lexicon or Lexicon(keyring.cluster_id, verify)
-        self._node = node = Node(
+        known = lexicon or VerifiedCache(keyring.cluster_id, verify)
+        self._node = node = MembershipNode(
             settings=settings,
             record=record,
             sign=sign,
@@ -72,12 +72,12 @@ class Swim:
             now=now,
         )
         self._judge = Judge(node)
-        self._registrar = Registrar(node, self._judge)
-        self._board = Board(node)
+        self._registrar = RecordMerger(node, self._judge)
+        self._board = EventStore(node)
         self._pings = Pings(node, self._judge)
         self._prober = Prober(node, self._judge, self._pings, now)
-        self._helper = Helper(node, self._judge, self._pings, now)
-        self._answers = Answers(node, self._board, now)
+        self._helper = IndirectProber(node, self._judge, self._pings, now)
+        self._answers = SyncServer(node, self._board, now)
         self._synchroniser = Synchroniser(node, self._board, self._answers, now)
         self._joiner = Joiner(node, self._registrar, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
@@ -129,7 +129,7 @@ class Swim:
             )
             self._after(now)
 
-    def publish(self, kind: Kind, key: bytes, version: int, payload: bytes, now: float) -> None:
+    def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell everybody an application event; per kind and key the highest version wins. Raises PublishError."""
         self._board.publish(kind, key, version, payload, now)
         self._after(now)
@@ -294,7 +294,7 @@ class Swim:
             node.counts["dropped_malformed"] += 1
         self._after(now)
 
-    def _dispatch(self, opened: Opened, address: Address, now: float) -> None:
+    def _dispatch(self, opened: OpenedDatagram, address: Address, now: float) -> None:
         node = self._node
         body = opened.body
         if not body:
@@ -370,7 +370,7 @@ class Swim:
         news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
         self._synchroniser.on_items(len(items), int(news), sender, now)
 
-    def _on_stranger(self, body: bytes, opened: Opened, now: float) -> None:
+    def _on_stranger(self, body: bytes, opened: OpenedDatagram, now: float) -> None:
         """From somebody with the cluster's key who is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):

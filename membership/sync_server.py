@@ -11,9 +11,9 @@ import struct
 from membership import wire
 from membership.digest import BUCKET_COUNT
 from membership.errors import WireError
-from membership.event_store import Board
+from membership.event_store import EventStore
 from membership.member import MemberState
-from membership.node import Node
+from membership.node import MembershipNode
 from membership.seal import BODY_BYTES_MAX
 from membership.sync_rows import LOW, pack_row, pack_rows
 from membership.verified_cache import Claim
@@ -24,10 +24,10 @@ WANT_ROW = struct.Struct(">8sB")
 _LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
 
 
-class Answers:
+class SyncServer:
     """One per brain."""
 
-    def __init__(self, node: Node, board: Board, now: float) -> None:
+    def __init__(self, node: MembershipNode, board: EventStore, now: float) -> None:
         self._node = node
         self._board = board
         self._tokens = node.settings.sync_datagrams_burst

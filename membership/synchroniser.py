@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections import deque
 
 from membership import wire
-from membership.event_store import Board
-from membership.node import Node
+from membership.event_store import EventStore
+from membership.node import MembershipNode
 from membership.seal import BODY_BYTES_MAX
 from membership.sync_rows import LOW, unpack_rows
-from membership.sync_server import HASHES, WANT_ROW, Answers
+from membership.sync_server import HASHES, WANT_ROW, SyncServer
 from membership.verified_cache import Claim
 
 _WANTS_AT_ONCE = 48
@@ -48,7 +48,7 @@ class Session:
 class Synchroniser:
     """One per brain."""
 
-    def __init__(self, node: Node, board: Board, answers: Answers, now: float) -> None:
+    def __init__(self, node: MembershipNode, board: EventStore, answers: SyncServer, now: float) -> None:
         self._node = node
         self._board = board
         self._answers = answers

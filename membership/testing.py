@@ -5,7 +5,7 @@ Same seed, same trace (``trace_hash``). No trio: its scheduler shuffles on purpo
 
 A host is a ``Swim`` with a stand-in signature (keyed BLAKE2b with a registry of keys: unforgeable for the members, a
 hundredth of the price) and a stand-in seal without cipher, which keeps sizes, sender, receiver and counter. All share
-one ``Lexicon``, so a signature is checked once for all, and a view costs a pointer per member.
+one ``VerifiedCache``, so a signature is checked once for all, and a view costs a pointer per member.
 
 Faults: loss (all, or into or out of one host), delay, duplication, reordering, cuts that drop and cuts that queue and
 release, partitions, freezes, clock jumps, crashes, restarts with and without state, slow hosts. ``struck`` counts how
@@ -22,12 +22,12 @@ from random import Random
 from typing import Any, Protocol
 
 from membership.events import ControlProbeWanted, Event, SendDatagram
-from membership.fakes import Keys, OpenSeal
+from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.verified_cache import Lexicon
+from membership.verified_cache import VerifiedCache
 
 UDP_IP_BYTES = 28
 _FROZEN_QUEUE_MAX = 1500  # datagrams that a stopped process's socket buffer holds (212 kB)
@@ -38,12 +38,12 @@ FAULTS = (
     "loss", "loss_in", "loss_out", "duplicate", "reorder", "slow", "cut_drop", "cut_queue", "released", "freeze",
     "clock_jump", "crash", "restart_with_state", "restart_without_state",
 )  # fmt: skip
-"""What ``Cluster.struck`` counts; a class that never struck stands there with a zero."""
+"""What ``SimulatedCluster.struck`` counts; a class that never struck stands there with a zero."""
 RING = KeyRing(b"simulated cluste", (b"k" * 32,))
 TELLER = NodeId(b"whoever tells it")  # whom to name where a test hands items to a brain itself
 
 
-class Host:
+class SimulatedHost:
     """One simulated machine and what is wrong with it."""
 
     __slots__ = (
@@ -85,20 +85,20 @@ class Host:
 class Checker(Protocol):
     """Looks on; raises AssertionError when something that must hold does not."""
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """Host ``index`` was told this."""
         ...
 
-    def on_step(self, cluster: Cluster, index: int) -> None:
+    def on_step(self, cluster: SimulatedCluster, index: int) -> None:
         """Host ``index`` has just handled a datagram or a timer."""
         ...
 
-    def on_datagram(self, cluster: Cluster, index: int, datagram: bytes) -> None:
+    def on_datagram(self, cluster: SimulatedCluster, index: int, datagram: bytes) -> None:
         """Host ``index`` sends this."""
         ...
 
 
-class Cluster:
+class SimulatedCluster:
     """Any number of hosts on one heap."""
 
     def __init__(
@@ -109,9 +109,9 @@ class Cluster:
         self.rng = Random(seed)
         self.settings = settings or SwimSettings()
         self.now = 0.0
-        self.keys = Keys()
-        self.lexicon = Lexicon(RING.cluster_id, self.keys.verify)
-        self.hosts: list[Host] = []
+        self.keys = FakeKeys()
+        self.lexicon = VerifiedCache(RING.cluster_id, self.keys.verify)
+        self.hosts: list[SimulatedHost] = []
         self.by_address: dict[Address, int] = {}
         self.by_node: dict[NodeId, int] = {}
         self.struck: Counter[str] = Counter(dict.fromkeys(FAULTS, 0))
@@ -137,7 +137,7 @@ class Cluster:
         """A machine that is not running yet; returns its index."""
         index = len(self.hosts)
         address = (f"10.{index >> 16 & 255}.{index >> 8 & 255}.{index & 255}", 7946)
-        host = Host(name, rack, address, self.keys.make(self.rng))
+        host = SimulatedHost(name, rack, address, self.keys.make(self.rng))
         self.hosts.append(host)
         self.by_address[address] = index
         self.by_node[host.node] = index
@@ -300,7 +300,7 @@ class Cluster:
         low, high = self.delay_s
         return low + (high - low) * self.rng.random()
 
-    def _deliver(self, host: Host, index: int, what: Any) -> bool:
+    def _deliver(self, host: SimulatedHost, index: int, what: Any) -> bool:
         if not host.up:
             return False
         datagram, sender = what
@@ -344,7 +344,7 @@ class Cluster:
             self.swim(index).control_probe_result(node, True, self.now + host.clock_offset)
             self._flush(index)
 
-    def _transmit(self, host: Host, index: int, output: SendDatagram) -> None:
+    def _transmit(self, host: SimulatedHost, index: int, output: SendDatagram) -> None:
         datagram = output.datagram
         for checker in self._checkers:
             checker.on_datagram(self, index, datagram)
@@ -374,7 +374,7 @@ class Cluster:
         self._number += 1
         heapq.heappush(self._heap, (when, self._number, target, (datagram, host.address)))
 
-    def _is_lost(self, host: Host, other: Host) -> bool:
+    def _is_lost(self, host: SimulatedHost, other: SimulatedHost) -> bool:
         for name, share in (("loss", self.loss), ("loss_out", host.loss_out), ("loss_in", other.loss_in)):
             if share and self.rng.random() < share:
                 self.struck[name] += 1

@@ -60,7 +60,7 @@ class Claim:
         return (self.record.boot, self.record.version, self.record_bytes)
 
 
-class Lexicon:
+class VerifiedCache:
     """Bounded caches of verified things of one cluster."""
 
     def __init__(self, cluster_id: bytes, verify: Verify = verify_ed25519) -> None:

@@ -13,8 +13,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 
-# Which packages a package may import, itself besides; every package is here. Words at the top, then the four brains, then
-# adapters, then those that put all together. A brain imports no other brain: the words that they share are in ``core``.
+# Which packages a package may import, itself besides; every package is here. Words at the top, then the four brains,
+# then adapters, then those that put all together. A brain imports no other brain: the words that they share are in
+# ``core``.
 WORDS = frozenset({"core", "identity", "manifest"})
 BRAINS = frozenset({"swarm", "sessions", "deployment"})
 STANDS_ON = WORDS | {"runtime", "wire"}

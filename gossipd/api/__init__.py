@@ -7,6 +7,6 @@
 * ``log``, ``chain_file``  the hash-chained record of what was decided
 * ``logging``, ``systemd``       stderr and systemd
 
-Nothing here decides anything about a model: the daemon hands in two protocols, ``StatusView`` and ``Operations``
+Nothing here decides anything about a model: the daemon hands in two protocols, ``StatusPort`` and ``AdminPort``
 (``api.ports``), and the inbox is given one coroutine to offer its files to.
 """

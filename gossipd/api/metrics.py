@@ -19,7 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from gossipd.api.counters import HistogramFigures, LocalCounters
-from gossipd.api.ports import StatusView
+from gossipd.api.ports import StatusPort
 from gossipd.api.schema import DeploymentRow, StatusSnapshot
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -28,7 +28,7 @@ MEMBER_STATES = ("alive", "suspect", "dead", "left")
 STORE_CONDITIONS = ("ok", "full", "read_only", "failing", "handles")
 
 
-def render(view: StatusView) -> bytes:
+def render(view: StatusPort) -> bytes:
     """The page, as of now."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Page(view))
@@ -36,7 +36,7 @@ def render(view: StatusView) -> bytes:
 
 
 class _Page(Collector):
-    def __init__(self, view: StatusView) -> None:
+    def __init__(self, view: StatusPort) -> None:
         self._view = view
 
     def collect(self) -> Iterator[Metric]:

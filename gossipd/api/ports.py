@@ -1,6 +1,6 @@
 """What the status socket needs of a daemon: two protocols, the only way from ``ops`` to everything else.
 
-``StatusView`` answers questions from memory and never waits. ``Operations`` act; they may wait for the disk or for the
+``StatusPort`` answers questions from memory and never waits. ``AdminPort`` act; they may wait for the disk or for the
 loop that owns the planner, raise GossipdError for whatever an operator can cause, and are safe to repeat. All are
 called on the trio loop.
 """
@@ -36,7 +36,7 @@ class VerifyStep(Row, frozen=True, kw_only=True):
     done: bool = False
 
 
-class StatusView(Protocol):
+class StatusPort(Protocol):
     """Everything there is to see, now. Values are immutable; nothing here may raise or wait."""
 
     def snapshot(self) -> StatusSnapshot:
@@ -58,7 +58,7 @@ class StatusView(Protocol):
         """Whether this host may be counted upon; no secrets in it, anybody may ask."""
 
 
-class Operations(Protocol):
+class AdminPort(Protocol):
     """Orders of the operator of this host."""
 
     async def cancel(self, name: str, version: int) -> Done:

@@ -52,7 +52,7 @@ def error_body(code: str, message: str, exit_code: int = 1) -> bytes:
     return json.dumps({"schema_version": 1, "error": error}).encode() + b"\n"
 
 
-class Guard:
+class RequestGuard:
     """Serves one ASGI application on any number of listening sockets, with limits."""
 
     def __init__(self, app: ASGIApp, *, clients_max: int = CLIENTS_MAX, deadline_s: float = DEADLINE_S) -> None:

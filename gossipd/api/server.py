@@ -1,7 +1,7 @@
 """The daemon's local doors: the status socket, and a loopback port for scrapers.
 
 What lives here: the routes and how a refusal looks. What does not: HTTP and its limits (``request_guard``), what the
-answers hold (``schema``), who fills them (``doors.StatusView``) and who acts (``doors.Operations``).
+answers hold (``schema``), who fills them (``doors.StatusPort``) and who acts (``doors.AdminPort``).
 
 =======  ================================  ==========================================================
 method   path                              answer
@@ -37,7 +37,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from gossipd.api.metrics import CONTENT_TYPE, render
-from gossipd.api.ports import Operations, StatusView
+from gossipd.api.ports import AdminPort, StatusPort
 from gossipd.api.request_guard import StatusRequestError, error_body
 from gossipd.api.schema import SCHEMA_VERSION
 from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, RemoteError, UsageError
@@ -53,10 +53,10 @@ _STATUS_OF_EXIT = {
 }
 
 
-def status_app(view: StatusView, operations: Operations) -> Starlette:
+def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
     """Everything; for the unix socket."""
     pages = _Pages(view)
-    orders = _Orders(operations)
+    orders = _AdminRoutes(operations)
     routes = [
         Route("/v1/status", pages.status),
         Route("/v1/members", pages.members),
@@ -73,7 +73,7 @@ def status_app(view: StatusView, operations: Operations) -> Starlette:
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
 
 
-def health_app(view: StatusView) -> Starlette:
+def health_app(view: StatusPort) -> Starlette:
     """Metrics and health only; for a loopback TCP port, where anybody on the host may knock."""
     return Starlette(routes=_health_routes(view), exception_handlers=_HANDLERS)
 
@@ -81,7 +81,7 @@ def health_app(view: StatusView) -> Starlette:
 class _Pages:
     """Answers from memory."""
 
-    def __init__(self, view: StatusView) -> None:
+    def __init__(self, view: StatusPort) -> None:
         self._view = view
 
     async def status(self, request: Request) -> Response:
@@ -114,10 +114,10 @@ class _Pages:
         return _json({"schema_version": SCHEMA_VERSION, "deployment": rows[0]})
 
 
-class _Orders:
+class _AdminRoutes:
     """Passes orders on, and answers with what came of them."""
 
-    def __init__(self, operations: Operations) -> None:
+    def __init__(self, operations: AdminPort) -> None:
         self._operations = operations
 
     async def cancel(self, request: Request) -> Response:
@@ -155,7 +155,7 @@ class _Orders:
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-def _health_routes(view: StatusView) -> list[Route]:
+def _health_routes(view: StatusPort) -> list[Route]:
     async def metrics(request: Request) -> Response:
         return Response(render(view), media_type=CONTENT_TYPE)
 

@@ -142,14 +142,14 @@ def _keys(
 def _member_key(config: Config, ring: KeyRing, host: str, port: int) -> bytes:
     """The CURVE key of the member at this address, from the roster that the daemon here keeps."""
     from gossipd.core.errors import NotFoundError
-    from gossipd.daemon.state_dir import ROSTER, State
+    from gossipd.daemon.state_dir import ROSTER, StateDirectory
     from gossipd.identity.keys import verify
     from membership.errors import WireError
     from membership.record import decode_record, encode_signed
 
     directory = config.file.parent / "state"
     if (directory / ROSTER).is_file():
-        state = State(directory)
+        state = StateDirectory(directory)
         try:
             records = state.roster()
         finally:

@@ -25,7 +25,7 @@ import trio
 import zmq
 
 from gossipd.control.settings import ControlSettings
-from gossipd.runtime.zmq_trio import Bell
+from gossipd.runtime.zmq_trio import SocketWakeup
 from membership.member import NodeId
 
 ZAP_ADDRESS = "inproc://zeromq.zap.01"
@@ -35,14 +35,14 @@ _MEMBER, _CLIENT = "m", "c"
 
 
 @dataclass(frozen=True, slots=True)
-class Visitor:
+class Identity:
     """Who is at the other end of an accepted connection: a member, or a client by its Ed25519 key."""
 
     node: NodeId | None = None
     client: bytes | None = None
 
     @classmethod
-    def from_user_id(cls, user_id: str) -> Visitor:
+    def from_user_id(cls, user_id: str) -> Identity:
         """The visitor whose User-Id the handler made."""
         body = bytes.fromhex(user_id[1:])
         return cls(node=NodeId(body)) if user_id[0] == _MEMBER else cls(client=body)
@@ -56,7 +56,7 @@ class _Held:
     until: float
 
 
-class Doorkeeper:
+class ZapAuthenticator:
     """Answers libzmq's questions about keys. One task runs ``serve``."""
 
     def __init__(
@@ -74,7 +74,7 @@ class Doorkeeper:
         self._member_of = member_of
         self._client_of = client_of
         self._on_refused = on_refused
-        self._bell = Bell()
+        self._bell = SocketWakeup()
         self._held: list[_Held] = []
         self._refusals: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
         self.counters = {"accepted": 0, "refused_now": 0, "refused": 0, "malformed": 0}

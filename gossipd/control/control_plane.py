@@ -27,21 +27,21 @@ from random import Random
 import trio
 import zmq
 
-from gossipd.control.authenticator import Doorkeeper
-from gossipd.control.delegate import ControlHost
-from gossipd.control.dialer import Links
-from gossipd.control.dispatcher import Hearing
-from gossipd.control.listener import Entrance
-from gossipd.control.peer_channel import LinkState, News
-from gossipd.control.requests import PeerUnreachableError, Requests
+from gossipd.control.authenticator import ZapAuthenticator
+from gossipd.control.delegate import ControlPort
+from gossipd.control.dialer import PeerChannels
+from gossipd.control.dispatcher import FrameDispatcher
+from gossipd.control.listener import ControlListener
+from gossipd.control.peer_channel import ChannelState, DeltaPayload
+from gossipd.control.requests import PeerUnreachableError, RequestTable
 from gossipd.control.settings import ControlSettings
-from gossipd.control.subscribers import STREAMS_MAX, Followers
-from gossipd.control.subscription import Following
+from gossipd.control.subscribers import STREAMS_MAX, Subscribers
+from gossipd.control.subscription import SubscriptionTable
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
 from gossipd.identity.keys import SecretKey
-from gossipd.runtime.turn_loop import Beat
+from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.wire import control
 from gossipd.wire.control_frame import encode
 from membership.member import NodeId
@@ -51,28 +51,28 @@ class ControlPlane:
     """One per daemon. Made and used on the trio loop; ``serve`` runs it."""
 
     def __init__(
-        self, *, secret: SecretKey, host: ControlHost, settings: ControlSettings, rng: Random, beat: Beat
+        self, *, secret: SecretKey, host: ControlPort, settings: ControlSettings, rng: Random, beat: TurnLoop
     ) -> None:
         self._host, self._settings, self._beat = host, settings, beat
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 64)  # eight are used; libzmq reserves memory for all
-        self._following = Following(resubscribe_s=settings.resubscribe_s)
-        self._followers = Followers(first_stream=rng.randrange(STREAMS_MAX))
-        self._requests = Requests(limit=settings.requests_max)
+        self._following = SubscriptionTable(resubscribe_s=settings.resubscribe_s)
+        self._followers = Subscribers(first_stream=rng.randrange(STREAMS_MAX))
+        self._requests = RequestTable(limit=settings.requests_max)
         self._reachable: dict[NodeId, bool] = {}
         self._kept: frozenset[NodeId] = frozenset()
         self._broken: set[NodeId] = set()  # followers whose link failed: they may have missed news
         self._audit_allowance, self._audit_s = settings.audit_per_s, 0.0
         self._token: trio.lowlevel.TrioToken | None = None
         self._counters: Counter[str] = Counter()
-        self.doorkeeper = Doorkeeper(
+        self.doorkeeper = ZapAuthenticator(
             self._context,
             settings=settings,
             member_of=host.member_of,
             client_of=host.client_of,
             on_refused=self._refused,
         )
-        self._hearing = Hearing(
+        self._hearing = FrameDispatcher(
             host=host,
             following=self._following,
             followers=self._followers,
@@ -81,7 +81,7 @@ class ControlPlane:
             answer=self._answer,
             counters=self._counters,
         )
-        self.entrance = Entrance(
+        self.entrance = ControlListener(
             self._context,
             secret=secret,
             settings=settings,
@@ -89,7 +89,7 @@ class ControlPlane:
             on_frame=self._hearing.from_visitor,
             on_refused=self._refused,
         )
-        self.links = Links(
+        self.links = PeerChannels(
             self._context,
             secret=secret,
             settings=settings,
@@ -178,14 +178,14 @@ class ControlPlane:
         """Follow a peer's news of a deployment until ``unsubscribe``, whatever happens to the connection."""
         self._following.begin(peer, deployment, trio.current_time())
         link = self.links.link_to(peer)
-        if link is not None and link.state is LinkState.UP:
+        if link is not None and link.state is ChannelState.UP:
             self.send_nowait(peer, control.Subscribe(deployment))  # else it is sent when the link is up
 
     def unsubscribe(self, peer: NodeId, deployment: DeploymentId) -> None:
         """Follow no more."""
         if self._following.end(peer, deployment):
             link = self.links.peek(peer)
-            if link is not None and link.state is LinkState.UP:
+            if link is not None and link.state is ChannelState.UP:
                 self.send_nowait(peer, control.Unsubscribe(deployment))
 
     def send_holdings(self, peer: NodeId, deployment: DeploymentId, chunks: ChunkSet, free_slots: int) -> bool:
@@ -226,7 +226,7 @@ class ControlPlane:
         for piece in range(pieces):
             begin = piece * control.DELTA_ITEMS_MAX
             parts = [items[begin : begin + control.DELTA_ITEMS_MAX] for items in lists]
-            news.append(News.of(stream, parts[0], parts[1], now_reading, free_slots))
+            news.append(DeltaPayload.of(stream, parts[0], parts[1], now_reading, free_slots))
         for peer in peers:
             link = self.links.peek(peer)
             if link is None or not all(link.put_news(stream, part) for part in news):
@@ -336,7 +336,7 @@ class ControlPlane:
             await trio.sleep(self._settings.resubscribe_s / 5)
             for peer, deployment in self._following.due(trio.current_time()):
                 link = self.links.link_to(peer)
-                if link is not None and link.state is LinkState.UP:
+                if link is not None and link.state is ChannelState.UP:
                     self.send_nowait(peer, control.Subscribe(deployment))
 
     def _refused(self, reason: str, address: str) -> None:

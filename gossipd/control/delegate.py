@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gossipd.control.authenticator import Visitor
+from gossipd.control.authenticator import Identity
 from gossipd.control.peer_channel import Endpoint
 from gossipd.core.events import Event
 from gossipd.core.ids import DeploymentId
@@ -18,7 +18,7 @@ from membership.member import NodeId
 Reply = Callable[[control.Message], None]
 
 
-class ControlHost(Protocol):
+class ControlPort(Protocol):
     """What the plane asks of the daemon. All methods are quick and are called on the trio loop."""
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
@@ -48,7 +48,7 @@ class ControlHost(Protocol):
     def on_message(self, node: NodeId, message: control.Message) -> None:
         """A one-way message from a member that is neither news nor a subscription: Hello."""
 
-    def on_request(self, visitor: Visitor, message: control.Message, reply: Reply) -> None:
+    def on_request(self, visitor: Identity, message: control.Message, reply: Reply) -> None:
         """A request; ``reply`` may be called once, now or later. Clients may only send trigger requests."""
 
     def on_refused(self, reason: str, address: str) -> None:

@@ -27,11 +27,11 @@ import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gossipd.control.peer_channel import Endpoint, Link, LinkState
+from gossipd.control.peer_channel import ChannelState, Endpoint, PeerChannel
 from gossipd.control.settings import ControlSettings
 from gossipd.identity.keys import SecretKey
-from gossipd.runtime.turn_loop import Beat, Phase
-from gossipd.runtime.zmq_trio import RETRY_S, Bell, secure, tcp_address
+from gossipd.runtime.turn_loop import Phase, TurnLoop
+from gossipd.runtime.zmq_trio import RETRY_S, SocketWakeup, secure, tcp_address
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 from membership.member import NodeId
 
@@ -48,7 +48,7 @@ _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
 _SWEEP_S_MAX = 0.5  # who is wanted, and who has been idle for long enough, changes without a word to us
 
 
-class Links:
+class PeerChannels:
     """All connections that this node dials. The beat's turns own them; the rest may be called on the trio loop."""
 
     def __init__(
@@ -58,7 +58,7 @@ class Links:
         secret: SecretKey,
         settings: ControlSettings,
         rng: Random,
-        beat: Beat,
+        beat: TurnLoop,
         endpoint_of: Callable[[NodeId], Endpoint | None],
         is_wanted: Callable[[NodeId], bool],
         on_frame: Callable[[NodeId, bytes], None],
@@ -74,10 +74,10 @@ class Links:
         self._rng = rng
         self._endpoint_of, self._is_wanted = endpoint_of, is_wanted
         self._on_frame, self._on_up, self._on_down, self._on_let_go = on_frame, on_up, on_down, on_let_go
-        self._links: dict[NodeId, Link] = {}
-        self._by_name: dict[bytes, Link] = {}
-        self._by_address: dict[str, Link] = {}
-        self._ready: dict[NodeId, Link] = {}  # links that are up and have something queued
+        self._links: dict[NodeId, PeerChannel] = {}
+        self._by_name: dict[bytes, PeerChannel] = {}
+        self._by_address: dict[str, PeerChannel] = {}
+        self._ready: dict[NodeId, PeerChannel] = {}  # links that are up and have something queued
         self._reports: deque[tuple[int, str]] = deque()  # from the monitor; drained in every turn
         self._names = rng.randrange(1 << 16) << 16
         self._beat = beat
@@ -100,32 +100,32 @@ class Links:
         self._socket.setsockopt(zmq.CURVE_PUBLICKEY, secret.public.curve25519)
         self._monitor = self._socket.get_monitor_socket(int(_WATCHED))
 
-    def link_to(self, node: NodeId) -> Link | None:
+    def link_to(self, node: NodeId) -> PeerChannel | None:
         """The link to ``node``, dialed soon if it is not up; None when nobody knows where it is."""
         link = self._links.get(node)
         if link is None:
             if self._endpoint_of(node) is None or len(self._links) >= self._settings.links_max:
                 self.counters["unknown_peer"] += 1
                 return None
-            link = self._links[node] = Link(node, self._settings)
+            link = self._links[node] = PeerChannel(node, self._settings)
             self._sweep_soon()
         link.used_s = trio.current_time()
         return link
 
-    def peek(self, node: NodeId) -> Link | None:
+    def peek(self, node: NodeId) -> PeerChannel | None:
         """The link to ``node`` if there is one; does not keep it from falling idle."""
         return self._links.get(node)
 
-    def queued(self, link: Link) -> None:
+    def queued(self, link: PeerChannel) -> None:
         """Something was put into the queue of ``peer_channel``: send it in the next turn."""
-        if link.state is LinkState.UP:
+        if link.state is ChannelState.UP:
             self._ready[link.node] = link
             self._beat.wake()
 
     def hurry(self, node: NodeId) -> None:
         """Somebody waits for an answer: do not sit out a long pause before dialing again, only the shortest."""
         link = self._links.get(node)
-        if link is not None and link.state is LinkState.WAITING:
+        if link is not None and link.state is ChannelState.WAITING:
             link.dial_at_s = min(link.dial_at_s, link.failed_at_s + self._settings.redial_min_s)
             self._sweep_soon()
 
@@ -137,9 +137,9 @@ class Links:
             return
         if endpoint is None:
             self.forget(node)
-        elif link.endpoint is not None and link.endpoint != endpoint and link.state is not LinkState.WAITING:
+        elif link.endpoint is not None and link.endpoint != endpoint and link.state is not ChannelState.WAITING:
             self._fail(link, "moved")
-        elif link.state is LinkState.WAITING:
+        elif link.state is ChannelState.WAITING:
             link.dial_at_s = trio.current_time()
             self._sweep_soon()
 
@@ -152,7 +152,7 @@ class Links:
 
     async def watch(self) -> None:
         """Collect the monitor's reports for ``serve``. Runs beside it until cancelled."""
-        bell = Bell()
+        bell = SocketWakeup()
         while True:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
@@ -212,7 +212,7 @@ class Links:
         self._sweep_s = 0.0
         self._beat.wake()
 
-    def _send_queue(self, link: Link) -> bool:
+    def _send_queue(self, link: PeerChannel) -> bool:
         """True when nothing is left to send; False when the peer is slow and more must wait."""
         while (frame := link.next_frame()) is not None:
             try:
@@ -234,7 +234,7 @@ class Links:
         """Dial what is due, close what is idle; returns when to look again."""
         next_s = now + _SWEEP_S_MAX
         for link in list(self._links.values()):
-            if link.state is LinkState.WAITING:
+            if link.state is ChannelState.WAITING:
                 if not (link.has_queued or self._is_wanted(link.node)):
                     del self._links[link.node]
                     self._on_let_go(link.node)
@@ -242,7 +242,7 @@ class Links:
                     self._dial(link, now)
                 else:
                     next_s = min(next_s, link.dial_at_s)
-            elif link.state is LinkState.DIALING:
+            elif link.state is ChannelState.DIALING:
                 if link.dial_until_s <= now:
                     self._fail(link, "unreachable")
                 next_s = min(next_s, link.dial_until_s)
@@ -251,7 +251,7 @@ class Links:
                 self._hang_up(link)
         return next_s
 
-    def _dial(self, link: Link, now: float) -> None:
+    def _dial(self, link: PeerChannel, now: float) -> None:
         endpoint = self._endpoint_of(link.node)
         if endpoint is None:
             self.forget(link.node)
@@ -277,21 +277,21 @@ class Links:
         if link is None:
             return
         if event == _UP:
-            if link.state is LinkState.DIALING:
+            if link.state is ChannelState.DIALING:
                 link.up(trio.current_time())
                 self._on_up(link.node)
                 self.queued(link)
-        elif event in _FAILURES and link.state is not LinkState.WAITING:
+        elif event in _FAILURES and link.state is not ChannelState.WAITING:
             self._fail(link, _FAILURES[zmq.Event(event)])
 
-    def _fail(self, link: Link, reason: str) -> None:
+    def _fail(self, link: PeerChannel, reason: str) -> None:
         self._hang_up(link)
         self.counters["failed"] += 1
         self.counters["dropped"] += link.failed(trio.current_time(), jitter=0.5 + self._rng.random() / 2)
         self._sweep_s = min(self._sweep_s, link.dial_at_s)
         self._on_down(link.node, reason)
 
-    def _hang_up(self, link: Link) -> None:
+    def _hang_up(self, link: PeerChannel) -> None:
         self._ready.pop(link.node, None)
         self._by_name.pop(link.name, None)
         if self._by_address.get(link.address) is link:

@@ -14,11 +14,11 @@ from collections.abc import Callable
 
 import trio
 
-from gossipd.control.authenticator import Visitor
-from gossipd.control.delegate import ControlHost
-from gossipd.control.requests import Requests
-from gossipd.control.subscribers import Followers
-from gossipd.control.subscription import Following
+from gossipd.control.authenticator import Identity
+from gossipd.control.delegate import ControlPort
+from gossipd.control.requests import RequestTable
+from gossipd.control.subscribers import Subscribers
+from gossipd.control.subscription import SubscriptionTable
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet, ChunkSetError
 from gossipd.core.ids import DeploymentId
@@ -29,16 +29,16 @@ from membership.member import NodeId
 _TRIGGER = (control.TriggerQuery, control.ManifestPart, control.TriggerOrder)
 
 
-class Hearing:
+class FrameDispatcher:
     """Understands frames on behalf of one plane."""
 
     def __init__(
         self,
         *,
-        host: ControlHost,
-        following: Following,
-        followers: Followers,
-        requests: Requests,
+        host: ControlPort,
+        following: SubscriptionTable,
+        followers: Subscribers,
+        requests: RequestTable,
         send: Callable[[NodeId, control.Message], bool],
         answer: Callable[[bytes, bytes], bool],
         counters: Counter[str],
@@ -57,7 +57,7 @@ class Hearing:
         if not isinstance(message, control.REPLIES) or not self._requests.heard(node, number, message):
             self._counters["unasked_reply"] += 1  # or one that came after its deadline
 
-    def from_visitor(self, visitor: Visitor, route: bytes, frame: bytes) -> None:
+    def from_visitor(self, visitor: Identity, route: bytes, frame: bytes) -> None:
         """A frame came in at the entrance, on the connection named ``route``."""
         node = visitor.node
         if node is not None and self._host.endpoint_of(node) is None:

@@ -18,12 +18,12 @@ from collections.abc import Callable
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gossipd.control.authenticator import ZAP_DOMAIN, Visitor
+from gossipd.control.authenticator import ZAP_DOMAIN, Identity
 from gossipd.control.settings import ControlSettings
 from gossipd.core.errors import LocalError
 from gossipd.identity.keys import SecretKey
-from gossipd.runtime.turn_loop import Beat, Phase
-from gossipd.runtime.zmq_trio import RETRY_S, Bell, secure, tcp_address
+from gossipd.runtime.turn_loop import Phase, TurnLoop
+from gossipd.runtime.zmq_trio import RETRY_S, SocketWakeup, secure, tcp_address
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
@@ -43,7 +43,7 @@ class BindError(LocalError):
     code = "E_BIND"
 
 
-class Entrance:
+class ControlListener:
     """The bound socket. The beat's turns own it; ``answer`` may be called on the trio loop."""
 
     def __init__(
@@ -52,8 +52,8 @@ class Entrance:
         *,
         secret: SecretKey,
         settings: ControlSettings,
-        beat: Beat,
-        on_frame: Callable[[Visitor, bytes, bytes], None],
+        beat: TurnLoop,
+        on_frame: Callable[[Identity, bytes, bytes], None],
         on_refused: Callable[[str, str], None],
     ) -> None:
         self._on_frame, self._on_refused = on_frame, on_refused
@@ -61,7 +61,7 @@ class Entrance:
         self._answers: dict[bytes, deque[bytes]] = {}
         self._answer_count = 0
         self._retry_s = math.inf
-        self._visitors: dict[str, Visitor] = {}
+        self._visitors: dict[str, Identity] = {}
         self.counters = {"received": 0, "received_bytes": 0, "answers_dropped": 0, "extra_parts": 0, "malformed": 0}
         self._socket = context.socket(zmq.ROUTER)
         secure(self._socket, handshake_s=settings.handshake_s, message_bytes_max=FRAME_BYTES_MAX)
@@ -108,7 +108,7 @@ class Entrance:
 
     async def watch(self) -> None:
         """Report handshakes that ended before a key was shown: a plain socket, a browser, a scanner."""
-        bell = Bell()
+        bell = SocketWakeup()
         while True:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
@@ -145,7 +145,7 @@ class Entrance:
         self._beat.hurry()
         return True
 
-    def _visitor(self, part: zmq.Frame) -> Visitor | None:
+    def _visitor(self, part: zmq.Frame) -> Identity | None:
         try:
             user_id = str(part.get("User-Id"))
         except zmq.ZMQError:  # not a message of an authenticated connection: cannot happen on a CURVE socket
@@ -154,7 +154,7 @@ class Entrance:
         if visitor is None:
             if len(self._visitors) >= 4096:  # more than members and clients there are; a cache, not a register
                 self._visitors.clear()
-            visitor = self._visitors[user_id] = Visitor.from_user_id(user_id)
+            visitor = self._visitors[user_id] = Identity.from_user_id(user_id)
         return visitor
 
     def _send_answers(self, now: float) -> bool:

@@ -30,7 +30,7 @@ class Endpoint:
     curve_key: bytes
 
 
-class LinkState(Enum):
+class ChannelState(Enum):
     """See the module."""
 
     WAITING = "waiting"
@@ -39,7 +39,7 @@ class LinkState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class DeltaPayload:
     """Changes of one deployment's holdings, at most ``DELTA_ITEMS_MAX`` in each ascending list.
 
     ``fields`` are packed once and shared by all receivers.
@@ -54,7 +54,7 @@ class News:
     @classmethod
     def of(
         cls, stream: int, added: tuple[int, ...], dropped: tuple[int, ...], reading: tuple[int, ...], free_slots: int
-    ) -> News:
+    ) -> DeltaPayload:
         """News that is packed now."""
         fields = encode_delta(stream, added=added, dropped=dropped, reading=reading, free_slots=free_slots)
         return cls(added, dropped, reading, free_slots, fields)
@@ -73,13 +73,13 @@ class Backlog:
     free_slots: int = 0
     is_untold: bool = False
 
-    def merge(self, news: News) -> None:
+    def merge(self, news: DeltaPayload) -> None:
         """Fold later news in."""
         self.added = self.added.difference(news.dropped).union(news.added)
         self.dropped = self.dropped.difference(news.added).union(news.dropped)
         self.reading, self.free_slots, self.is_untold = news.reading, news.free_slots, True
 
-    def take(self, stream: int) -> News:
+    def take(self, stream: int) -> DeltaPayload:
         """The next piece of it, as much as one delta holds."""
         parts = []
         for pending in (self.added, self.dropped):
@@ -87,18 +87,18 @@ class Backlog:
             pending.difference_update(part)
             parts.append(part)
         self.is_untold = False
-        return News.of(stream, parts[0], parts[1], self.reading, self.free_slots)
+        return DeltaPayload.of(stream, parts[0], parts[1], self.reading, self.free_slots)
 
     def __bool__(self) -> bool:
         return bool(self.added or self.dropped or self.is_untold)
 
 
-class Link:
+class PeerChannel:
     """State and queue of the connection to one peer."""
 
     def __init__(self, node: NodeId, settings: ControlSettings) -> None:
         self.node = node
-        self.state = LinkState.WAITING
+        self.state = ChannelState.WAITING
         self.endpoint: Endpoint | None = None
         self.address = ""
         self.name = b""
@@ -114,7 +114,7 @@ class Link:
         self._numbered = -1  # highest number given out; goes on when the link fails and streams begin anew
         self._messages: deque[bytes] = deque()
         self._message_bytes = 0
-        self._news: dict[int, News | Backlog] = {}
+        self._news: dict[int, DeltaPayload | Backlog] = {}
 
     @property
     def has_queued(self) -> bool:
@@ -144,7 +144,7 @@ class Link:
         self.streams[stream] = self._numbered = number
         return True
 
-    def put_news(self, stream: int, news: News) -> bool:
+    def put_news(self, stream: int, news: DeltaPayload) -> bool:
         """Queue news; False when the peer does not follow this stream (any more)."""
         if stream not in self.streams:
             return False
@@ -152,7 +152,7 @@ class Link:
         if queued is None:
             self._news[stream] = news
             return True
-        if isinstance(queued, News):
+        if isinstance(queued, DeltaPayload):
             backlog = Backlog()
             backlog.merge(queued)
             queued = self._news[stream] = backlog
@@ -191,13 +191,13 @@ class Link:
 
     def dialing(self, endpoint: Endpoint, address: str, name: bytes, now: float) -> None:
         """A connection was begun; it must be up within two handshakes' time."""
-        self.state = LinkState.DIALING
+        self.state = ChannelState.DIALING
         self.endpoint, self.address, self.name = endpoint, address, name
         self.dial_until_s = now + 2 * self._settings.handshake_s
 
     def up(self, now: float) -> None:
         """The handshake has succeeded."""
-        self.state, self.up_s = LinkState.UP, now
+        self.state, self.up_s = ChannelState.UP, now
 
     def failed(self, now: float, *, jitter: float) -> int:
         """Nothing is queued or followed any more; returns how many messages were dropped by that.
@@ -206,9 +206,9 @@ class Link:
         a peer that resets all connections would be dialed, and the news of it planned for, ten times a second.
         """
         dropped = len(self._messages) + len(self._news)
-        if self.state is LinkState.UP and now - self.up_s >= self._settings.redial_max_s:
+        if self.state is ChannelState.UP and now - self.up_s >= self._settings.redial_max_s:
             self._pause_s = self._settings.redial_min_s
-        self.state = LinkState.WAITING
+        self.state = ChannelState.WAITING
         self.failed_at_s = now
         self.dial_at_s = now + self._pause_s * jitter
         self._pause_s = min(self._pause_s * 2, self._settings.redial_max_s)

@@ -22,7 +22,7 @@ from zmq.utils.monitor import parse_monitor_message
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.identity.keys import SecretKey
-from gossipd.runtime.zmq_trio import Bell, secure, tcp_address
+from gossipd.runtime.zmq_trio import SocketWakeup, secure, tcp_address
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _PATIENCE_S = 5.0  # a busy machine; each visit takes milliseconds
@@ -112,7 +112,7 @@ async def _visit(
 
 
 async def _outcome(monitor: zmq.Socket[bytes], until: Callable[[], bool] | None) -> bool:
-    bell = Bell()
+    bell = SocketWakeup()
     while until is None or not until():
         try:
             event = zmq.Event(parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"])

@@ -14,7 +14,7 @@ STREAMS_MAX = 65_536  # a stream is 16 bits on the wire
 EARLY_MAX = 4096  # the oldest are forgotten, and ask again by themselves
 
 
-class Followers:
+class Subscribers:
     """All followers of this node."""
 
     def __init__(self, *, first_stream: int) -> None:

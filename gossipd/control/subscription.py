@@ -25,7 +25,7 @@ class _Follow:
     """Of the last news heard; None while asked."""
 
 
-class Following:
+class SubscriptionTable:
     """All follows of this node."""
 
     def __init__(self, *, resubscribe_s: float) -> None:

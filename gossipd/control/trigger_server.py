@@ -15,7 +15,7 @@ from typing import Protocol
 
 import trio
 
-from gossipd.control.authenticator import Visitor
+from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import DeploymentId
@@ -42,7 +42,7 @@ class TriggerHost(Protocol):
         """
         ...
 
-    async def trigger_order(self, visitor: Visitor, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+    async def trigger_order(self, visitor: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
         """Carry out a statement that its visitor has signed; ``envelope`` if it was uploaded. Manifest and right to
         order are still to be checked.
 
@@ -59,15 +59,15 @@ class _Upload:
     parts: bytearray = field(default_factory=bytearray)
 
 
-class TriggerDesk:
+class TriggerServer:
     """Serves all visitors of one node. Orders are carried out in ``nursery``."""
 
     def __init__(self, host: TriggerHost, nursery: trio.Nursery) -> None:
         self._host, self._nursery = host, nursery
-        self._uploads: dict[tuple[Visitor, bytes], _Upload] = {}
+        self._uploads: dict[tuple[Identity, bytes], _Upload] = {}
         self._orders = 0
 
-    def hear(self, visitor: Visitor, message: control.Message, reply: Reply) -> bool:
+    def hear(self, visitor: Identity, message: control.Message, reply: Reply) -> bool:
         """Answer a trigger request; False when ``message`` is something else."""
         match message:
             case control.TriggerQuery():
@@ -87,7 +87,7 @@ class TriggerDesk:
             )
         return self._host.trigger_state(DeploymentId(message.deployment) if message.deployment else None, message.model)
 
-    def _keep_part(self, visitor: Visitor, message: control.ManifestPart) -> control.Message:
+    def _keep_part(self, visitor: Identity, message: control.ManifestPart) -> control.Message:
         now = trio.current_time()
         for key in [key for key, upload in self._uploads.items() if upload.until_s <= now]:
             del self._uploads[key]
@@ -107,7 +107,7 @@ class TriggerDesk:
         upload.until_s = now + UPLOAD_IDLE_S
         return control.PartKept(len(upload.parts))
 
-    def _order(self, visitor: Visitor, wire: bytes, reply: Reply) -> None:
+    def _order(self, visitor: Identity, wire: bytes, reply: Reply) -> None:
         try:
             statement = Statement.decode(wire)
             _check_signer(visitor, statement)
@@ -121,7 +121,7 @@ class TriggerDesk:
         self._orders += 1
         self._nursery.start_soon(self._carry_out, visitor, statement, envelope, reply)
 
-    async def _carry_out(self, visitor: Visitor, statement: Statement, envelope: bytes | None, reply: Reply) -> None:
+    async def _carry_out(self, visitor: Identity, statement: Statement, envelope: bytes | None, reply: Reply) -> None:
         try:
             sentence, already = await self._host.trigger_order(visitor, statement, envelope)
         except GossipdError as error:
@@ -131,7 +131,7 @@ class TriggerDesk:
         finally:
             self._orders -= 1
 
-    def _envelope(self, visitor: Visitor, statement: Statement) -> bytes | None:
+    def _envelope(self, visitor: Identity, statement: Statement) -> bytes | None:
         """The uploaded manifest that the statement is about, if there is a whole one."""
         upload = self._uploads.pop((visitor, statement.deployment), None)
         if upload is None or len(upload.parts) != upload.total:
@@ -142,7 +142,7 @@ class TriggerDesk:
         return envelope
 
 
-def _check_signer(visitor: Visitor, statement: Statement) -> None:
+def _check_signer(visitor: Identity, statement: Statement) -> None:
     signer = visitor.client == statement.signer if visitor.client else visitor.node == node_id(statement.signer)
     if not signer:
         raise ManifestError("statement: signed by another key than the connection's", code="E_TRIGGER_FIELD")

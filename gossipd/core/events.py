@@ -229,7 +229,7 @@ class SlotsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Isolated:
+class IsolationChanged:
     """Membership hears nobody of those it should hear (True), or hears somebody again (False)."""
 
     isolated: bool
@@ -254,7 +254,7 @@ Event: TypeAlias = (
     | SubscribeHeard
     | UnsubscribeHeard
     | SlotsChanged
-    | Isolated
+    | IsolationChanged
 )
 
 
@@ -305,7 +305,7 @@ class ProbeSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class StartSubscription:
     """Ask a peer for its holdings and deltas."""
 
     peer: NodeId
@@ -313,7 +313,7 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class EndSubscription:
     """Tell a peer to send no more deltas."""
 
     peer: NodeId
@@ -388,8 +388,8 @@ Command: TypeAlias = (
     | CancelFetch
     | StartSourceRead
     | ProbeSource
-    | Subscribe
-    | Unsubscribe
+    | StartSubscription
+    | EndSubscription
     | SendHoldings
     | SendDelta
     | ClaimSeed

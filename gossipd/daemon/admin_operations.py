@@ -1,4 +1,4 @@
-"""What the operator of this host may order on the local socket: the body of ``ops.doors.Operations``.
+"""What the operator of this host may order on the local socket: the body of ``ops.doors.AdminPort``.
 
 What lives here: the orders. What does not: who may give them (the socket's mode) and how they are worded on the wire.
 """
@@ -14,13 +14,13 @@ from gossipd.api.ports import Done, VerifyStep
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.dissemination import Spread
-from gossipd.daemon.progress_publisher import Teller
-from gossipd.daemon.state_dir import State
+from gossipd.daemon.dissemination import Dissemination
+from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import in_thread
 from gossipd.store.chunk_store import ChunkStore
@@ -37,20 +37,20 @@ class MemberAliveError(LocalError):
     code = "E_MEMBER_ALIVE"
 
 
-class Orders:
-    """See Operations."""
+class AdminOperations:
+    """See AdminPort."""
 
     def __init__(
         self,
         *,
         swim: Swim,
         wake: Callable[[], None],
-        register: Register,
+        register: StatementStore,
         deployments: Deployments,
-        spread: Spread,
+        spread: Dissemination,
         store: ChunkStore,
-        state: State,
-        teller: Teller,
+        state: StateDirectory,
+        teller: ProgressPublisher,
         audit: Callable[..., None],
     ) -> None:
         self._swim = swim
@@ -70,7 +70,7 @@ class Orders:
         return found[0]
 
     async def cancel(self, name: str, version: int) -> Done:
-        """See Operations."""
+        """See AdminPort."""
         deployment = self._one(name, version)
         if deployment.statement.verb is Verb.CANCEL:
             return Done(changed=False, sentence=f"{name}@{version} is cancelled already")
@@ -81,7 +81,7 @@ class Orders:
         return Done(changed=True, sentence=f"{name}@{version} is cancelled; hosts that are complete keep it")
 
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
-        """See Operations."""
+        """See AdminPort."""
         deployment = self._one(name, version)
         manifest = deployment.manifest
         assert manifest is not None
@@ -103,7 +103,7 @@ class Orders:
         return Done(changed=True, sentence=f"{name}@{version} is removed from this host and stays removed")
 
     async def rollback(self, name: str) -> Done:
-        """See Operations."""
+        """See AdminPort."""
         if not self._store.versions(name):
             raise NotFoundError(f"no complete version of {name} is on this host")
         version = await in_thread(self._store.rollback, name)
@@ -111,7 +111,7 @@ class Orders:
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
 
     async def forget(self, node: str) -> Done:
-        """See Operations."""
+        """See AdminPort."""
         found = [one for one in self._swim.members() if node in (one.record.name, one.record.node.hex())]
         if not found:
             raise NotFoundError(f"no member {node} is on the roster")
@@ -126,7 +126,7 @@ class Orders:
         return Done(changed=True, sentence=f"{node} is forgotten")
 
     async def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
-        """See Operations."""
+        """See AdminPort."""
         deployment = self._one(name, version)
         manifest = deployment.manifest
         if manifest is None or not deployment.is_open:

@@ -22,7 +22,7 @@ import trio
 
 from gossipd.api.counters import LoopLag
 from gossipd.api.local_socket import bind_loopback, bind_unix
-from gossipd.api.request_guard import Guard
+from gossipd.api.request_guard import RequestGuard
 from gossipd.api.server import health_app, status_app
 from gossipd.audit.log import AuditLog
 from gossipd.config.keys import Keys
@@ -31,33 +31,33 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
 from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
-from gossipd.control.trigger_server import TriggerDesk
+from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkLost, ChunkStored, Command, Event, ProbeSource
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import settings_mapping
-from gossipd.daemon.admin_operations import Orders
+from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.contacts import keep_joining
-from gossipd.daemon.control_delegate import Doorman
-from gossipd.daemon.data_plane import Hands
+from gossipd.daemon.control_delegate import ControlDelegate
+from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.deployment import Deployment
-from gossipd.daemon.deployments import Deployments, Host
-from gossipd.daemon.dissemination import Spread
-from gossipd.daemon.driver import Brain
-from gossipd.daemon.executor import Performer
-from gossipd.daemon.member_directory import Callbacks, Cluster
-from gossipd.daemon.membership_host import Gossip
-from gossipd.daemon.progress_publisher import Teller
-from gossipd.daemon.state_dir import State
-from gossipd.daemon.state_saver import Keeping
-from gossipd.daemon.status_view import Alarms, Sights, View
+from gossipd.daemon.deployments import Deployments, HostIdentity
+from gossipd.daemon.dissemination import Dissemination
+from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.executor import CommandExecutor
+from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.daemon.state_saver import StateSaver
+from gossipd.daemon.status_view import Alarms, DaemonStatus, StatusSources
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.logs import set_level
 from gossipd.runtime.ports import StoreWriteError
-from gossipd.runtime.turn_loop import Beat
+from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.runtime.worker_threads import calls_without_a_thread, in_thread
 from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
 from gossipd.swarm.planner import Planner
@@ -76,7 +76,7 @@ PROBE_AGAIN_S = 10.0  # one request of one byte; storage that is back is found w
 log = structlog.get_logger("node")
 
 
-class Node:
+class App:
     """A running daemon. Made inside ``trio.run``; ``main`` lives until it is cancelled."""
 
     def __init__(self, config: Config, keys: Keys, nursery: trio.Nursery) -> None:
@@ -85,27 +85,27 @@ class Node:
         self._nursery = nursery
         self._token = trio.lowlevel.current_trio_token()
         self._bugs: list[BaseException] = []
-        self._guards: list[Guard] = []
+        self._guards: list[RequestGuard] = []
         self._bug_found = trio.Event()
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
         self.audit, self.lag = AuditLog(home / "audit.jsonl"), LoopLag()
         self.alarms = Alarms(lambda code, sentence: self.audit.record("alarm", code=code, reason=sentence))
-        self.state = State(home / "state")
+        self.state = StateDirectory(home / "state")
         self.register = self.state.register()
         roster = self.state.roster()
         record = settings_mapping.own_record(config, keys.node.public, self.state.next_boot(wall_s))
         self.own: NodeId = record.node
-        self.gossip = Gossip(config, keys, record=record, roster=roster, alarm=self.alarms.ring)
-        self.cluster = Cluster(self.own)
+        self.gossip = MembershipHost(config, keys, record=record, roster=roster, alarm=self.alarms.ring)
+        self.cluster = MemberDirectory(self.own)
         self.cluster.begin(self.gossip.swim.self_record(), roster)
         self.planner = Planner(
             node=self.own, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
             settings=PlannerSettings(), rng=Random(secrets.randbits(64)), can_read_sources=config.sources.enabled,
         )  # fmt: skip
-        self.beat = Beat(late=self.lag.observe)
-        self.brain = Brain(self.planner, beat=self.beat, perform=self._perform, note=self._note)
-        self.hands = Hands(
+        self.beat = TurnLoop(late=self.lag.observe)
+        self.brain = PlannerDriver(self.planner, beat=self.beat, perform=self._perform, note=self._note)
+        self.hands = DataPlane(
             config, keys, state=self.state, cluster=self.cluster, on_store=self._store_said, post=self.brain.post,
             token_of=self._token_of, recheck=self._recheck, before_evict=self._before_evict,
             is_coming=self._is_coming,
@@ -115,7 +115,7 @@ class Node:
         self._build_doors()
 
     def _build_control(self) -> None:
-        self.doorman = Doorman(
+        self.doorman = ControlDelegate(
             cluster=self.cluster, tokens=self.hands.tokens, purse=self.hands.purse, clients=lambda: self.keys.clients,
             post=self.brain.post, audit=self.audit.record,
         )  # fmt: skip
@@ -126,13 +126,13 @@ class Node:
 
     def _build_deployments(self, now: float, wall_s: float) -> None:
         config, hands = self.config, self.hands
-        self.spread = Spread(
+        self.spread = Dissemination(
             secret=self.keys.node, own=self.own, cluster=self.cluster, register=self.register, state=self.state,
             client=hands.client, clients=lambda: self.keys.clients, trusted=self.trusted,
             publish=self.gossip.publish_statement, audit=self.audit.record, rng=Random(secrets.randbits(64)),
         )  # fmt: skip
         self.deployments = Deployments(
-            host=Host(config.node.name, config.node.rack), trusted=self.trusted, register=self.register,
+            host=HostIdentity(config.node.name, config.node.rack), trusted=self.trusted, register=self.register,
             state=self.state, store=hands.store, post=self.brain.post, pull=self.spread.pull, audit=self.audit.record,
             rack_of=self._rack_of, begun=self._deployment_begun, opened=self._deployment_opened,
             closed=self._deployment_closed, nursery=self._nursery,
@@ -143,17 +143,17 @@ class Node:
             register=self.register, deployments=self.deployments, spread=self.spread, trusted=self.trusted,
             audit=self.audit.record,
         )  # fmt: skip
-        self.doorman.desk = TriggerDesk(self.triggers, self._nursery)
-        self.teller = Teller(
+        self.doorman.desk = TriggerServer(self.triggers, self._nursery)
+        self.teller = ProgressPublisher(
             own=self.own, table=self.state.progress(now=now, wall_s=wall_s), deployments=self.deployments,
             store=hands.store, hosts=lambda: len(self.cluster.records),
             publish=self.gossip.publish_progress, uploaded=hands.shelf.take_uploaded,
         )  # fmt: skip
-        self.keeping = Keeping(
+        self.keeping = StateSaver(
             state=self.state, register=self.register, swim=self.gossip.swim, teller=self.teller,
             alarm=self.alarms.ring, cured=self.alarms.cured,
         )  # fmt: skip
-        self.performer = Performer(
+        self.performer = CommandExecutor(
             cluster=self.cluster, plane=self.plane, client=hands.client, server=hands.server, reader=hands.reader,
             store=hands.store, manifest_of=self.deployments.manifest_of, post=self.brain.post,
             claim_seed=self._claim_seed,
@@ -165,14 +165,14 @@ class Node:
 
     def _build_doors(self) -> None:
         config, hands = self.config, self.hands
-        self.cluster.callbacks = Callbacks(
+        self.cluster.callbacks = MemberCallbacks(
             post=self.brain.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
             roster_changed=self.spread.roster_changed, heard=self._heard, probe_wanted=self._probe_wanted,
             alarm=self.alarms.ring, cured=self.alarms.cured,
         )  # fmt: skip
         self.inbox = Inbox(config.store.inbox, self.spread.offer)
-        self.view = View(
-            Sights(
+        self.view = DaemonStatus(
+            StatusSources(
                 config=config, own=self.own, swim=self.gossip.swim, planner=self.planner, deployments=self.deployments,
                 teller=self.teller, store=hands.store, server=hands.server, client=hands.client, reader=hands.reader,
                 pool=hands.pool, inbox=self.inbox, audit=self.audit, lag=self.lag, alarms=self.alarms,
@@ -180,7 +180,7 @@ class Node:
                 status_refused=lambda: sum(guard.refused for guard in self._guards),
             )
         )  # fmt: skip
-        self.orders = Orders(
+        self.orders = AdminOperations(
             swim=self.gossip.swim, wake=self.gossip.wake, register=self.register, deployments=self.deployments,
             spread=self.spread, store=hands.store, state=self.state, teller=self.teller, audit=self.audit.record,
         )  # fmt: skip
@@ -265,11 +265,11 @@ class Node:
 
     async def _open_local_doors(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.inbox.run)
-        self._guards.append(Guard(status_app(self.view, self.orders)))
+        self._guards.append(RequestGuard(status_app(self.view, self.orders)))
         nursery.start_soon(self._guards[-1].serve, bind_unix(self.config.status.socket))
         if self.config.status.metrics_port:
             listener = bind_loopback("127.0.0.1", self.config.status.metrics_port)
-            self._guards.append(Guard(health_app(self.view)))
+            self._guards.append(RequestGuard(health_app(self.view)))
             nursery.start_soon(self._guards[-1].serve, listener)
 
     def _say_goodbye(self) -> None:

@@ -1,8 +1,8 @@
 """What the bulk server reads from and what sources write to: the store, with the daemon's books around it.
 
-What lives here: ``Shelf``, which finds manifests of deployments that the store has not opened (a host outside the
-targets passes them on too) and counts what is uploaded of which deployment, and how far; ``SourceDoor``, which turns a
-chunk that storage delivered twice into the event that the planner waits for. What does not: bytes.
+What lives here: ``ChunkAccess``, which finds manifests of deployments that the store has not opened (a host outside the
+targets passes them on too) and counts what is uploaded of which deployment, and how far; ``SourceWriter``, which turns
+a chunk that storage delivered twice into the event that the planner waits for. What does not: bytes.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from gossipd.core.events import Event, FailReason, SourceReadFailed
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.daemon.state_dir import State
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.runtime.ports import NotHeldError, OpenChunk
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
@@ -24,7 +24,7 @@ from membership.member import NodeId
 MANIFEST_WAIT_S = 0.8
 
 
-class Shelf:
+class ChunkAccess:
     """A ``ChunkReader``. Thread-safe.
 
     Args:
@@ -33,7 +33,7 @@ class Shelf:
     """
 
     def __init__(
-        self, store: ChunkStore, state: State, *, is_mate: Callable[[NodeId], bool],
+        self, store: ChunkStore, state: StateDirectory, *, is_mate: Callable[[NodeId], bool],
         is_coming: Callable[[DeploymentId], bool],
     ) -> None:  # fmt: skip
         self._store = store
@@ -76,7 +76,7 @@ class Shelf:
         return dict(uploaded)
 
 
-class SourceDoor:
+class SourceWriter:
     """A ``ChunkWriter`` for source reads: a chunk that was here already ends its read as cancelled."""
 
     def __init__(self, store: ChunkStore, post: Callable[[Event], None]) -> None:

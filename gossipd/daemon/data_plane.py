@@ -14,13 +14,13 @@ from gossipd.control.requests import PeerSilentError, PeerUnreachableError, Requ
 from gossipd.core.events import ChunkArriving, ChunkEnding, Event, SlotsChanged
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import settings_mapping
-from gossipd.daemon.chunk_access import Shelf, SourceDoor
-from gossipd.daemon.member_directory import Cluster
-from gossipd.daemon.state_dir import State
+from gossipd.daemon.chunk_access import ChunkAccess, SourceWriter
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.incoming_chunks import Arrivals
-from gossipd.runtime.rate_limit import Throttle
+from gossipd.runtime.incoming_chunks import IncomingChunks
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.clients import start_runtime
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
@@ -31,11 +31,11 @@ from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import PeerGoneError
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import Encryption
-from gossipd.transfer.tokens import TokenBook, TokenPurse
+from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 from membership.member import NodeId
 
 
-class Hands:
+class DataPlane:
     """All thread-safe."""
 
     def __init__(
@@ -43,8 +43,8 @@ class Hands:
         config: Config,
         keys: Keys,
         *,
-        state: State,
-        cluster: Cluster,
+        state: StateDirectory,
+        cluster: MemberDirectory,
         on_store: Callable[[StoreEvent], None],
         post: Callable[[Event], None],
         token_of: Callable[[NodeId], bytes],
@@ -57,12 +57,12 @@ class Hands:
         bulk = settings_mapping.bulk_settings(config)
         is_tls = bulk.encryption is Encryption.TLS
         credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
-        self.upload = Throttle(settings_mapping.rate(limits.upload_bytes_per_s))
-        self.download = Throttle(settings_mapping.rate(limits.download_bytes_per_s))
-        self.external = Throttle(settings_mapping.rate(limits.source_bytes_per_s), within=self.download)
+        self.upload = RateLimit(settings_mapping.rate(limits.upload_bytes_per_s))
+        self.download = RateLimit(settings_mapping.rate(limits.download_bytes_per_s))
+        self.external = RateLimit(settings_mapping.rate(limits.source_bytes_per_s), within=self.download)
         self.pool = BufferPool(limits.pool_bytes)
-        self.tokens = None if is_tls else TokenBook()
-        self.purse = TokenPurse()
+        self.tokens = None if is_tls else IssuedTokens()
+        self.purse = ReceivedTokens()
         make_root(config.store.models, mode=0o750)
         self.store = ChunkStore(
             config.store.models,
@@ -70,10 +70,10 @@ class Hands:
             on_event=on_store,
             before_evict=before_evict,
         )
-        self.shelf = Shelf(
+        self.shelf = ChunkAccess(
             self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
         )
-        arrivals = Arrivals(
+        arrivals = IncomingChunks(
             on_listed=lambda deployment, chunk, supplier: post(ChunkArriving(deployment, chunk, supplier)),
             on_ending=lambda deployment, chunk, supplier: post(ChunkEnding(deployment, chunk, supplier)),
         )
@@ -101,7 +101,7 @@ class Hands:
         )
         start_runtime()
         self.reader = SourceReader(
-            writer=SourceDoor(self.store, post),
+            writer=SourceWriter(self.store, post),
             pool=self.pool,
             arrivals=arrivals,
             throttle=self.external,
@@ -137,7 +137,7 @@ class Hands:
         self.store.close()
 
 
-def _rack(cluster: Cluster, node: NodeId) -> str | None:
+def _rack(cluster: MemberDirectory, node: NodeId) -> str | None:
     record = cluster.record(node)
     return None if record is None else record.rack
 

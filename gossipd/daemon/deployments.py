@@ -34,11 +34,11 @@ from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, DeploymentClosed, DeploymentOpened, Event, ReportStall
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin, short
 from gossipd.daemon.deployment import Deployment
-from gossipd.daemon.state_dir import State, StateWriteError
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import STATEMENTS_MAX, Register
+from gossipd.deployment.statement_store import STATEMENTS_MAX, StatementStore
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
@@ -71,7 +71,7 @@ log = structlog.get_logger("deployments")
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostIdentity:
     """Who we are, as targets name us."""
 
     name: str
@@ -88,10 +88,10 @@ class Deployments:
     def __init__(
         self,
         *,
-        host: Host,
+        host: HostIdentity,
         trusted: Callable[[], frozenset[bytes]],
-        register: Register,
-        state: State,
+        register: StatementStore,
+        state: StateDirectory,
         store: ChunkStore,
         post: Callable[[Event], None],
         pull: Pull,

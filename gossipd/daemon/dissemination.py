@@ -5,9 +5,9 @@ not: who tells whom (membership's gossip brings statements to everybody, late jo
 deployment afterwards (``deployments``).
 
 A manifest takes the way of its statement: who is told of one asks the teller first, and the teller answers when it has
-the body itself (``State.envelope_soon``). So each host is asked by the few that it told, and a thousand hosts have the
-body as soon as gossip reaches them. It was asked of whoever had said the statement last, and everybody said it anew:
-eight and four of sixteen hosts were told "not here" at first, and began 0.1 to 0.3 s later (lab, two runs).
+the body itself (``StateDirectory.envelope_soon``). So each host is asked by the few that it told, and a thousand hosts
+have the body as soon as gossip reaches them. It was asked of whoever had said the statement last, and everybody said it
+anew: eight and four of sixteen hosts were told "not here" at first, and began 0.1 to 0.3 s later (lab, two runs).
 
 A statement may come before the member record that vouches for its signer; a few such are kept and tried again when
 the roster changes. A statement whose signer has left the roster would be refused by the next newcomer, so the
@@ -27,10 +27,10 @@ import trio
 from gossipd.core.ids import DeploymentId, short
 from gossipd.daemon.deployment import Deployment, check_room
 from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.member_directory import Cluster
-from gossipd.daemon.state_dir import State, StateWriteError
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.statement import Statement, Verb, sign_statement
-from gossipd.deployment.statement_store import Acceptance, Heard, Register
+from gossipd.deployment.statement_store import Acceptance, Heard, StatementStore
 from gossipd.identity.keys import PublicKey, SecretKey
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import QueueFullError
@@ -49,7 +49,7 @@ ORPHAN_UPTIME_S = 120.0  # by then everybody of the persisted roster that lives 
 log = structlog.get_logger("spread")
 
 
-class Spread:
+class Dissemination:
     """Made on the loop and used there."""
 
     def __init__(
@@ -57,9 +57,9 @@ class Spread:
         *,
         secret: SecretKey,
         own: NodeId,
-        cluster: Cluster,
-        register: Register,
-        state: State,
+        cluster: MemberDirectory,
+        register: StatementStore,
+        state: StateDirectory,
         client: BulkClient,
         clients: Callable[[], tuple[PublicKey, ...]],
         trusted: Callable[[], frozenset[bytes]],

@@ -16,11 +16,11 @@ from collections.abc import Callable
 import trio
 
 from gossipd.core.events import Command, Event
-from gossipd.runtime.turn_loop import Beat, Phase
+from gossipd.runtime.turn_loop import Phase, TurnLoop
 from gossipd.swarm.planner import Planner
 
 
-class Brain:
+class PlannerDriver:
     """Feeds one Planner. ``post`` may be called from any thread; all else belongs to the trio loop.
 
     Args:
@@ -28,7 +28,7 @@ class Brain:
     """
 
     def __init__(
-        self, planner: Planner, *, beat: Beat, perform: Callable[[Command], None], note: Callable[[Event], None]
+        self, planner: Planner, *, beat: TurnLoop, perform: Callable[[Command], None], note: Callable[[Event], None]
     ) -> None:
         self.planner = planner
         self._beat = beat

@@ -22,7 +22,7 @@ from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import DeploymentId, short
-from gossipd.daemon.member_directory import Cluster
+from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.runtime.thread_priority import give_way
@@ -41,13 +41,13 @@ RECHECKS_MAX = 64  # waiting to be read back: whoever complains without end make
 log = structlog.get_logger("performer")
 
 
-class Performer:
+class CommandExecutor:
     """Performs commands; called on the trio loop, never blocks."""
 
     def __init__(
         self,
         *,
-        cluster: Cluster,
+        cluster: MemberDirectory,
         plane: ControlPlane,
         client: BulkClient,
         server: BulkServer,
@@ -99,9 +99,9 @@ class Performer:
                 self._submit(self._readers, self._read, command)
             case events.ProbeSource():
                 self._submit(self._chores, self._probe, command.deployment)
-            case events.Subscribe():
+            case events.StartSubscription():
                 self._plane.subscribe(command.peer, command.deployment)
-            case events.Unsubscribe():
+            case events.EndSubscription():
                 self._plane.unsubscribe(command.peer, command.deployment)
             case events.SendHoldings():
                 self._plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)

@@ -29,7 +29,7 @@ from gossipd.config.load import load_config
 from gossipd.config.places import check_places
 from gossipd.config.sections import Config
 from gossipd.core.errors import ExitCode, GossipdError
-from gossipd.daemon.app import Node
+from gossipd.daemon.app import App
 from gossipd.daemon.systemd import Notifier
 from gossipd.runtime import logs
 from gossipd.runtime.buffer_pool import limit_arenas
@@ -95,7 +95,7 @@ async def _serve_until_a_signal(config: Config) -> None:
     notifier = Notifier()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
-            node = Node(config, read_keys(config), nursery)
+            node = App(config, read_keys(config), nursery)
             threading.excepthook = lambda args: node.bug(args.exc_value or AssertionError(args.exc_type.__name__))
             async with node.serving(ending=_limit_the_end):
                 notifier.ready(f"{config.node.name} serves on port {config.net.port}")
@@ -135,7 +135,7 @@ def _at_once(number: int, frame: object) -> None:
     os._exit(128 + number)
 
 
-def _reload(node: Node) -> None:
+def _reload(node: App) -> None:
     """Apply a changed configuration; a wrong one changes nothing."""
     try:
         config = load_config(node.config.file)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from gossipd.core.events import Event, Isolated, PeerLost, PeerSeen, PeerView
-from gossipd.swarm.capabilities import Standing
+from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen, PeerView
+from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as said
 from membership.member import Member, NodeId, Record
 
@@ -20,7 +20,7 @@ log = structlog.get_logger("cluster")
 
 
 @dataclass(frozen=True, slots=True)
-class Callbacks:
+class MemberCallbacks:
     """What else has to know; all are quick and on the trio loop."""
 
     post: Callable[[Event], None]
@@ -33,7 +33,7 @@ class Callbacks:
     cured: Callable[[str], None] = lambda code: None
 
 
-class Cluster:
+class MemberDirectory:
     """Records of everybody who belongs. Written on the loop, read from anywhere."""
 
     def __init__(self, own: NodeId) -> None:
@@ -42,7 +42,7 @@ class Cluster:
         self._live: set[NodeId] = set()
         self._by_curve: dict[bytes, NodeId] = {}
         self._namesakes: dict[NodeId, str] = {}
-        self.callbacks: Callbacks | None = None
+        self.callbacks: MemberCallbacks | None = None
 
     def begin(self, own: Record, others: list[Record]) -> None:
         """Ourselves, and those known from an earlier run: they may come in before gossip has found them again."""
@@ -114,7 +114,7 @@ class Cluster:
         else:
             calls.alarm("E_JOIN_REFUSED", event.reason)
 
-    def _seen(self, member: Member, calls: Callbacks) -> None:
+    def _seen(self, member: Member, calls: MemberCallbacks) -> None:
         record = member.record
         node = record.node
         known = self.records.get(node)
@@ -124,7 +124,7 @@ class Cluster:
         if self._namesakes.get(node, record.name) != record.name:
             self._no_namesake(node, calls)
         self._live.add(node)
-        standing = Standing.from_bytes(record.payload)
+        standing = NodeCapabilities.from_bytes(record.payload)
         calls.post(
             PeerSeen(
                 PeerView(
@@ -137,7 +137,7 @@ class Cluster:
             calls.member_changed(node)
             calls.roster_changed()
 
-    def _no_namesake(self, node: NodeId, calls: Callbacks) -> None:
+    def _no_namesake(self, node: NodeId, calls: MemberCallbacks) -> None:
         """The host that had our name is gone or has another."""
         if self._namesakes.pop(node, None) is not None and not self._namesakes:
             calls.cured("E_NAME_CONFLICT")
@@ -155,8 +155,8 @@ class Cluster:
             del self._by_curve[record.transport_key]
 
 
-def _isolated(calls: Callbacks, *, isolated: bool) -> None:
-    calls.post(Isolated(isolated))
+def _isolated(calls: MemberCallbacks, *, isolated: bool) -> None:
+    calls.post(IsolationChanged(isolated))
     if isolated:
         log.warning("isolated")
         calls.alarm("E_ISOLATED", "this host hears nobody of the cluster; look at its network")

@@ -25,9 +25,9 @@ from gossipd.core.errors import GossipdError
 from gossipd.daemon import settings_mapping
 from gossipd.deployment.progress import ProgressFormatError
 from gossipd.deployment.statement import Statement
-from gossipd.runtime.turn_loop import Beat, Phase
+from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership import events as said
-from membership.errors import PublishError
+from membership.errors import PayloadRefusedError
 from membership.member import NodeId, Record
 from membership.runtime import SwimRuntime, open_udp_socket, serve
 from membership.swim import Swim
@@ -36,7 +36,7 @@ PINGS_MAX = 16  # fall-back probes at once; a suspicion storm must not become a 
 log = structlog.get_logger("gossip")
 
 
-class Gossip:
+class MembershipHost:
     """On the trio loop.
 
     Args:
@@ -62,7 +62,7 @@ class Gossip:
             roster=roster,
         )
 
-    async def start(self, nursery: trio.Nursery, on_event: Callable[[said.Event], None], *, beat: Beat) -> None:
+    async def start(self, nursery: trio.Nursery, on_event: Callable[[said.Event], None], *, beat: TurnLoop) -> None:
         """Listen and speak until the nursery ends. Raises OSError when the port is taken."""
         net = self._config.net
         udp = open_udp_socket(net.bind, net.port)
@@ -85,16 +85,16 @@ class Gossip:
 
     def publish_statement(self, statement: Statement) -> None:
         """To everybody, late joiners too."""
-        self._publish(said.Kind.STATEMENT, statement.deployment, statement.rank, statement.encode())
+        self._publish(said.PayloadKind.STATEMENT, statement.deployment, statement.rank, statement.encode())
 
     def publish_progress(self, key: bytes, version: int, record: bytes) -> None:
         """To everybody who is there; the next one supersedes it."""
-        self._publish(said.Kind.PROGRESS, key, version, record)
+        self._publish(said.PayloadKind.PROGRESS, key, version, record)
 
-    def _publish(self, kind: said.Kind, key: bytes, version: int, payload: bytes) -> None:
+    def _publish(self, kind: said.PayloadKind, key: bytes, version: int, payload: bytes) -> None:
         try:
             self.swim.publish(kind, key, version, payload, trio.current_time())
-        except PublishError as error:
+        except PayloadRefusedError as error:
             self._alarm("E_GOSSIP_FULL", str(error))
         self.wake()
 
@@ -127,7 +127,7 @@ class Gossip:
         progress: Callable[[bytes, int, bytes], None],
     ) -> None:
         """Pass an application event to whom it concerns."""
-        if event.kind is said.Kind.STATEMENT:
+        if event.kind is said.PayloadKind.STATEMENT:
             statement(event.payload, event.teller, event.key)
             return
         try:
@@ -150,7 +150,7 @@ class Gossip:
         self.wake()
 
 
-async def _take_part(beat: Beat, runtime: SwimRuntime) -> None:
+async def _take_part(beat: TurnLoop, runtime: SwimRuntime) -> None:
     def turn(_now: float) -> bool:
         runtime.catch_up()
         return False  # what is said all day must not keep the beat awake

@@ -27,7 +27,7 @@ LOOK_S = 0.25  # a change of state is told within this; each look is a wake-up o
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
 
 
-class Teller:
+class ProgressPublisher:
     """One task; owned by the trio loop."""
 
     def __init__(

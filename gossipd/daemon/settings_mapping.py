@@ -10,7 +10,7 @@ from gossipd.config.sections import Config
 from gossipd.identity.keys import PublicKey
 from gossipd.sources.settings import SourceSettings
 from gossipd.store.settings import PageCache, StoreSettings
-from gossipd.swarm.capabilities import Standing
+from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.transfer.settings import BulkSettings, Encryption
 from membership.member import Record
 from membership.settings import SwimSettings
@@ -59,9 +59,9 @@ def rate(bytes_per_s: int) -> float | None:
     return float(bytes_per_s) if bytes_per_s else None
 
 
-def standing(config: Config, *, seed_term: int = 0) -> Standing:
+def standing(config: Config, *, seed_term: int = 0) -> NodeCapabilities:
     """What we say of ourselves."""
-    return Standing(config.sources.enabled, seed_term, config.bulk.encryption == "none")
+    return NodeCapabilities(config.sources.enabled, seed_term, config.bulk.encryption == "none")
 
 
 def own_record(config: Config, public: PublicKey, boot: int) -> Record:

@@ -26,8 +26,8 @@ from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
 from gossipd.deployment.statement_file import register_from_bytes
-from gossipd.deployment.statement_store import Register
-from gossipd.store.disk.disk import Kind, read_file, write_new_file
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.store.disk.disk import FileKind, read_file, write_new_file
 from gossipd.store.disk.durable import PosixDisk, make_root
 from membership.errors import WireError
 from membership.member import Record
@@ -46,7 +46,7 @@ class StateWriteError(LocalError):
     exit_code = ExitCode.DISK
 
 
-class State:
+class StateDirectory:
     """The files of ``DIR/state``. Blocking; small enough to be called from the loop at start, from a thread later."""
 
     def __init__(self, directory: Path) -> None:
@@ -74,10 +74,10 @@ class State:
         self._write(BOOT, str(boot).encode())
         return boot
 
-    def register(self) -> Register:
+    def register(self) -> StatementStore:
         """Raises RegisterFormatError: a damaged register is an operator's matter."""
         kept = self._read(REGISTER)
-        return Register() if kept is None else register_from_bytes(kept)
+        return StatementStore() if kept is None else register_from_bytes(kept)
 
     def keep_register(self, kept: bytes, revision: int) -> None:
         """A ``snapshot``, made on the loop that owns the register; it or a later one is durable on return.
@@ -163,7 +163,7 @@ class State:
         self._disk.remove_file(f"{MANIFESTS}/{deployment.hex()}")
 
     def _read(self, name: str) -> bytes | None:
-        if self._disk.kind(name) is not Kind.FILE:
+        if self._disk.kind(name) is not FileKind.FILE:
             return None
         return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
 

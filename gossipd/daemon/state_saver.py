@@ -13,10 +13,10 @@ from functools import partial
 import trio
 
 from gossipd.core.ids import short
-from gossipd.daemon.progress_publisher import Teller
-from gossipd.daemon.state_dir import State, StateWriteError
+from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.runtime.worker_threads import in_thread
 from membership.swim import Swim
 
@@ -24,16 +24,16 @@ LOOK_S = 1.0
 ROSTER_KEEP_S = 5.0  # a crash costs at most this much of what gossip brings again
 
 
-class Keeping:
+class StateSaver:
     """One task; owned by the trio loop."""
 
     def __init__(
         self,
         *,
-        state: State,
-        register: Register,
+        state: StateDirectory,
+        register: StatementStore,
         swim: Swim,
-        teller: Teller,
+        teller: ProgressPublisher,
         alarm: Callable[[str, str], None],
         cured: Callable[[str], None],
     ) -> None:

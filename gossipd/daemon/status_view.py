@@ -1,4 +1,4 @@
-"""Answers to status questions, from memory: the body of ``ops.doors.StatusView``.
+"""Answers to status questions, from memory: the body of ``ops.doors.StatusPort``.
 
 What lives here: gathering. What does not: what a row means (``api.schema``, ``api.deployment_row``).
 """
@@ -35,7 +35,7 @@ from gossipd.config.sections import Config
 from gossipd.core.ids import DeploymentId, short
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.progress_publisher import Teller
+from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.deployment.progress import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.identity.trust import key_id
@@ -43,8 +43,8 @@ from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.disk.condition import Health
-from gossipd.swarm.capabilities import Standing
+from gossipd.store.disk.condition import StoreHealth
+from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.server import BulkServer
@@ -77,7 +77,7 @@ class Alarms:
 
 
 @dataclass(slots=True, kw_only=True)
-class Sights:
+class StatusSources:
     """Everything there is to look at."""
 
     config: Config
@@ -85,7 +85,7 @@ class Sights:
     swim: Swim
     planner: Planner
     deployments: Deployments
-    teller: Teller
+    teller: ProgressPublisher
     store: ChunkStore
     server: BulkServer
     client: BulkClient
@@ -103,10 +103,10 @@ class Sights:
     started_s: float = field(default_factory=time.monotonic)
 
 
-class View:
-    """See StatusView. All on the trio loop."""
+class DaemonStatus:
+    """See StatusPort. All on the trio loop."""
 
-    def __init__(self, sights: Sights) -> None:
+    def __init__(self, sights: StatusSources) -> None:
         self._see = sights
 
     def change(self, config: Config) -> None:
@@ -114,7 +114,7 @@ class View:
         self._see.config = config
 
     def snapshot(self) -> StatusSnapshot:
-        """See StatusView."""
+        """See StatusPort."""
         see = self._see
         record = see.swim.self_record()
         in_clear = see.config.bulk.encryption == "none"
@@ -146,7 +146,7 @@ class View:
         )  # fmt: skip
 
     def deployments(self, name: str | None = None, version: int | None = None) -> list[DeploymentRow]:
-        """See StatusView."""
+        """See StatusPort."""
         members = self._see.swim.members()
         swarms = self._see.planner.statistics().swarms
         rows = [
@@ -191,7 +191,7 @@ class View:
                 MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
                     address=f"{record.host}:{record.port}", state=member.state.value,
-                    seed=record.node in seeds or Standing.from_bytes(record.payload).seed_term > 0,
+                    seed=record.node in seeds or NodeCapabilities.from_bytes(record.payload).seed_term > 0,
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
                 )
@@ -199,7 +199,7 @@ class View:
         return sorted(rows, key=lambda row: row.name)
 
     def models(self) -> list[ModelRow]:
-        """See StatusView."""
+        """See StatusPort."""
         see = self._see
         rows = []
         for one in see.deployments.by_id.values():
@@ -222,7 +222,7 @@ class View:
         return sorted(rows, key=lambda row: (row.name, -row.version))
 
     def peers(self) -> dict[str, PeerRow]:
-        """See StatusView."""
+        """See StatusPort."""
         sent, got = self._see.server.statistics().peers, self._see.client.statistics().peers
         nothing = PeerTraffic()
         rows = {}
@@ -235,7 +235,7 @@ class View:
         return rows
 
     def counters(self) -> LocalCounters:
-        """See StatusView."""
+        """See StatusPort."""
         see = self._see
         sent, pool, sources = see.server.statistics(), see.pool.statistics(), see.reader.statistics()
         refused = {**sent.errors, **{f"control_{key}": value for key, value in see.control_figures().items()}}
@@ -270,11 +270,11 @@ class View:
         )
 
     def health(self) -> HealthRow:
-        """See StatusView."""
+        """See StatusPort."""
         see = self._see
         reasons = []
         condition = see.store.condition()
-        if condition.health is not Health.OK:
+        if condition.health is not StoreHealth.OK:
             reasons.append(condition.sentence or condition.health.value)
         live = sum(member.state is MemberState.ALIVE for member in see.swim.members())
         if see.config.net.join and live < 2:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gossipd.control.authenticator import Visitor
+from gossipd.control.authenticator import Identity
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment import check_room
 from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.dissemination import Spread
+from gossipd.daemon.dissemination import Dissemination
 from gossipd.deployment.statement import Statement, Verb
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import open_manifest
@@ -29,9 +29,9 @@ class Triggers:
     def __init__(
         self,
         *,
-        register: Register,
+        register: StatementStore,
         deployments: Deployments,
-        spread: Spread,
+        spread: Dissemination,
         trusted: Callable[[], frozenset[bytes]],
         audit: Callable[..., None],
     ) -> None:
@@ -58,7 +58,7 @@ class Triggers:
             len(manifest.envelope) if manifest is not None else 0,
         )
 
-    async def trigger_order(self, visitor: Visitor, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+    async def trigger_order(self, visitor: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
         """See TriggerHost."""
         manifest = self._deployments.manifest_of(statement.deployment)
         if envelope is not None:

@@ -28,7 +28,7 @@ LOG_TAIL_BYTES = 3000
 
 
 @dataclass
-class Host:
+class DemoHost:
     """One host. ``directory`` holds its configuration, keys, models, inbox and log."""
 
     name: str
@@ -120,13 +120,13 @@ class Host:
 
 def make_hosts(
     base: Path, *, hosts: int, racks: int, trust: Sequence[Path], sources: Sequence[str], encryption: str = "tls"
-) -> list[Host]:
+) -> list[DemoHost]:
     """Directories for ``node-1`` to ``node-N`` in racks ``rack-1`` to ``rack-R``, neighbours in the same one.
 
     Args:
         sources: what each may read, as ``sources.allow`` has it.
     """
-    made: list[Host] = []
+    made: list[DemoHost] = []
     for index, port in enumerate(free_ports(hosts)):
         name, rack = f"node-{index + 1}", f"rack-{index * racks // hosts + 1}"
         directory = base / name
@@ -137,7 +137,7 @@ def make_hosts(
             cluster_key=made[0].directory / "cluster.key" if made else None,
             trust=trust,
         )
-        made.append(Host(name, rack, directory, port, settings(sources, encryption=encryption)))
+        made.append(DemoHost(name, rack, directory, port, settings(sources, encryption=encryption)))
     return made
 
 

@@ -98,7 +98,7 @@ class Statement:
 def sign_statement(
     secret: SecretKey, deployment: DeploymentId, *, epoch: int, verb: Verb, manifest_bytes: int, now_s: float
 ) -> Statement:
-    """A new word. ``epoch`` is one more than the highest that was heard (``Register.next_epoch``)."""
+    """A new word. ``epoch`` is one more than the highest that was heard (``StatementStore.next_epoch``)."""
     assert 1 <= epoch <= EPOCH_MAX
     assert 1 <= manifest_bytes <= ENVELOPE_BYTES_MAX
     issued_s = min(max(0, int(now_s)), ISSUED_MAX_S)

@@ -23,8 +23,8 @@ from gossipd.deployment.statement_store import (
     NAMES_MAX,
     VERSIONS_KEPT_MAX,
     Equivocation,
-    Register,
     RegisterState,
+    StatementStore,
 )
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.strict_msgpack import INTEGER_MAX, pack, unpack
@@ -55,7 +55,7 @@ class _Kept(msgspec.Struct, frozen=True):
     last_signed: _Natural
 
 
-def register_to_bytes(register: Register) -> bytes:
+def register_to_bytes(register: StatementStore) -> bytes:
     """What ``register_from_bytes`` reads."""
     state = register.state
     kept = {
@@ -69,12 +69,12 @@ def register_to_bytes(register: Register) -> bytes:
     return bytes([REGISTER_VERSION]) + blake3(body).digest(_CHECKSUM_BYTES) + body
 
 
-def snapshot(register: Register) -> tuple[bytes, int]:
+def snapshot(register: StatementStore) -> tuple[bytes, int]:
     """What to keep, and its place among all that are made of this register."""
     return register_to_bytes(register), register.revision
 
 
-def register_from_bytes(kept: bytes) -> Register:
+def register_from_bytes(kept: bytes) -> StatementStore:
     """The register that was kept. Raises RegisterFormatError (``E_STORE_VERSION``, ``E_STORE_FORMAT``)."""
     if kept and kept[0] != REGISTER_VERSION:
         raise RegisterFormatError(
@@ -100,4 +100,4 @@ def register_from_bytes(kept: bytes) -> Register:
         Equivocation(name, version, DeploymentId(trusted), DeploymentId(offered)): None
         for name, version, trusted, offered in found.alarms
     }
-    return Register(state)
+    return StatementStore(state)

@@ -78,7 +78,7 @@ class RegisterState:
     """Latest creation date of any accepted manifest: no clock of ours can be right and earlier than it."""
 
 
-class Register:
+class StatementStore:
     """One node's beliefs. Owned by one task."""
 
     def __init__(self, state: RegisterState | None = None) -> None:

@@ -109,7 +109,7 @@ class Inbox:
         while True:
             watched = await self._inode()
             async with trio.open_nursery() as nursery:
-                changed = _Bell()
+                changed = _Wakeup()
                 if watched is not None:
                     nursery.start_soon(self._watch, changed)
                 while await self._inode() == watched:
@@ -221,7 +221,7 @@ class Inbox:
         except OSError:
             return None
 
-    async def _watch(self, changed: _Bell) -> None:
+    async def _watch(self, changed: _Wakeup) -> None:
         """Ring at every change, for ever. While the kernel will not watch, the rescan remains."""
         said = ""
         while True:
@@ -234,7 +234,7 @@ class Inbox:
                     log.warning("inbox is only looked at now and then", every_s=self._settings.rescan_s, reason=reason)
             await trio.sleep(self._settings.rescan_s)
 
-    async def _ring(self, changed: _Bell) -> None:
+    async def _ring(self, changed: _Wakeup) -> None:
         watch = await in_thread(INotify)  # finding the C library takes some 10 ms, once
         with watch:
             watch.add_watch(self._folder.directory, _EVENTS)
@@ -245,7 +245,7 @@ class Inbox:
                 changed.ring()
 
 
-class _Bell:
+class _Wakeup:
     """Wakes one waiter; ringing before it waits is remembered."""
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ ENVELOPE_BYTES_MAX = 64 * 1024 * 1024  # 1,000,000 chunk hashes are 32 MB; the r
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedEnvelope:
     """A payload that ``signer`` (an Ed25519 public key, 32 bytes) has vouched for."""
 
     payload: memoryview
@@ -54,7 +54,7 @@ def seal(kind: str, payload: bytes, secrets: Collection[SecretKey]) -> bytes:
     return b"".join([*parts, payload])
 
 
-def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> Opened:
+def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> OpenedEnvelope:
     """The payload, if a trusted key has signed it as ``kind``; it has not been parsed.
 
     Signatures by unknown keys are ignored when a known one is good; a bad one by a known key never is.
@@ -81,7 +81,7 @@ def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> Ope
                 "all there",
                 code="E_SIG_INVALID",
             )
-    return Opened(payload, known[0][0])
+    return OpenedEnvelope(payload, known[0][0])
 
 
 def payload_of(kind: str, envelope: bytes) -> memoryview:

@@ -15,7 +15,7 @@ RUN_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class FileExtent:
     """``count`` chunks from ``first_chunk``: the bytes of ``segments``, end to end, cut every ``chunk_bytes``.
 
     Either adjacent chunks of one file, then there is one segment; or one chunk of packed files.
@@ -27,7 +27,7 @@ class Run:
     length: int
 
 
-def runs(layout: Layout) -> Iterator[Run]:
+def runs(layout: Layout) -> Iterator[FileExtent]:
     """All of a model's chunks, each in exactly one run."""
     per_run = max(1, RUN_BYTES_MAX // layout.chunk_bytes)
     chunk = 0
@@ -35,7 +35,7 @@ def runs(layout: Layout) -> Iterator[Run]:
         segment = layout.segments(chunk)[0]
         stop = min(chunk + per_run, layout.chunks_of(segment.file_index).stop)
         length = min((stop - chunk) * layout.chunk_bytes, layout.sizes[segment.file_index] - segment.offset)
-        yield Run(chunk, stop - chunk, (Segment(segment.file_index, segment.offset, length),), length)
+        yield FileExtent(chunk, stop - chunk, (Segment(segment.file_index, segment.offset, length),), length)
         chunk = stop
     for packed in range(layout.packed_chunk, layout.chunk_count):
-        yield Run(packed, 1, layout.segments(packed), layout.chunk_length(packed))
+        yield FileExtent(packed, 1, layout.segments(packed), layout.chunk_length(packed))

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.payload import DIGEST_BYTES
-from gossipd.publish.extents import Run, runs
+from gossipd.publish.extents import FileExtent, runs
 
 
 class RunReader(Protocol):
@@ -25,7 +25,7 @@ class RunReader(Protocol):
     def threads(self) -> int:
         """How many runs are worth reading at a time."""
 
-    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+    def hash_run(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """The BLAKE3-256 of each chunk of a run, one after the other."""
 
 
@@ -37,10 +37,10 @@ def hash_chunks(layout: Layout, reader: RunReader, on_bytes: Callable[[int], Non
     Raises: what ``reader`` raises.
     """
     digests = bytearray(layout.chunk_count * DIGEST_BYTES)
-    work: Iterator[Run] = runs(layout)
+    work: Iterator[FileExtent] = runs(layout)
     lock, stop = Lock(), Event()
 
-    def take() -> Run | None:
+    def take() -> FileExtent | None:
         with lock:
             return None if stop.is_set() else next(work, None)
 

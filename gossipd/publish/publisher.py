@@ -26,7 +26,7 @@ from gossipd.manifest.paths import check_paths
 from gossipd.manifest.payload import EVERY_HOST
 from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
-from gossipd.publish.errors import PublishError, SourceChangedError, StorageNotFoundError
+from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.files import LocalFiles
 from gossipd.publish.hashing import RunReader, hash_chunks
 from gossipd.publish.output import check_writable, write_whole
@@ -111,7 +111,7 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
     progress.found(len(files), bytes_total)
     digests = hash_chunks(layout, origin.reader, progress.hashed)
     if list(origin.look_again()) != list(origin.found):
-        raise SourceChangedError(f"{shown(order.source)} changed while it was hashed; publish when nobody writes to it")
+        raise TreeChangedError(f"{shown(order.source)} changed while it was hashed; publish when nobody writes to it")
     draft = ManifestDraft(
         name=order.name,
         version=order.version,

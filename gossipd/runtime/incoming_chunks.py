@@ -45,11 +45,11 @@ _PIECE_S = 0.25  # a relay must not look silent, which is 0.5 s, only because it
 Key = tuple[DeploymentId, ChunkIndex]
 
 
-class Arrival:
+class IncomingChunk:
     """One chunk under way. ``view`` is the receiver's until ``release``; others use ``piece``."""
 
     def __init__(
-        self, arrivals: Arrivals, key: Key, supplier: Supplier, lease: Lease, *, ending_share: float
+        self, arrivals: IncomingChunks, key: Key, supplier: Supplier, lease: Lease, *, ending_share: float
     ) -> None:  # fmt: skip
         self.supplier = supplier
         self.view = lease.view
@@ -150,14 +150,14 @@ class Arrival:
         if is_last:
             self._lease.release()
 
-    def __enter__(self) -> Arrival:
+    def __enter__(self) -> IncomingChunk:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.release()
 
 
-class Arrivals:
+class IncomingChunks:
     """Those of this host that others may be sent. Thread-safe.
 
     Args:
@@ -174,25 +174,25 @@ class Arrivals:
         self._on_listed = on_listed
         self._on_ending = on_ending
         self._lock = threading.Lock()
-        self._arrivals: dict[Key, Arrival] = {}
+        self._arrivals: dict[Key, IncomingChunk] = {}
 
     def begin(
         self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease, *,
         ending_share: float = ENDING_SHARE,
-    ) -> Arrival:  # fmt: skip
+    ) -> IncomingChunk:  # fmt: skip
         """A chunk will be received into ``lease``, which is the arrival's from now on.
 
         Args:
             ending_share: how much is left of it when its end is told, at most; 0 when its supplier goes on after it.
         """
-        return Arrival(self, (deployment, chunk), supplier, lease, ending_share=ending_share)
+        return IncomingChunk(self, (deployment, chunk), supplier, lease, ending_share=ending_share)
 
-    def find(self, deployment: DeploymentId, chunk: ChunkIndex) -> Arrival | None:
+    def find(self, deployment: DeploymentId, chunk: ChunkIndex) -> IncomingChunk | None:
         """The one that may be relayed now."""
         with self._lock:
             return self._arrivals.get((deployment, chunk))
 
-    def list(self, key: Key, arrival: Arrival) -> bool:
+    def list(self, key: Key, arrival: IncomingChunk) -> bool:
         """Let others find it; False while there is another of the same chunk."""
         with self._lock:
             if self._arrivals.setdefault(key, arrival) is not arrival:
@@ -206,7 +206,7 @@ class Arrivals:
         if self._on_ending is not None:
             self._on_ending(*key, supplier)
 
-    def drop(self, key: Key, arrival: Arrival) -> None:
+    def drop(self, key: Key, arrival: IncomingChunk) -> None:
         """Nobody finds it any more."""
         with self._lock:
             if self._arrivals.get(key) is arrival:

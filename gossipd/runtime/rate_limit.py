@@ -25,7 +25,7 @@ ROUNDING_BYTES = 1.0  # floats: without it the last fraction of a byte could be 
 PIECE_BYTES_MIN = 4096  # a page; smaller pieces only cost system calls
 
 
-class Throttle:
+class RateLimit:
     """``take(n)`` returns when ``n`` more bytes may move. Thread-safe.
 
     Args:
@@ -35,7 +35,7 @@ class Throttle:
 
     __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate", "_within")
 
-    def __init__(self, rate: float | None = None, *, within: Throttle | None = None) -> None:
+    def __init__(self, rate: float | None = None, *, within: RateLimit | None = None) -> None:
         _check(rate)
         self._within = within
         self._changed = threading.Condition()

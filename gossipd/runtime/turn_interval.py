@@ -31,7 +31,7 @@ _CHUNK_SHARE = 0.75  # of a chunk time: what may be between two plans
 _SMOOTH = 0.125  # about the last eight rests; one pause of the whole host is forgotten within two seconds
 
 
-class Tempo:
+class TurnInterval:
     """Follows how late the loop is woken from its rests, and what a chunk takes."""
 
     def __init__(self) -> None:

@@ -27,8 +27,8 @@ from enum import IntEnum
 import trio
 import zmq
 
-from gossipd.runtime.turn_interval import Tempo
-from gossipd.runtime.zmq_trio import Bell, has_unread
+from gossipd.runtime.turn_interval import TurnInterval
+from gossipd.runtime.zmq_trio import SocketWakeup, has_unread
 
 _QUIET_BEATS = 3  # going to sleep and waking cost about as much as so many empty turns
 
@@ -43,14 +43,14 @@ class Phase(IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Who takes part; see ``Beat.joined``."""
+    """Who takes part; see ``TurnLoop.joined``."""
 
     phase: Phase
     turn: Callable[[float], bool]
     due_s: Callable[[], float]
 
 
-class Beat:
+class TurnLoop:
     """``run`` takes the turns. All else is for the trio loop, but ``wake_from_thread`` for any thread."""
 
     def __init__(self, *, late: Callable[[float], None] = lambda late_s: None) -> None:
@@ -66,7 +66,7 @@ class Beat:
         self._is_awake = False  # a turn will be taken within a beat: whoever posts need not wake it
         self._posted = False  # from a thread, since the last turn began
         self._hurried = False
-        self.tempo = Tempo()
+        self.tempo = TurnInterval()
         self._next_s = -math.inf
         self._token = trio.lowlevel.current_trio_token()
 
@@ -113,7 +113,7 @@ class Beat:
 
     async def watch(self, socket: zmq.Socket[bytes]) -> None:
         """Wake the beat when ``socket``, which a turn reads until it is empty, may have something. Never returns."""
-        bell = Bell()
+        bell = SocketWakeup()
         self._sockets.append(socket)
         try:
             while True:

@@ -1,6 +1,6 @@
 """ZeroMQ sockets under trio: how one task waits for its socket and for its colleagues at once.
 
-What lives here: ``Bell`` and the socket options that every TCP socket of ours gets. What does not: protocols.
+What lives here: ``SocketWakeup`` and the socket options that every TCP socket of ours gets. What does not: protocols.
 
 The rules, each learnt from a hang of somebody's (python-trio/trzmq, pyzmq issues 1827 and 2173):
 
@@ -27,7 +27,7 @@ SAFETY_POLL_S = 0.5
 RETRY_S = 0.05  # what a peer that reads slowly could not be sent; libzmq may tell another call that it can
 
 
-class Bell:
+class SocketWakeup:
     """Lets the owner of one socket wait for the socket or for a ring, whichever comes first."""
 
     def __init__(self) -> None:

@@ -16,6 +16,7 @@ from gossipd.core.events import (
     ClaimSeed,
     Command,
     DeltaHeard,
+    EndSubscription,
     Event,
     FailReason,
     FetchFailed,
@@ -30,13 +31,12 @@ from gossipd.core.events import (
     SourceProbed,
     StartFetch,
     StartSourceRead,
-    Subscribe,
+    StartSubscription,
     SubscribeHeard,
-    Unsubscribe,
     UnsubscribeHeard,
 )
 from gossipd.core.ids import SOURCE, Supplier
-from gossipd.sim.fabric import Flow, Link
+from gossipd.sim.fabric import FabricLink, Flow
 from gossipd.sim.message_size import ACKNOWLEDGEMENT_BYTES, delta_bytes, holdings_bytes, request_bytes
 from gossipd.swarm.planner import Planner
 from membership.member import NodeId
@@ -77,7 +77,7 @@ class SimHost:
     """A host. ``index`` is its place in ``World.hosts``."""
 
     def __init__(
-        self, world: World, *, index: int, node: NodeId, rack: int, planner: Planner, up: Link, down: Link
+        self, world: World, *, index: int, node: NodeId, rack: int, planner: Planner, up: FabricLink, down: FabricLink
     ) -> None:
         self.world = world
         self.index = index
@@ -157,9 +157,9 @@ class SimHost:
                 size = holdings_bytes(command.chunks)
                 heard = HoldingsHeard(self.node, command.deployment, command.chunks, command.free_slots)
                 self._send(command.peer, heard, size)
-            case Subscribe():
+            case StartSubscription():
                 self._send(command.peer, SubscribeHeard(self.node, command.deployment), request_bytes())
-            case Unsubscribe():
+            case EndSubscription():
                 self._send(command.peer, UnsubscribeHeard(self.node, command.deployment), request_bytes())
             case ProbeSource():
                 self.world.after(self.world.scenario.source_delay_s, self.post, SourceProbed(command.deployment, True))

@@ -21,16 +21,16 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from gossipd.core.events import Isolated, PeerLost, PeerSeen, PeerView
+from gossipd.core.events import IsolationChanged, PeerLost, PeerSeen, PeerView
 from gossipd.sim.message_size import datagram_bytes
-from gossipd.swarm.capabilities import Standing
+from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as said
-from membership.fakes import Keys, OpenSeal
+from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, Member, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.verified_cache import Lexicon
+from membership.verified_cache import VerifiedCache
 
 if TYPE_CHECKING:
     from gossipd.sim.host import SimHost
@@ -42,7 +42,7 @@ _PORT = 7946  # the daemon's default
 _CONTROL_DELAYS = 4  # a connection and a question: there and back twice
 
 
-class _Brain:
+class _HostMembership:
     """One host's, and when it wants to be woken."""
 
     __slots__ = ("address", "host", "swim", "wake_at")
@@ -60,11 +60,11 @@ class Membership:
     def __init__(self, world: World, rng: Random) -> None:
         self._world = world
         self._rng = rng
-        self._brains: list[_Brain] = []
-        self._by_address: dict[Address, _Brain] = {}
-        self._by_node: dict[NodeId, _Brain] = {}  # by the node ids of records, which follow from their keys
-        self._keys = Keys()
-        self._lexicon = Lexicon(_RING.cluster_id, self._keys.verify)
+        self._brains: list[_HostMembership] = []
+        self._by_address: dict[Address, _HostMembership] = {}
+        self._by_node: dict[NodeId, _HostMembership] = {}  # by the node ids of records, which follow from their keys
+        self._keys = FakeKeys()
+        self._lexicon = VerifiedCache(_RING.cluster_id, self._keys.verify)
         for host in world.hosts:
             self._add(host)
         first = self._brains[0].swim
@@ -81,37 +81,37 @@ class Membership:
         view = self._world.views[host.node]
         record = Record(
             public, _BOOT, 1, view.name, view.rack, view.zone, *address, _PORT + 1, public,
-            software="1.0.0", payload=Standing(view.can_read_sources, view.seed_term).to_bytes(),
+            software="1.0.0", payload=NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(),
         )  # fmt: skip
         swim = Swim(
             settings=SwimSettings(), record=record, sign=self._keys.signer(public), keyring=_RING,
             rng=Random(self._rng.getrandbits(64)), now=self._world.now, lexicon=self._lexicon, make_seal=OpenSeal,
         )  # fmt: skip
-        brain = _Brain(host, swim, address)
+        brain = _HostMembership(host, swim, address)
         self._brains.append(brain)
         self._by_address[address] = self._by_node[node_id(public)] = brain
 
     def claim(self, view: PeerView) -> None:
         """This host has another seed term: its record says so."""
         brain = self._brains[self._world.by_node[view.node].index]
-        brain.swim.update_payload(Standing(view.can_read_sources, view.seed_term).to_bytes(), self._world.now)
+        brain.swim.update_payload(NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(), self._world.now)
         self._flush(brain)
 
     # ---- time ----------------------------------------------------------------------------------
 
-    def _wake(self, brain: _Brain, when: float) -> None:
+    def _wake(self, brain: _HostMembership, when: float) -> None:
         if when < brain.wake_at or not brain.host.alive:
             return
         brain.wake_at = float("inf")
         brain.swim.handle_timer(self._world.now)
         self._flush(brain)
 
-    def _arrive(self, brain: _Brain, datagram: bytes, sender: Address) -> None:
+    def _arrive(self, brain: _HostMembership, datagram: bytes, sender: Address) -> None:
         if brain.host.alive:
             brain.swim.handle_datagram(datagram, sender, self._world.now)
             self._flush(brain)
 
-    def _flush(self, brain: _Brain) -> None:
+    def _flush(self, brain: _HostMembership) -> None:
         world = self._world
         for output in brain.swim.drain():
             if isinstance(output, said.SendDatagram):
@@ -128,7 +128,7 @@ class Membership:
 
     # ---- what the planner hears ----------------------------------------------------------------
 
-    def _hear(self, brain: _Brain, event: said.Event) -> None:
+    def _hear(self, brain: _HostMembership, event: said.Event) -> None:
         host = brain.host
         if isinstance(event, said.MemberUp | said.MemberChanged | said.MemberSuspected):
             host.post(PeerSeen(self._view(event.member)))
@@ -137,18 +137,18 @@ class Membership:
             self._world.lost(host, lost)
             host.post(PeerLost(lost.node))
         elif isinstance(event, said.Isolated):
-            host.post(Isolated(event.isolated))
+            host.post(IsolationChanged(event.isolated))
         elif isinstance(event, said.ControlProbeWanted):
             subject = self._by_node[event.node]
             delay_s = _CONTROL_DELAYS * self._world.delay(host, subject.host, self._rng)
             self._world.after(delay_s, self._answer_control, brain, subject)
 
     def _view(self, member: Member) -> PeerView:
-        record, standing = member.record, Standing.from_bytes(member.record.payload)
+        record, standing = member.record, NodeCapabilities.from_bytes(member.record.payload)
         node = self._by_node[member.node].host.node
         return PeerView(node, record.rack, record.zone, standing.can_read_sources, standing.seed_term, name=record.name)
 
-    def _answer_control(self, brain: _Brain, subject: _Brain) -> None:
+    def _answer_control(self, brain: _HostMembership, subject: _HostMembership) -> None:
         if brain.host.alive and subject.host.alive:
             brain.swim.control_probe_result(node_id(subject.swim.self_record().public_key), True, self._world.now)
             self._flush(brain)

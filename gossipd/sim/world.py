@@ -31,7 +31,7 @@ from gossipd.core.events import (
 )
 from gossipd.core.ids import DeploymentId
 from gossipd.sim.control_sent import ControlSent, control_sent
-from gossipd.sim.fabric import Fabric, Flow, Link
+from gossipd.sim.fabric import Fabric, FabricLink, Flow
 from gossipd.sim.host import SimHost, Transfer
 from gossipd.sim.membership import Membership
 from gossipd.sim.scenario import Kill, Scenario
@@ -224,7 +224,7 @@ class World:
         if not taker.alive:
             return
         if server is None:
-            links: tuple[Link, ...] = (self.external_link, self.rack_down[taker.rack], taker.down)
+            links: tuple[FabricLink, ...] = (self.external_link, self.rack_down[taker.rack], taker.down)
         elif server.rack == taker.rack:
             links = (server.up, taker.down)
         else:

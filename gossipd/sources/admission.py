@@ -63,7 +63,7 @@ class SourceStatistics:
     troubles: Mapping[str, str]
 
 
-class Desk:
+class SourceAdmission:
     """Thread-safe; the waiting is done by whoever asks, with its own stop flag."""
 
     def __init__(

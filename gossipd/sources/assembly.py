@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from gossipd.core.ids import SOURCE, ChunkIndex
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.incoming_chunks import Arrival, Arrivals
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import ChunkWriter, DigestMismatchError
 from gossipd.sources.errors import SourceHashError
 
@@ -36,7 +36,7 @@ class Assembly:
 
     def __init__(
         self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, what: str, writer: ChunkWriter, pool: BufferPool,
-        arrivals: Arrivals, clock: Callable[[], float], stopped: Callable[[], bool],
+        arrivals: IncomingChunks, clock: Callable[[], float], stopped: Callable[[], bool],
         on_stored: Callable[[ChunkIndex], None],
     ) -> None:  # fmt: skip
         self._manifest = manifest
@@ -50,7 +50,7 @@ class Assembly:
         self._on_stored = on_stored
         self._position = 0
         self._filled = 0
-        self._arrival: Arrival | None = None
+        self._arrival: IncomingChunk | None = None
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:

@@ -30,17 +30,17 @@ from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl, parse_source_url
 from gossipd.runtime.buffer_pool import BufferPool, PoolExhaustedError
-from gossipd.runtime.incoming_chunks import Arrivals
+from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.ports import ChunkWriter, NotHeldError, StoreWriteError
-from gossipd.runtime.rate_limit import Throttle
-from gossipd.sources.admission import Desk, Resolve, SourceStatistics
+from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.admission import Resolve, SourceAdmission, SourceStatistics
 from gossipd.sources.assembly import Assembly
 from gossipd.sources.clients import Clock
 from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
 from gossipd.sources.first_request import resolve
 from gossipd.sources.location import Location
-from gossipd.sources.ranges import FileRange, Run, next_run
-from gossipd.sources.requests import Job, OnError, Requests
+from gossipd.sources.ranges import FileRange, ReadExtent, next_run
+from gossipd.sources.requests import Job, OnError, SourceRequests
 from gossipd.sources.settings import SourceSettings
 
 if TYPE_CHECKING:
@@ -86,17 +86,17 @@ class SourceReader:
     """
 
     def __init__(
-        self, *, writer: ChunkWriter, pool: BufferPool, throttle: Throttle, policy: SourcePolicy,
+        self, *, writer: ChunkWriter, pool: BufferPool, throttle: RateLimit, policy: SourcePolicy,
         settings: SourceSettings | None = None, rng: Random | None = None, clock: Clock = time.monotonic,
-        arrivals: Arrivals | None = None, find: Resolve = resolve, on_error: OnError | None = None,
+        arrivals: IncomingChunks | None = None, find: Resolve = resolve, on_error: OnError | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings or SourceSettings()
         self._writer = writer
         self._pool = pool
-        self._arrivals = arrivals or Arrivals()
+        self._arrivals = arrivals or IncomingChunks()
         self._clock = clock
-        self._desk = Desk(self._settings, policy=policy, rng=rng or Random(), clock=clock, find=find)
-        self._requests = Requests(
+        self._desk = SourceAdmission(self._settings, policy=policy, rng=rng or Random(), clock=clock, find=find)
+        self._requests = SourceRequests(
             self._desk, pool=pool, throttle=throttle, settings=self._settings, clock=clock, on_error=on_error
         )
         self._lock = threading.Lock()
@@ -221,7 +221,7 @@ class SourceReader:
                 pending = pending[len(run.chunks) :]
         return failed
 
-    def _read_run(self, job: Job, source: SourceUrl, run: Run, first: Location) -> None:
+    def _read_run(self, job: Job, source: SourceUrl, run: ReadExtent, first: Location) -> None:
         """Raises SourceError, StoreWriteError, NotHeldError."""
         assembly = Assembly(
             job.manifest, run.chunks, what=first.shown, writer=self._writer, pool=self._pool,

@@ -16,8 +16,8 @@ from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.rate_limit import Throttle
-from gossipd.sources.admission import Desk
+from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.admission import SourceAdmission
 from gossipd.sources.clients import Clients, Clock, Stream
 from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError
 from gossipd.sources.first_request import Addresses, touch
@@ -56,11 +56,11 @@ class _Asked:
     received: int = 0
 
 
-class Requests:
+class SourceRequests:
     """Asks. ``admission`` and ``pool`` are shared with the reader."""
 
     def __init__(
-        self, desk: Desk, *, pool: BufferPool, throttle: Throttle, settings: SourceSettings, clock: Clock,
+        self, desk: SourceAdmission, *, pool: BufferPool, throttle: RateLimit, settings: SourceSettings, clock: Clock,
         on_error: OnError | None,
     ) -> None:  # fmt: skip
         self._desk = desk

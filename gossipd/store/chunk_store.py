@@ -23,7 +23,7 @@ from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
-from gossipd.store.disk.condition import Keeper, StoreCondition
+from gossipd.store.disk.condition import ConditionTracker, StoreCondition
 from gossipd.store.disk.disk import Disk, read_file, write_all
 from gossipd.store.disk.durable import PosixDisk
 from gossipd.store.disk.handles import Handles
@@ -34,11 +34,11 @@ from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import Background
 from gossipd.store.models.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
 from gossipd.store.models.context import Context
-from gossipd.store.models.maintenance import Upkeep
+from gossipd.store.models.maintenance import StoreMaintenance
 from gossipd.store.models.models import Models, is_version
 from gossipd.store.models.reading import open_held_chunk
 from gossipd.store.models.repair import mend_tree
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.scrub import Checked, recheck
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.settings import StoreSettings
@@ -84,7 +84,7 @@ class ChunkStore:
         assert used is not None
         self._disk: Disk = used
         self._emit = on_event
-        keeper = Keeper(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
+        keeper = ConditionTracker(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
         handles = Handles(used, idle_max=settings.open_files_max)
         self._context = Context(
             used, WholeSync(used), handles, keeper, settings, on_event, clock, wall, self._wake, background
@@ -110,7 +110,7 @@ class ChunkStore:
             before_evict=before_evict,
         )
         self._scrubber = self._models.scrubber
-        self.upkeep = Upkeep(self._context, self._models.all)
+        self.upkeep = StoreMaintenance(self._context, self._models.all)
         self._background = Background(step=self.upkeep.step, scrub=self._scrubber.paced_step)
         if background:
             self._background.start(with_scrub=settings.scrub_bytes_per_s > 0)
@@ -316,7 +316,7 @@ class ChunkStore:
     def _wake(self) -> None:
         self._background.wake()
 
-    def _mended(self, replica: Replica, error: OSError) -> StoreWriteError:
+    def _mended(self, replica: ModelReplica, error: OSError) -> StoreWriteError:
         """A file or directory was removed under us: make it again, so that the next attempt finds it."""
         try:
             mend_tree(self._context, replica)

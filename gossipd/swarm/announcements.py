@@ -60,7 +60,7 @@ class _Subscriber:
         self.urgent = False
 
 
-class News:
+class Announcements:
     """Pending news of one deployment."""
 
     def __init__(self, deployment: DeploymentId, settings: PlannerSettings) -> None:

@@ -17,7 +17,7 @@ _CHUNK_TIME_S_MIN = 0.0005
 _CHUNK_TIME_S_MAX = 10.0
 
 
-class LinkMeter:
+class BandwidthMeter:
     """Received bytes in, rate out."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ _CAN_READ, _IN_CLEAR = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class NodeCapabilities:
     """Term zero: claims no seedship. ``in_clear``: its bulk path is not encrypted."""
 
     can_read_sources: bool = False
@@ -29,7 +29,7 @@ class Standing:
         return bytes([STANDING_VERSION, flags]) + self.seed_term.to_bytes(4, "big")
 
     @classmethod
-    def from_bytes(cls, payload: bytes) -> Standing:
+    def from_bytes(cls, payload: bytes) -> NodeCapabilities:
         """Never fails: a payload that is not one says nothing."""
         if len(payload) < _BYTES or payload[0] < STANDING_VERSION:
             return cls()

@@ -20,6 +20,7 @@ from gossipd.core.events import (
     Command,
     DeltaHeard,
     DeploymentOpened,
+    EndSubscription,
     FailReason,
     FinishModel,
     HoldingsHeard,
@@ -30,24 +31,23 @@ from gossipd.core.events import (
     SourceReadFailed,
     StartFetch,
     StartSourceRead,
-    Subscribe,
-    Unsubscribe,
+    StartSubscription,
 )
 from gossipd.core.ids import SOURCE, Origin, Supplier
-from gossipd.swarm.announcements import News, told_soon
+from gossipd.swarm.announcements import Announcements, told_soon
 from gossipd.swarm.availability import Availability
-from gossipd.swarm.bandwidth_meter import LinkMeter
+from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.demand import Demand
 from gossipd.swarm.import_window import ImportWindow
-from gossipd.swarm.local_replica import Replica, ReplicaState, Turn
+from gossipd.swarm.local_replica import LocalReplica, ReplicaState, Transition
 from gossipd.swarm.peers import Peers
-from gossipd.swarm.pipelining import Endings
+from gossipd.swarm.pipelining import Pipelining
 from gossipd.swarm.rendezvous import bucket_of
-from gossipd.swarm.roles import Duties
+from gossipd.swarm.roles import Roles
 from gossipd.swarm.scheduler import Scheduler
 from gossipd.swarm.settings import PlannerSettings
-from gossipd.swarm.slow_hosts import Laggards
-from gossipd.swarm.source_read_planner import Reader
+from gossipd.swarm.slow_hosts import SlowHosts
+from gossipd.swarm.source_read_planner import SourceReadPlanner
 from gossipd.swarm.stall_detector import StallWatch
 from gossipd.swarm.subscriptions import Subscriptions
 from membership.member import NodeId
@@ -69,11 +69,11 @@ class Surroundings:
     reads_allowed_s: float
 
 
-class Swarm:
+class DeploymentSwarm:
     """One deployment. Fields are for ``planner`` and ``maintenance``."""
 
     def __init__(
-        self, event: DeploymentOpened, own: PeerView, peers: Peers, link: LinkMeter, *,
+        self, event: DeploymentOpened, own: PeerView, peers: Peers, link: BandwidthMeter, *,
         settings: PlannerSettings, rng: Random, now: float,
     ) -> None:  # fmt: skip
         self.deployment = event.deployment
@@ -84,19 +84,19 @@ class Swarm:
         self.peers = peers
         self.link = link
         size = event.shape.chunk_count
-        self.replica = Replica(event.deployment, event.shape, event.held, now=now)
+        self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now)
         self.availability = Availability(size, event.held.bits)
-        self.duties = Duties(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
+        self.duties = Roles(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
         self.demand = Demand(self.availability, settings)
         self.demand.want(self.replica.missing())
-        self.endings = Endings()
+        self.endings = Pipelining()
         self.scheduler = Scheduler(self.availability, self.demand, peers, self.endings, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
-        self.reader = Reader(own.node, event.shape, event.deployment, settings, rng)
+        self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(event.held.bits)
-        self.news = News(event.deployment, settings)
+        self.news = Announcements(event.deployment, settings)
         self.subscriptions = Subscriptions(settings)
-        self.laggards = Laggards(settings)
+        self.laggards = SlowHosts(settings)
         self.stall = StallWatch(settings.stall_s)
         # Told to others, though not here yet: whence it comes, or None when somebody may have been refused it since.
         self._promised: dict[int, Supplier | None] = {}
@@ -136,7 +136,7 @@ class Swarm:
         self.patience_s = self.settings.patience * usual_s
 
     def _seal(self) -> None:
-        self.replica.turn(Turn.LAST_STORED)
+        self.replica.turn(Transition.LAST_STORED)
         self.commands.append(FinishModel(self.deployment))
 
     # ---- our own chunks ------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Swarm:
         """A held chunk has rotted: it is wanted again, and nobody may ask us for it."""
         if not self.replica.lose(chunk):
             return
-        self.replica.turn(Turn.CHUNK_LOST)
+        self.replica.turn(Transition.CHUNK_LOST)
         self.availability.lost_here(chunk, self.duties.mates)
         self.news.lost(chunk)
         self.demand.want([chunk])
@@ -460,8 +460,8 @@ class Swarm:
         ask, drop = self.subscriptions.refresh(
             neighbours, is_usable, lambda node: count_of(node) == size, now, chunk_time_s=self.pause_s
         )
-        self.commands += [Subscribe(node, self.deployment) for node in ask]
-        self.commands += [Unsubscribe(node, self.deployment) for node in drop]
+        self.commands += [StartSubscription(node, self.deployment) for node in ask]
+        self.commands += [EndSubscription(node, self.deployment) for node in drop]
 
     def next_deadline(self, now: float) -> float:
         """When planning would do something that neither an event nor a tick announces."""

@@ -25,7 +25,7 @@ class ReplicaState(Enum):
     SEALING = "sealing"
 
 
-class Turn(Enum):
+class Transition(Enum):
     """What moves a replica."""
 
     LAST_STORED = "last_stored"
@@ -33,9 +33,9 @@ class Turn(Enum):
 
 
 _MOVES = {
-    (ReplicaState.FETCHING, Turn.LAST_STORED): ReplicaState.SEALING,
-    (ReplicaState.FETCHING, Turn.CHUNK_LOST): ReplicaState.FETCHING,
-    (ReplicaState.SEALING, Turn.CHUNK_LOST): ReplicaState.FETCHING,
+    (ReplicaState.FETCHING, Transition.LAST_STORED): ReplicaState.SEALING,
+    (ReplicaState.FETCHING, Transition.CHUNK_LOST): ReplicaState.FETCHING,
+    (ReplicaState.SEALING, Transition.CHUNK_LOST): ReplicaState.FETCHING,
 }
 
 
@@ -49,7 +49,7 @@ class Flight:
     is_ending: bool = False
 
 
-class Replica:
+class LocalReplica:
     """Held and in-flight chunks of one deployment here."""
 
     def __init__(self, deployment: DeploymentId, shape: Shape, held: ChunkSet, *, now: float) -> None:
@@ -79,7 +79,7 @@ class Replica:
         """Chunks still to come, those in flight included."""
         return self.shape.chunk_count - self.held_count
 
-    def turn(self, turn: Turn) -> None:
+    def turn(self, turn: Transition) -> None:
         """Move to the next state; a move that is not in the table is our own bug."""
         self.state = _MOVES[self.state, turn]
 

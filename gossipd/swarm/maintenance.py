@@ -1,18 +1,19 @@
 """What a swarm looks at a few times a second rather than at every event: duties, slow hosts, hedges, lost flights.
 
-What lives here: functions over one ``Swarm``. What does not: anything that a chunk or a message sets off at once.
+What lives here: functions over one ``DeploymentSwarm``. What does not: anything that a chunk or a message sets off at
+once.
 """
 
 from __future__ import annotations
 
 from gossipd.core.events import CancelFetch, FailReason
 from gossipd.core.ids import SOURCE, Origin
-from gossipd.swarm.deployment_swarm import Surroundings, Swarm
+from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
 
 _LOST_AFTER = 2.0  # the hand ends every fetch by its timeout; twice that means that it never will
 
 
-def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
+def refresh_duties(swarm: DeploymentSwarm, around: Surroundings, now: float) -> None:
     """Look at the view again if it may have changed; move duties, neighbours and readers."""
     mates = sum(1 for node in swarm.duties.mates if swarm.availability.count_of(node))
     swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, mates)))
@@ -32,7 +33,7 @@ def refresh_duties(swarm: Swarm, around: Surroundings, now: float) -> None:
     swarm.probe_if_reader()
 
 
-def hedge(swarm: Swarm, room: int, now: float) -> int:
+def hedge(swarm: DeploymentSwarm, room: int, now: float) -> int:
     """Ask a second holder for chunks that take too long, and at the very end for any that takes its time."""
     replica, usual_s = swarm.replica, swarm.peers.usual_s
     if room <= 0 or not usual_s:
@@ -68,7 +69,7 @@ def hedge(swarm: Swarm, room: int, now: float) -> int:
     return hedged
 
 
-def give_up_lost(swarm: Swarm, now: float) -> None:
+def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:
     """A hand that never says how a fetch ended must not block the chunk for ever."""
     limit_s = _LOST_AFTER * swarm.fetch_timeout_s()
     read_limit_s = swarm.reader.lost_s()

@@ -16,7 +16,7 @@ from __future__ import annotations
 from membership.member import NodeId
 
 
-class Endings:
+class Pipelining:
     """Of one deployment."""
 
     def __init__(self) -> None:

@@ -62,7 +62,7 @@ from gossipd.core.events import (
     Event,
     FetchFailed,
     HoldingsHeard,
-    Isolated,
+    IsolationChanged,
     LimitUploads,
     MembersSeen,
     PeerLost,
@@ -76,8 +76,8 @@ from gossipd.core.events import (
     UnsubscribeHeard,
 )
 from gossipd.core.ids import LOCAL, DeploymentId, Origin
-from gossipd.swarm.bandwidth_meter import LinkMeter
-from gossipd.swarm.deployment_swarm import Surroundings, Swarm
+from gossipd.swarm.bandwidth_meter import BandwidthMeter
+from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
 from gossipd.swarm.maintenance import give_up_lost, hedge, refresh_duties
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
@@ -117,9 +117,9 @@ class Planner:
         self._rng = rng
         self._own = PeerView(node, rack, zone, can_read_sources, 0, name)
         self._peers = Peers(settings, rng, node)
-        self._link = LinkMeter()
+        self._link = BandwidthMeter()
         self._election = Election(self._own, settings)
-        self._swarms: dict[DeploymentId, Swarm] = {}
+        self._swarms: dict[DeploymentId, DeploymentSwarm] = {}
         self._early: dict[DeploymentId, set[NodeId]] = {}
         self._free_slots = settings.slots_assumed
         self._commands: list[Command] = []
@@ -140,7 +140,7 @@ class Planner:
     def handle(self, event: Event, now: float) -> None:
         """Note one event. Deployments that are not open here are no error: their words arrive late."""
         match event:
-            case PeerSeen() | PeerLost() | PeerReachable() | MembersSeen() | Isolated():
+            case PeerSeen() | PeerLost() | PeerReachable() | MembersSeen() | IsolationChanged():
                 self._peer_changed(event, now)
             case SlotsChanged():
                 self._free_slots = event.free_slots
@@ -157,7 +157,7 @@ class Planner:
                 if (swarm := self._swarms.get(event.deployment)) is not None:
                     self._hear(swarm, event, now)
 
-    def _hear(self, swarm: Swarm, event: SwarmEvent, now: float) -> None:
+    def _hear(self, swarm: DeploymentSwarm, event: SwarmEvent, now: float) -> None:
         match event:
             case DeltaHeard():
                 swarm.delta_heard(event, now)
@@ -193,13 +193,15 @@ class Planner:
             early.add(event.peer)
 
     def _open(self, event: DeploymentOpened, now: float) -> None:
-        swarm = Swarm(event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now)
+        swarm = DeploymentSwarm(
+            event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now
+        )
         self._swarms[event.deployment] = swarm
         self._tick_s = -math.inf
         for peer in sorted(self._early.pop(event.deployment, set())):
             swarm.subscribe_heard(peer, now, self._free_slots)
 
-    def _close(self, swarm: Swarm) -> None:
+    def _close(self, swarm: DeploymentSwarm) -> None:
         del self._swarms[swarm.deployment]
         for chunk, flights in swarm.replica.flights.items():
             for flight in flights:
@@ -207,7 +209,9 @@ class Planner:
                     self._commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
                     self._peers.released(flight.supplier)
 
-    def _peer_changed(self, event: PeerSeen | PeerLost | PeerReachable | MembersSeen | Isolated, now: float) -> None:
+    def _peer_changed(
+        self, event: PeerSeen | PeerLost | PeerReachable | MembersSeen | IsolationChanged, now: float
+    ) -> None:
         self._tick_s = -math.inf
         if isinstance(event, PeerSeen):
             if event.peer.node != self._own.node:
@@ -215,7 +219,7 @@ class Planner:
         elif isinstance(event, MembersSeen):
             for node in self._peers.adopt(event.peers):
                 self._forget(node, now)
-        elif isinstance(event, Isolated):
+        elif isinstance(event, IsolationChanged):
             self._election.isolated = event.isolated
         elif isinstance(event, PeerLost):
             self._peers.lost(event.node)
@@ -253,7 +257,7 @@ class Planner:
                 swarm.commands = []
         self._link.expects(sum(len(swarm.replica.flights) for swarm in self._swarms.values()), now)
 
-    def _plan_fetches(self, swarms: list[Swarm], now: float) -> None:
+    def _plan_fetches(self, swarms: list[DeploymentSwarm], now: float) -> None:
         """From the highest priority to the lowest, see the module's docstring."""
         most = self._fetches_max()  # of those that are still to come
         under_way = sum(swarm.replica.fetches for swarm in swarms)
@@ -275,7 +279,7 @@ class Planner:
         most = self.settings.fetches_max
         return min(most, max(1, int(self._link.rate / self.settings.fetch_rate_min))) if self._link.rate else most
 
-    def _by_priority(self) -> list[Swarm]:
+    def _by_priority(self) -> list[DeploymentSwarm]:
         swarms = list(self._swarms.values())
         return sorted(swarms, key=lambda swarm: -swarm.priority) if len(swarms) > 1 else swarms
 
@@ -380,7 +384,7 @@ class Planner:
         )
 
 
-def _share_fetches(swarms: list[Swarm], room: int, now: float) -> None:
+def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> None:
     """Of deployments of one priority: one at a time, each for whoever has fewest; of one alone all at once."""
     able = [swarm for swarm in swarms if swarm.wants_fetches]
     is_alone = len(swarms) == 1

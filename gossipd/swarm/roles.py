@@ -110,7 +110,7 @@ class _DrawnLines:
 _DRAWN = _DrawnLines()
 
 
-class Duties:
+class Roles:
     """The view of one deployment as this host sees it. ``refresh`` recomputes it; all else reads."""
 
     def __init__(

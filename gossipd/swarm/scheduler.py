@@ -22,7 +22,7 @@ from typing import NamedTuple
 from gossipd.swarm.availability import Availability
 from gossipd.swarm.demand import Demand, IndexedSet
 from gossipd.swarm.peers import Peer, Peers
-from gossipd.swarm.pipelining import Endings
+from gossipd.swarm.pipelining import Pipelining
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
@@ -49,7 +49,7 @@ class Scheduler:
     """Chooses for one deployment. Changes nothing but the peers' count of what we ask of them, and ``pipelining``."""
 
     def __init__(
-        self, availability: Availability, demand: Demand, peers: Peers, endings: Endings, *,
+        self, availability: Availability, demand: Demand, peers: Peers, endings: Pipelining, *,
         settings: PlannerSettings, rng: Random,
     ) -> None:  # fmt: skip
         self._availability = availability

@@ -35,7 +35,7 @@ from gossipd.swarm.subscriptions import Subscriptions
 from membership.member import NodeId
 
 
-class Laggards:
+class SlowHosts:
     """The verdicts of one host on one deployment; ``look`` renews them."""
 
     def __init__(self, settings: PlannerSettings) -> None:

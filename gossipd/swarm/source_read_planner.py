@@ -35,7 +35,7 @@ from math import inf
 from random import Random
 
 from gossipd.core.events import Shape
-from gossipd.swarm.local_replica import Replica
+from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.rendezvous import BUCKETS, bucket_of, reading_order
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
@@ -50,7 +50,7 @@ _LOST_USUALS = 20
 _BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
 
-class Reader:
+class SourceReadPlanner:
     """Plans reads of one deployment."""
 
     def __init__(self, own: NodeId, shape: Shape, salt: bytes, settings: PlannerSettings, rng: Random) -> None:
@@ -229,7 +229,7 @@ class Reader:
         believed_since = now - _CLAIM_FACTOR * self.takeover_s()
         return any(heard_s > believed_since for claim in self._claims.values() for heard_s in claim.values())
 
-    def plan(self, replica: Replica, now: float, *, yields: bool = False) -> list[tuple[int, ...]]:
+    def plan(self, replica: LocalReplica, now: float, *, yields: bool = False) -> list[tuple[int, ...]]:
         """Runs of adjacent chunks to read from storage now.
 
         Args:
@@ -260,7 +260,7 @@ class Reader:
             runs = self._steal(head, replica, now)
         return runs
 
-    def _steal(self, head: list[int], replica: Replica, now: float) -> list[tuple[int, ...]]:
+    def _steal(self, head: list[int], replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
         """With nothing of our own to read, help one that has with what it will come to last: the first in line of those
         who have nothing left to begin.
 
@@ -351,7 +351,7 @@ class Reader:
         reads = min(self._window_min, len(self._order))
         return reads * self._shape.chunk_bytes / self._settings.read_rate_assumed
 
-    def _runs(self, position: int, replica: Replica, room: int, now: float) -> list[tuple[int, ...]]:
+    def _runs(self, position: int, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:
         """Absent chunks of the extent that nobody else is likely to be reading, in runs of adjacent ones of at most a
         unit.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from gossipd.core.events import FailReason, StallReason
 from gossipd.core.ids import SOURCE
-from gossipd.swarm.local_replica import Replica
+from gossipd.swarm.local_replica import LocalReplica
 
 _HOME = {FailReason.DISK: StallReason.DISK, FailReason.CORRUPT: StallReason.VERIFICATION}
 _OF_FETCHES = {**_HOME, FailReason.SLOW: StallReason.HOLDER_SILENT}
@@ -44,7 +44,9 @@ class StallWatch:
         if reason in _OF_READS:
             self._last[_OF_READS[reason]] = now
 
-    def judge(self, replica: Replica, *, now: float, alone: bool, holders: bool, readers: bool) -> StallReason | None:
+    def judge(
+        self, replica: LocalReplica, *, now: float, alone: bool, holders: bool, readers: bool
+    ) -> StallReason | None:
         """The reason, or None while chunks come.
 
         Args:
@@ -71,7 +73,7 @@ class StallWatch:
         return now - self._last.get(reason, -1e9) <= within_s
 
 
-def _hanging(replica: Replica, *, since_s: float) -> set[StallReason]:
+def _hanging(replica: LocalReplica, *, since_s: float) -> set[StallReason]:
     """Whom we have waited for since ``since_s`` or longer."""
     return {
         StallReason.STORAGE if flight.supplier is SOURCE else StallReason.HOLDER_SILENT

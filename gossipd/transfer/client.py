@@ -18,10 +18,10 @@ from contextlib import contextmanager
 
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.runtime.buffer_pool import BufferPool, Lease, PoolExhaustedError
-from gossipd.runtime.incoming_chunks import Arrival, Arrivals
-from gossipd.runtime.rate_limit import Throttle
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
-from gossipd.transfer.connections import Endpoint, Link, Links, Peer
+from gossipd.transfer.connections import BulkConnection, BulkPeer, ConnectionPool, Endpoint
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error
 from gossipd.transfer.errors import (
@@ -39,18 +39,18 @@ from gossipd.transfer.errors import (
 from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.pipelined_fetch import Successor
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
-from gossipd.transfer.tokens import TokenPurse
+from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import (
     PIECE_HEAD_BYTES,
     REPLY_BYTES,
+    BulkVerb,
     HeadError,
     HeadVersionError,
     Reply,
     Request,
     Status,
-    Verb,
     piece_length,
 )
 from membership.member import NodeId
@@ -83,14 +83,14 @@ class BulkClient:
         *,
         settings: BulkSettings,
         pool: BufferPool,
-        throttle: Throttle,
+        throttle: RateLimit,
         credentials: TlsCredentials | None = None,
         get_token: Callable[[NodeId], bytes] | None = None,
         on_peer_slots: Callable[[NodeId, int], None] | None = None,
-        arrivals: Arrivals | None = None,
-        purse: TokenPurse | None = None,
+        arrivals: IncomingChunks | None = None,
+        purse: ReceivedTokens | None = None,
     ) -> None:
-        self._arrivals = arrivals or Arrivals()
+        self._arrivals = arrivals or IncomingChunks()
         self._settings = settings
         self._pool = pool
         self._throttle = throttle
@@ -98,11 +98,11 @@ class BulkClient:
         self._traffic = Traffic()
         self._lock = threading.Lock()
         self._fetches: set[Fetch] = set()
-        self._probing: set[Peer] = set()
+        self._probing: set[BulkPeer] = set()
         self._closed = threading.Event()
         self._watchdog = Watchdog(settings, name="bulk-watch-out", on_silent=self._probe, on_tick=self._close_idle)
         self._dialer = Dialer(settings, self._watchdog, credentials=credentials, get_token=get_token, purse=purse)
-        self._links = Links(settings, self._dialer.close)
+        self._links = ConnectionPool(settings, self._dialer.close)
         self._watchdog.start()
 
     def fetch_chunk(
@@ -115,7 +115,7 @@ class BulkClient:
         *,
         timeout_s: float,
         behind: ChunkIndex | None = None,
-    ) -> Arrival:
+    ) -> IncomingChunk:
         """One chunk's bytes, unchecked. The caller must release it; before that, ``land`` it once it is in the store.
 
         Args:
@@ -123,8 +123,8 @@ class BulkClient:
         Raises:
             TransferError: the subclass's ``reason`` says how it ended.
         """
-        request = Request(Verb.CHUNK, deployment, chunk, length)
-        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch:
+        request = Request(BulkVerb.CHUNK, deployment, chunk, length)
+        with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             arrival = self._arrivals.begin(deployment, chunk, node, self._acquire(fetch))
             try:
                 self._exchange(fetch, arrival.view, arrival, self._first(fetch, behind))
@@ -140,8 +140,8 @@ class BulkClient:
         """A signed envelope of exactly ``size`` bytes, unchecked. Raises TransferError."""
         if not 0 < size <= MANIFEST_BYTES_MAX:
             raise PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
-        request = Request(Verb.MANIFEST, deployment, 0, size)
-        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
+        request = Request(BulkVerb.MANIFEST, deployment, 0, size)
+        with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
             self._exchange(fetch, lease.view)
             body = bytes(lease.view)
         self._traffic.add(node, bytes_in=size, manifests_in=1)
@@ -151,8 +151,8 @@ class BulkClient:
         self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, chunk: ChunkIndex, *, timeout_s: float
     ) -> None:
         """Tell a peer that the chunk it sent did not hash to its digest. Raises TransferError."""
-        request = Request(Verb.COMPLAIN, deployment, chunk, 0)
-        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch:
+        request = Request(BulkVerb.COMPLAIN, deployment, chunk, 0)
+        with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             self._exchange(fetch, None)
         self._traffic.add(node, complaints=1)
 
@@ -222,7 +222,7 @@ class BulkClient:
             return next((one for one in self._fetches if one.is_of(node, deployment, behind)), None)
 
     def _exchange(
-        self, fetch: Fetch, sink: memoryview | None, arrival: Arrival | None = None, first: Fetch | None = None
+        self, fetch: Fetch, sink: memoryview | None, arrival: IncomingChunk | None = None, first: Fetch | None = None
     ) -> None:
         """Ask, and receive the answer into ``sink``; once more if a kept connection or a token given ahead is stale."""
         link = (fetch.await_turn(first) if first is not None else None) or self._link(fetch)
@@ -233,7 +233,9 @@ class BulkClient:
             self._dialer.forget_tokens(fetch.peer.node)
             self._converse(fetch, self._link(fetch, is_fresh=True), sink, arrival)
 
-    def _converse(self, fetch: Fetch, link: Link, sink: memoryview | None, arrival: Arrival | None) -> None:
+    def _converse(
+        self, fetch: Fetch, link: BulkConnection, sink: memoryview | None, arrival: IncomingChunk | None
+    ) -> None:
         keep = False
         answered = False
         channel = link.channel
@@ -274,7 +276,7 @@ class BulkClient:
             fetch.attach(None)
             self._part_with(link, fetch.take_next(), is_good=keep and channel.cut_by is None)
 
-    def _part_with(self, link: Link, place: Successor | None, *, is_good: bool) -> None:
+    def _part_with(self, link: BulkConnection, place: Successor | None, *, is_good: bool) -> None:
         """The connection is free: whoever follows has it, or it waits for the next fetch."""
         if place is not None and place.hand_over(link if is_good else None):
             if not is_good:
@@ -284,7 +286,7 @@ class BulkClient:
         else:
             self._links.drop(link)
 
-    def _receive_chunk(self, fetch: Fetch, channel: Channel, arrival: Arrival, *, is_relayed: bool) -> None:
+    def _receive_chunk(self, fetch: Fetch, channel: Channel, arrival: IncomingChunk, *, is_relayed: bool) -> None:
         def advance(filled: int) -> None:
             arrival.advance(filled)
             fetch.ask_for_next(channel)
@@ -300,7 +302,7 @@ class BulkClient:
             on_piece=advance,
         )
 
-    def _receive_relayed(self, channel: Channel, arrival: Arrival, advance: Callable[[int], None]) -> None:
+    def _receive_relayed(self, channel: Channel, arrival: IncomingChunk, advance: Callable[[int], None]) -> None:
         """A chunk that the peer is receiving itself, piece by piece."""
         head = bytearray(PIECE_HEAD_BYTES)
         at, began = 0, time.monotonic()
@@ -329,18 +331,18 @@ class BulkClient:
             raise PeerBusyError("no free upload slot", retry_after_s=reply.retry_after_ms / 1000)
         if status in (Status.NOT_HELD, Status.FAILED):
             raise PeerNotHoldingError("the peer does not hold it")
-        if status is Status.RELAYED and request.verb is not Verb.CHUNK:
+        if status is Status.RELAYED and request.verb is not BulkVerb.CHUNK:
             raise PeerProtocolError("only chunks are relayed")
         if status not in (Status.OK, Status.RELAYED):
             raise PeerRefusedError(f"the peer answered {status.name}", code=_REFUSALS[status])
-        length = 0 if request.verb is Verb.COMPLAIN else request.length
+        length = 0 if request.verb is BulkVerb.COMPLAIN else request.length
         if reply.chunk != request.chunk or reply.length != length:
             raise PeerProtocolError(
                 f"asked for chunk {request.chunk} of {length} bytes, "
                 f"was offered chunk {reply.chunk} of {reply.length} bytes"
             )
 
-    def _ended(self, fetch: Fetch, link: Link, error: DisconnectedError, *, answered: bool) -> Exception:
+    def _ended(self, fetch: Fetch, link: BulkConnection, error: DisconnectedError, *, answered: bool) -> Exception:
         if fetch.cut_by is not None or error.cut_by is not None:
             return cut_error(fetch.cut_by or error.cut_by or Cut.CLOSING, "while fetching")
         if not answered and link.may_be_stale:
@@ -351,7 +353,7 @@ class BulkClient:
 
     # ---- links ---------------------------------------------------------------------------------
 
-    def _link(self, fetch: Fetch, *, is_fresh: bool = False) -> Link:
+    def _link(self, fetch: Fetch, *, is_fresh: bool = False) -> BulkConnection:
         """A kept link or a new one; a fresh one is new, and with a token that was asked for."""
         while True:
             try:
@@ -367,7 +369,7 @@ class BulkClient:
                 return link
             self._links.drop(link)
 
-    def _dial_borrowed(self, fetch: Fetch, *, asks: bool) -> Link:
+    def _dial_borrowed(self, fetch: Fetch, *, asks: bool) -> BulkConnection:
         try:
             return self._dialer.dial(fetch.peer, fetch.deadline, fetch.attach, asks=asks)
         except BaseException as error:
@@ -380,7 +382,7 @@ class BulkClient:
         finally:
             fetch.attach(None)
 
-    def _give_up(self, peer: Peer, *, only_silent: bool) -> None:
+    def _give_up(self, peer: BulkPeer, *, only_silent: bool) -> None:
         """End all fetches from a peer that cannot be reached.
 
         Args:
@@ -422,7 +424,7 @@ class BulkClient:
                 with self._lock:
                     self._probing.discard(peer)
 
-    def _probe_peer(self, peer: Peer) -> None:
+    def _probe_peer(self, peer: BulkPeer) -> None:
         try:
             if not self._dialer.is_there(peer.endpoint):
                 self._give_up(peer, only_silent=True)

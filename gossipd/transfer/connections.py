@@ -22,7 +22,7 @@ Endpoint: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Peer:
+class BulkPeer:
     """A node at an address; when the address changes, so do the links."""
 
     node: NodeId
@@ -30,12 +30,12 @@ class Peer:
 
 
 @dataclass(eq=False, slots=True)
-class Link:
+class BulkConnection:
     """One connection to one peer. ``prefix`` goes out ahead of its first request; ``may_be_stale``: the peer
     may have closed it since it answered last, or know the prefix no more, and nobody is to blame; ``is_asked``: the
     request of whoever has it now is on its way already."""
 
-    peer: Peer
+    peer: BulkPeer
     channel: Channel
     prefix: bytes = b""
     may_be_stale: bool = False
@@ -44,20 +44,20 @@ class Link:
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _IdlePool:
     open_count: int = 0
     waiting: int = 0
-    idle: list[Link] = field(default_factory=list)
+    idle: list[BulkConnection] = field(default_factory=list)
 
 
-class Links:
+class ConnectionPool:
     """Lends links; thread-safe."""
 
     def __init__(self, settings: BulkSettings, close_channel: Callable[[Channel], None]) -> None:
         self._settings = settings
         self._close_channel = close_channel
         self._changed = threading.Condition()
-        self._shelves: dict[Peer, _Shelf] = {}
+        self._shelves: dict[BulkPeer, _IdlePool] = {}
         self._open_count = 0
         self._closed = False
 
@@ -66,22 +66,22 @@ class Links:
         """Lent, idle and being dialed."""
         return self._open_count
 
-    def borrow(self, peer: Peer, deadline: float, gave_up: Callable[[], bool]) -> Link | None:
+    def borrow(self, peer: BulkPeer, deadline: float, gave_up: Callable[[], bool]) -> BulkConnection | None:
         """An idle link; or None: the caller may dial one now, and must ``lend`` or ``forget`` it.
 
         Raises TimeoutError at the monotonic ``deadline``, or when ``gave_up`` says so.
         """
-        stale: list[Link] = []
+        stale: list[BulkConnection] = []
         try:
             with self._changed:
                 while True:
-                    shelf = self._shelves.setdefault(peer, _Shelf())
+                    shelf = self._shelves.setdefault(peer, _IdlePool())
                     while shelf.idle:
                         link = shelf.idle.pop()
                         if link.channel.is_quiet():
                             return link
                         self._uncount(peer)
-                        shelf = self._shelves.setdefault(peer, _Shelf())
+                        shelf = self._shelves.setdefault(peer, _IdlePool())
                         stale.append(link)
                     if self._has_room(shelf, stale):
                         shelf.open_count += 1
@@ -98,7 +98,7 @@ class Links:
             for link in stale:
                 self._close_channel(link.channel)
 
-    def give_back(self, link: Link) -> None:
+    def give_back(self, link: BulkConnection) -> None:
         """The link may be lent again."""
         link.may_be_stale = True
         link.idle_since = time.monotonic()
@@ -109,20 +109,20 @@ class Links:
                 return
         self.drop(link)
 
-    def drop(self, link: Link) -> None:
+    def drop(self, link: BulkConnection) -> None:
         """The link is of no more use: close it."""
         self._close_channel(link.channel)
         self.forget(link.peer)
 
-    def forget(self, peer: Peer) -> None:
+    def forget(self, peer: BulkPeer) -> None:
         """A dial that ``borrow`` allowed came to nothing."""
         with self._changed:
             self._uncount(peer)
             self._changed.notify_all()
 
-    def drop_idle(self, peer: Peer | None = None, *, idle_before: float | None = None) -> None:
+    def drop_idle(self, peer: BulkPeer | None = None, *, idle_before: float | None = None) -> None:
         """Close idle links: of one peer or of all, all of them or those not used since ``idle_before``."""
-        dropped: list[Link] = []
+        dropped: list[BulkConnection] = []
         with self._changed:
             for owner in [peer] if peer is not None else list(self._shelves):
                 shelf = self._shelves.get(owner)
@@ -144,7 +144,7 @@ class Links:
             self._closed = True
         self.drop_idle()
 
-    def is_awaited(self, peer: Peer) -> bool:
+    def is_awaited(self, peer: BulkPeer) -> bool:
         """Whether a borrower waits for one to come back."""
         with self._changed:
             shelf = self._shelves.get(peer)
@@ -155,7 +155,7 @@ class Links:
         with self._changed:
             self._changed.notify_all()
 
-    def _has_room(self, shelf: _Shelf, stale: list[Link]) -> bool:
+    def _has_room(self, shelf: _IdlePool, stale: list[BulkConnection]) -> bool:
         if shelf.open_count >= self._settings.connections_per_peer:
             return False
         if self._open_count < self._settings.connections_out_max:
@@ -169,11 +169,11 @@ class Links:
         stale.append(oldest)
         return True
 
-    def _uncount(self, peer: Peer) -> None:
+    def _uncount(self, peer: BulkPeer) -> None:
         self._shelves[peer].open_count -= 1
         self._open_count -= 1
         self._tidy(peer)
 
-    def _tidy(self, peer: Peer) -> None:
+    def _tidy(self, peer: BulkPeer) -> None:
         if not self._shelves[peer].open_count:
             del self._shelves[peer]

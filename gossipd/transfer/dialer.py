@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from gossipd.identity.certificates import CertificateError
 from gossipd.transfer.channel import EXHAUSTED, Channel, Cut, DisconnectedError, family_of, prepare
-from gossipd.transfer.connections import Endpoint, Link, Peer
+from gossipd.transfer.connections import BulkConnection, BulkPeer, Endpoint
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.errors import (
     FetchCancelledError,
@@ -26,7 +26,7 @@ from gossipd.transfer.errors import (
     TransferError,
 )
 from gossipd.transfer.settings import BulkSettings
-from gossipd.transfer.tokens import TokenPurse
+from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import hello
 from membership.member import NodeId
@@ -58,15 +58,17 @@ class Dialer:
         *,
         credentials: TlsCredentials | None,
         get_token: Callable[[NodeId], bytes] | None,
-        purse: TokenPurse | None = None,
+        purse: ReceivedTokens | None = None,
     ) -> None:
         self._settings = settings
         self._watchdog = watchdog
         self.credentials = credentials
         self._get_token = get_token
-        self._purse = purse or TokenPurse()
+        self._purse = purse or ReceivedTokens()
 
-    def dial(self, peer: Peer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False) -> Link:
+    def dial(
+        self, peer: BulkPeer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False
+    ) -> BulkConnection:
         """A link to ``peer``.
 
         Args:
@@ -89,7 +91,7 @@ class Dialer:
         except BaseException:
             self.close(channel)
             raise
-        return Link(peer, channel, prefix, may_be_stale=given is not None)
+        return BulkConnection(peer, channel, prefix, may_be_stale=given is not None)
 
     def forget_tokens(self, node: NodeId) -> None:
         """The node has taken none of those it gave ahead."""
@@ -140,7 +142,7 @@ class Dialer:
                 raise cut_error(channel.cut_by, "while connecting") from None
             raise _not_connected(endpoint, error) from None
 
-    def _shake_hands(self, channel: Channel, peer: Peer) -> None:
+    def _shake_hands(self, channel: Channel, peer: BulkPeer) -> None:
         assert self.credentials is not None
         try:
             found = channel.start_tls(self.credentials.client, is_server=False)

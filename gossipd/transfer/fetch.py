@@ -11,10 +11,10 @@ import time
 
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.transfer.channel import Channel, Cut
-from gossipd.transfer.connections import Link, Peer
+from gossipd.transfer.connections import BulkConnection, BulkPeer
 from gossipd.transfer.dialer import cut_error
 from gossipd.transfer.pipelined_fetch import Successor
-from gossipd.wire.transfer import Request, Verb
+from gossipd.wire.transfer import BulkVerb, Request
 from membership.member import NodeId
 
 
@@ -25,7 +25,7 @@ class Fetch:
         "_awaited", "_channel", "_is_receiving", "_lock", "_next", "cut_by", "deadline", "peer", "request", "started",
     )  # fmt: skip
 
-    def __init__(self, peer: Peer, request: Request, timeout_s: float) -> None:
+    def __init__(self, peer: BulkPeer, request: Request, timeout_s: float) -> None:
         self.peer = peer
         self.request = request
         self.started = time.monotonic()
@@ -54,7 +54,7 @@ class Fetch:
                 if self._awaited is not None:
                     self._awaited.wake()
 
-    def await_turn(self, first: Fetch) -> Link | None:
+    def await_turn(self, first: Fetch) -> BulkConnection | None:
         """Wait for the connection on which ``first`` is under way; None when it must be had otherwise. Raises
         TransferError when it has been stopped."""
         place = Successor(self.request.to_wire())
@@ -103,7 +103,7 @@ class Fetch:
     def is_of(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
         """Whether it is this chunk that comes, and from there."""
         request = self.request
-        is_chunk = request.verb is Verb.CHUNK and request.chunk == chunk
+        is_chunk = request.verb is BulkVerb.CHUNK and request.chunk == chunk
         return is_chunk and self.peer.node == node and request.deployment == deployment
 
     @property

@@ -26,7 +26,7 @@ from membership.member import NodeId
 _BACKLOG = 128
 
 
-class Door:
+class BulkListener:
     """Accepts in one thread and hands each admitted connection to ``serve``, in a thread of its own.
 
     Args:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from gossipd.transfer.connections import Link
+from gossipd.transfer.connections import BulkConnection
 
 
 class Successor:
@@ -29,14 +29,14 @@ class Successor:
         self.is_asked = False
         self._changed = threading.Condition()
         self._is_over = False
-        self._link: Link | None = None
+        self._link: BulkConnection | None = None
 
     @property
     def is_over(self) -> bool:
         """It has the connection, or waits no more."""
         return self._is_over
 
-    def wait(self, deadline: float, gave_up: Callable[[], bool]) -> Link | None:
+    def wait(self, deadline: float, gave_up: Callable[[], bool]) -> BulkConnection | None:
         """The connection, when it is free; None when it was lost, at the monotonic ``deadline``, and when ``gave_up``
         says so."""
         with self._changed:
@@ -50,7 +50,7 @@ class Successor:
         with self._changed:
             self._changed.notify()
 
-    def hand_over(self, link: Link | None) -> bool:
+    def hand_over(self, link: BulkConnection | None) -> bool:
         """The connection is the successor's, or was lost; False when it waits no more, and the link is ours still."""
         with self._changed:
             if self._is_over:

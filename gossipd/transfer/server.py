@@ -19,27 +19,27 @@ from collections.abc import Callable, Iterator, Sequence
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.identity.certificates import CertificateError
-from gossipd.runtime.incoming_chunks import Arrival, Arrivals
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import ChunkReader, NotHeldError, Span
-from gossipd.runtime.rate_limit import Throttle
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.credentials import TlsCredentials
-from gossipd.transfer.listener import Door
+from gossipd.transfer.listener import BulkListener
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.slots import UploadSlots
-from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.tokens import IssuedTokens
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import (
     HELLO_BYTES,
     REPLY_BYTES,
     REQUEST_BYTES,
+    BulkVerb,
     HeadError,
     HeadVersionError,
     Reply,
     Request,
     Status,
-    Verb,
     piece_head,
     token_of,
 )
@@ -71,18 +71,18 @@ class BulkServer:
         reader: ChunkReader,
         settings: BulkSettings,
         is_member: Callable[[NodeId], bool],
-        throttle: Throttle,
+        throttle: RateLimit,
         credentials: TlsCredentials | None = None,
-        tokens: TokenBook | None = None,
+        tokens: IssuedTokens | None = None,
         on_slots: Callable[[int], None] | None = None,
         on_sent: Callable[[NodeId, DeploymentId, int], None] | None = None,
         on_complaint: Callable[[NodeId, DeploymentId, ChunkIndex], None] | None = None,
         on_bad_read: Callable[[DeploymentId, ChunkIndex], None] | None = None,
-        arrivals: Arrivals | None = None,
+        arrivals: IncomingChunks | None = None,
     ) -> None:
         assert (credentials if settings.encryption is Encryption.TLS else tokens) is not None
         self._reader = reader
-        self._arrivals = arrivals or Arrivals()
+        self._arrivals = arrivals or IncomingChunks()
         self._settings = settings
         self._is_member = is_member
         self._throttle = throttle
@@ -95,7 +95,7 @@ class BulkServer:
         self._manifest_slots = UploadSlots(settings.manifest_slots, settings.manifest_slots)
         self._traffic = Traffic()
         self._watchdog = Watchdog(settings, name="bulk-watch-in")
-        self._door = Door(settings, self._traffic, self._serve)
+        self._door = BulkListener(settings, self._traffic, self._serve)
         self._threads: set[threading.Thread] = set()
         self._scratch: list[bytearray] = []
 
@@ -197,13 +197,13 @@ class BulkServer:
             channel.send(self._head(Status.REFUSED, request.chunk))
             self._traffic.error("E_REFUSED")
             return False
-        if request.verb is Verb.MANIFEST:
+        if request.verb is BulkVerb.MANIFEST:
             return self._answer_manifest(channel, node, request)
         if not self._slots.acquire(node):
             return self._answer_busy(channel, node, request, self._slots)
         started = time.monotonic()
         try:
-            if request.verb is Verb.COMPLAIN:
+            if request.verb is BulkVerb.COMPLAIN:
                 return self._answer_complaint(channel, node, request)
             return self._answer_chunk(channel, node, request)
         finally:
@@ -242,10 +242,10 @@ class BulkServer:
             self._on_sent(node, request.deployment, request.length)
 
     @staticmethod
-    def _may_relay(arrival: Arrival, node: NodeId, request: Request) -> bool:
+    def _may_relay(arrival: IncomingChunk, node: NodeId, request: Request) -> bool:
         return arrival.supplier != node and arrival.length == request.length
 
-    def _relay(self, channel: Channel, node: NodeId, request: Request, arrival: Arrival) -> bool:
+    def _relay(self, channel: Channel, node: NodeId, request: Request, arrival: IncomingChunk) -> bool:
         """Send a chunk while it arrives: from memory what is here, and the rest from the store when it is there."""
         channel.begin()
         channel.send(self._head(Status.RELAYED, request.chunk, request.length))

@@ -12,12 +12,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.fuzz.surface import Case, Finding, MakeDoor, once
+from tests.fuzz.surface import Case, Finding, MakeSurface, once
 
 _TRIES_MAX = 400  # each makes a new door; some of them start a cluster
 
 
-async def keep(directory: Path, door: str, make: MakeDoor, finding: Finding, *, seed: int) -> Path:
+async def keep(directory: Path, door: str, make: MakeSurface, finding: Finding, *, seed: int) -> Path:
     """Write one finding as JSON; returns the file."""
     alone = await once(make, finding.case, seed=seed)
     smaller = await shrink(make, finding.case, alone, seed=seed) if alone is not None else finding.case
@@ -40,7 +40,7 @@ async def keep(directory: Path, door: str, make: MakeDoor, finding: Finding, *, 
     return path
 
 
-async def shrink(make: MakeDoor, case: Case, failure: tuple[str, str], *, seed: int = 0) -> Case:
+async def shrink(make: MakeSurface, case: Case, failure: tuple[str, str], *, seed: int = 0) -> Case:
     """The case with as much cut out of its body as may be while it fails in the same place."""
     place = _place(failure)
     tries = 0

@@ -1,6 +1,6 @@
 """One door under fire: what a door is, and the loop that feeds it, times it and watches its memory.
 
-What lives here: ``Door``, ``Case`` and ``run_door``. What does not: the doors themselves (``doors``), mutations, and
+What lives here: ``Surface``, ``Case`` and ``run_door``. What does not: the doors themselves (``doors``), mutations, and
 keeping what failed (``findings``).
 
 A door makes a case (from its corpus, changed), seals it as a genuine sender would if the change came before that, and
@@ -49,7 +49,7 @@ class Case:
     """What ``seal`` needs besides, such as who signs; not shrunk."""
 
 
-class Door(Protocol):
+class Surface(Protocol):
     """One way into the program."""
 
     @property
@@ -72,13 +72,13 @@ class Door(Protocol):
         """No more inputs: give back what is open."""
 
 
-class MakeDoor(Protocol):
+class MakeSurface(Protocol):
     """A class of doors."""
 
     share: float
     """Inputs of this door for each of the others': cheap ones get more."""
 
-    def __call__(self, rng: Random) -> Door:
+    def __call__(self, rng: Random) -> Surface:
         """A new one, with a corpus of its own."""
 
 
@@ -124,7 +124,7 @@ class Tally:
 FINDINGS_MAX = 40  # different ones; the rest is only counted
 
 
-async def run_door(make: MakeDoor, *, seed: int, inputs: int | None, until_s: float | None) -> Tally:
+async def run_door(make: MakeSurface, *, seed: int, inputs: int | None, until_s: float | None) -> Tally:
     """Feed a new door until ``inputs`` are in or the monotonic time is ``until_s``."""
     rng = Random(seed)
     door = make(rng)
@@ -166,7 +166,7 @@ async def run_door(make: MakeDoor, *, seed: int, inputs: int | None, until_s: fl
     return tally
 
 
-async def _timed(door: Door, arrived: Any) -> tuple[float, Exception | None]:
+async def _timed(door: Surface, arrived: Any) -> tuple[float, Exception | None]:
     began_s = time.thread_time()
     try:
         await door.deliver(arrived)
@@ -177,7 +177,7 @@ async def _timed(door: Door, arrived: Any) -> tuple[float, Exception | None]:
     return elapsed_s, None
 
 
-async def once(make: MakeDoor, case: Case, *, seed: int = 0) -> tuple[str, str] | None:
+async def once(make: MakeSurface, case: Case, *, seed: int = 0) -> tuple[str, str] | None:
     """Verdict and reason of one case at a new door; None when it is taken well."""
     door = make(Random(seed))
     elapsed_s, error = await _timed(door, door.seal(case))

@@ -15,7 +15,7 @@ from gossipd.core.errors import GossipdError
 from tests.fuzz.__main__ import RSS_BYTES_MAX, is_clean, total
 from tests.fuzz.findings import keep, shrink
 from tests.fuzz.mutations import mutate_bytes, mutate_value
-from tests.fuzz.surface import Case, Door, Finding, judged, once, run_door
+from tests.fuzz.surface import Case, Finding, Surface, judged, once, run_door
 from tests.fuzz.surfaces import DOORS
 from tests.fuzz.surfaces.control import ControlDoor
 from tests.fuzz.surfaces.datagram import DatagramDoor
@@ -45,7 +45,7 @@ async def test_hostile_input_is_refused_in_words_or_counted(name: str) -> None:
     assert tally.mutated_before_sealing >= INPUTS / 2, "most would die at the tag"
 
 
-async def _fed(door: Door, inputs: int) -> None:
+async def _fed(door: Surface, inputs: int) -> None:
     rng = Random(SEED)
     for _ in range(inputs):
         await door.deliver(door.seal(door.case(rng)))

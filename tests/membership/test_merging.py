@@ -13,18 +13,18 @@ from membership.member import MemberState
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL, LEAVE_LABEL
 from membership.record import VERSION_MAX, sign_record
 from membership.swim import Swim
-from membership.testing import RING, TELLER, Cluster
+from membership.testing import RING, TELLER, SimulatedCluster
 
 SUBJECT, OBSERVER = 1, 0
 
 
-def world() -> Cluster:
-    cluster = Cluster(5, racks=5, seed=3)
+def world() -> SimulatedCluster:
+    cluster = SimulatedCluster(5, racks=5, seed=3)
     cluster.start_all_known()
     return cluster
 
 
-def claims(cluster: Cluster) -> list[bytes]:
+def claims(cluster: SimulatedCluster) -> list[bytes]:
     """Everything signed that could be said of the subject in two lives, two incarnations and two versions."""
     host = cluster.hosts[SUBJECT]
     sign, label = cluster.keys.signer(host.public), RING.cluster_id
@@ -40,7 +40,7 @@ def claims(cluster: Cluster) -> list[bytes]:
     return said
 
 
-def belief(swim: Swim, cluster: Cluster) -> tuple[object, ...]:
+def belief(swim: Swim, cluster: SimulatedCluster) -> tuple[object, ...]:
     row = swim.member(cluster.hosts[SUBJECT].node)
     assert row is not None
     return (row.record, row.state, swim.view_digest)

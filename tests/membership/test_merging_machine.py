@@ -17,7 +17,7 @@ from membership import wire
 from membership.member import Member, MemberState
 from membership.node import ALIVE_LABEL, LEAVE_LABEL
 from membership.record import sign_record
-from membership.testing import RING, TELLER, Cluster
+from membership.testing import RING, TELLER, SimulatedCluster
 
 SUBJECT, OBSERVERS = 1, (0, 2, 3)
 
@@ -27,7 +27,7 @@ class MergingMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster(4, racks=4, seed=5)
+        self.cluster = SimulatedCluster(4, racks=4, seed=5)
         self.cluster.start_all_known()
         host = self.cluster.hosts[SUBJECT]
         self.handle, self.node = host.node[:8], host.node

@@ -6,7 +6,7 @@ import tracemalloc
 from random import Random
 
 from membership import wire
-from membership.fakes import Keys
+from membership.fakes import FakeKeys
 from membership.member import Record, node_id
 from membership.record import sign_record
 from membership.seal import DatagramSeal
@@ -19,7 +19,7 @@ STATE_BYTES_MAX = 64 * 1024 * 1024
 
 
 def test_the_state_of_one_member_among_ten_thousand_fits_into_64_megabytes() -> None:
-    keys, rng = Keys(), Random(1)
+    keys, rng = FakeKeys(), Random(1)
     publics = [keys.make(rng) for _ in range(MEMBERS)]
 
     def record(number: int) -> Record:

@@ -65,7 +65,7 @@ MUTANTS = (
         "gossipd/transfer/server.py",
         "                if not channel.is_open():\n",
         "                if not channel.is_quiet():\n",
-        (f"{_TRANSFER}/test_successor.py",),
+        ("tests/gossipd/transfer/test_pipelined_fetch.py",),
     ),
     Mutant(
         "another-gets-the-answer",
@@ -73,7 +73,7 @@ MUTANTS = (
         "gossipd/transfer/client.py",
         "        elif is_good and (place is None or not place.is_asked):\n",
         "        elif is_good:\n",
-        (f"{_TRANSFER}/test_successor.py",),
+        ("tests/gossipd/transfer/test_pipelined_fetch.py",),
     ),
     Mutant(
         "asks-twice",
@@ -81,7 +81,7 @@ MUTANTS = (
         "gossipd/transfer/client.py",
         "            if not link.is_asked:\n",
         "            if True:\n",
-        (f"{_TRANSFER}/test_successor.py",),
+        ("tests/gossipd/transfer/test_pipelined_fetch.py",),
     ),
     Mutant(
         "a-successor-waits-for-ever",
@@ -89,7 +89,7 @@ MUTANTS = (
         "gossipd/transfer/fetch.py",
         "            if not self._is_receiving or not self._is_free():\n",
         "            if not self._is_free():\n",
-        (f"{_TRANSFER}/test_successor.py",),
+        ("tests/gossipd/transfer/test_pipelined_fetch.py",),
     ),
     Mutant(
         "an-ended-arrival-is-still-found",
@@ -127,8 +127,8 @@ MUTANTS = (
         "a-peer-that-takes-no-token-given-ahead-is-blamed",
         "A connection that was opened with a token given ahead counts as one with a token that was asked for.",
         "gossipd/transfer/dialer.py",
-        "        return Link(peer, channel, prefix, may_be_stale=given is not None)\n",
-        "        return Link(peer, channel, prefix)\n",
+        "        return BulkConnection(peer, channel, prefix, may_be_stale=given is not None)\n",
+        "        return BulkConnection(peer, channel, prefix)\n",
         (f"{_TRANSFER}/test_server_and_client.py",),
     ),
     Mutant(
@@ -145,7 +145,7 @@ MUTANTS = (
         "gossipd/transfer/fetch.py",
         " and not place.is_over:\n",
         ":\n",
-        (f"{_TRANSFER}/test_successor.py",),
+        ("tests/gossipd/transfer/test_pipelined_fetch.py",),
     ),
     Mutant(
         "acquaintances-are-forgotten",
@@ -257,7 +257,7 @@ MUTANTS = (
         "gossipd/daemon/executor.py",
         "        except StoreWriteError:\n            return FailReason.DISK\n",
         "        except StoreWriteError:\n            return FailReason.CORRUPT\n",
-        (f"{_DAEMON}/test_performer.py",),
+        ("tests/gossipd/daemon/test_executor.py",),
     ),
     Mutant(
         "reads-back-whatever-is-complained-about",
@@ -265,7 +265,7 @@ MUTANTS = (
         "gossipd/daemon/executor.py",
         "            if (deployment, chunk) in self._rechecks or len(self._rechecks) >= RECHECKS_MAX:\n",
         "            if (deployment, chunk) in self._rechecks:\n",
-        (f"{_DAEMON}/test_performer.py",),
+        ("tests/gossipd/daemon/test_executor.py",),
     ),
     Mutant(
         "does-not-see-what-is-moved-into-the-inbox",
@@ -281,7 +281,7 @@ MUTANTS = (
         "gossipd/daemon/deployment.py",
         "    if wanted not in live and len(live) >= LIVE_MAX:\n",
         "    if wanted not in live and len(live) < 0:\n",
-        (f"{_DAEMON}/test_spread.py",),
+        ("tests/gossipd/daemon/test_dissemination.py",),
     ),
     Mutant(
         "keeps-models-in-memory",

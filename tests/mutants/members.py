@@ -83,8 +83,8 @@ MUTANTS = (
         "a-statement-waits-for-its-round",
         "A statement that is news is passed on when the next round of gossip is due.",
         "membership/event_store.py",
-        "        if kind is Kind.STATEMENT and relay:\n",
-        "        if kind is Kind.PROGRESS and relay:\n",
+        "        if kind is PayloadKind.STATEMENT and relay:\n",
+        "        if kind is PayloadKind.PROGRESS and relay:\n",
         ("tests/membership/test_swim.py",),
     ),
     Mutant(

@@ -48,7 +48,7 @@ MUTANTS = (
         "gossipd/store/models/maintenance.py",
         "                    replica.commit_at_s = self._context.clock() + _COMMIT_RETRY_S\n",
         "                    pass\n",
-        (f"{_STORE}/test_condition.py",),
+        ("tests/gossipd/store/disk/test_condition.py",),
     ),
     Mutant(
         "writes-without-naming-the-chunk-first",
@@ -92,7 +92,7 @@ MUTANTS = (
         "gossipd/store/models/publishing.py",
         "            _sync_tree(context, replica)\n",
         "",
-        (_CRASHES, f"{_STORE}/test_recovery.py", f"{_STORE}/test_removal.py"),
+        (_CRASHES, "tests/gossipd/store/journal/test_recovery.py", f"{_STORE}/test_removal.py"),
     ),
     Mutant(
         "forgets-to-sync-the-directory",
@@ -101,7 +101,7 @@ MUTANTS = (
         """        context.disk.sync_directory(parent(place))
         with suppress(FileNotFoundError):  # it""",
         "        with suppress(FileNotFoundError):  # it",
-        (_CRASHES, f"{_STORE}/test_recovery.py"),
+        (_CRASHES, "tests/gossipd/store/journal/test_recovery.py"),
     ),
     Mutant(
         "claims-what-has-no-durable-name",
@@ -111,7 +111,7 @@ MUTANTS = (
             sync_names(context, replica)
         replica.ledger""",
         "        replica.ledger",
-        (f"{_STORE}/test_names.py",),
+        (f"{_STORE}/models/test_names.py",),
     ),
     Mutant(
         "makes-a-file-again-that-is-still-claimed",
@@ -119,7 +119,7 @@ MUTANTS = (
         "gossipd/store/journal/recovery.py",
         "        start_journal(context, replica)\n        replica.busy.clear()\n",
         "        replica.busy.clear()\n",
-        (f"{_STORE}/test_names.py",),
+        (f"{_STORE}/models/test_names.py",),
     ),
     Mutant(
         "writes-behind-a-cut",
@@ -151,7 +151,7 @@ MUTANTS = (
         "gossipd/store/journal/journal.py",
         "        if computed != _CHECK.unpack_from(body, end)[0]:\n            break\n",
         "",
-        (f"{_STORE}/test_journal.py",),
+        ("tests/gossipd/store/journal/test_journal.py",),
     ),
     Mutant(
         "retries-a-failed-sync",
@@ -171,7 +171,7 @@ MUTANTS = (
         "gossipd/store/journal/ledger.py",
         "        except OSError:\n            self.broken = True\n            raise\n",
         "        except OSError:\n            return\n",
-        (f"{_STORE}/test_recovery.py",),
+        ("tests/gossipd/store/journal/test_recovery.py",),
     ),
     Mutant(
         "publishes-before-all-is-verified",
@@ -197,7 +197,7 @@ MUTANTS = (
         "gossipd/store/models/scrub.py",
         "        drop(context, replica, [chunk])\n",
         "        pass\n",
-        (f"{_STORE}/test_scrub.py",),
+        ("tests/gossipd/store/models/test_scrub.py",),
     ),
     Mutant(
         "forgets-a-drop",
@@ -205,7 +205,7 @@ MUTANTS = (
         "gossipd/store/journal/claims.py",
         "                replica.ledger.append_drop(chunks)\n",
         "                pass\n",
-        (f"{_STORE}/test_scrub.py",),
+        ("tests/gossipd/store/models/test_scrub.py",),
     ),
     Mutant(
         "refetches-what-the-journal-claims",
@@ -213,7 +213,7 @@ MUTANTS = (
         "gossipd/store/journal/recovery.py",
         "    replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)\n",
         "",
-        (f"{_STORE}/test_recovery.py",),
+        ("tests/gossipd/store/journal/test_recovery.py",),
     ),
     Mutant(
         "believes-suspects-without-hashing",
@@ -229,15 +229,15 @@ MUTANTS = (
         "gossipd/store/disk/condition.py",
         "            self._probe_at = now + self._interval_s if waits else None\n",
         "            self._probe_at = None\n",
-        (f"{_STORE}/test_condition.py",),
+        ("tests/gossipd/store/disk/test_condition.py",),
     ),
     Mutant(
         "writes-on-to-a-disk-that-refuses",
         "While the disk refuses, every chunk is tried all the same.",
         "gossipd/store/disk/condition.py",
-        "        if condition.health is not Health.OK:\n            raise",
+        "        if condition.health is not StoreHealth.OK:\n            raise",
         "        if condition.health is None:\n            raise",
-        (f"{_STORE}/test_condition.py",),
+        ("tests/gossipd/store/disk/test_condition.py",),
     ),
     Mutant(
         "takes-the-reserve",
@@ -245,7 +245,7 @@ MUTANTS = (
         "gossipd/store/journal/recovery.py",
         "    if need > 0 and need + reserve + promised_bytes > space.free_bytes:\n",
         "    if need > 0 and need + promised_bytes > space.free_bytes:\n",
-        (f"{_STORE}/test_chunk_store.py", f"{_STORE}/test_recovery.py"),
+        (f"{_STORE}/test_chunk_store.py", "tests/gossipd/store/journal/test_recovery.py"),
     ),
     Mutant(
         "follows-a-planted-symlink",
@@ -253,6 +253,6 @@ MUTANTS = (
         "gossipd/store/disk/syscalls.py",
         "_RESOLVE = 0x02 | 0x04 | 0x08",
         "_RESOLVE = 0x02 | 0x08",
-        (f"{_STORE}/test_durable.py",),
+        ("tests/gossipd/store/disk/test_durable.py",),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CORE = "tests/gossipd/core"
-_PLANNER = f"{_CORE}/test_planner.py"
+_PLANNER = "tests/gossipd/swarm/test_planner.py"
 
 MUTANTS = (
     Mutant(
@@ -54,7 +54,7 @@ MUTANTS = (
         "gossipd/swarm/pipelining.py",
         "        chunk = chunks.pop(0)\n",
         "        chunk = chunks[0]\n",
-        (f"{_CORE}/test_endings.py", _PLANNER),
+        ("tests/gossipd/swarm/test_pipelining.py", _PLANNER),
     ),
     Mutant(
         "what-has-ended-is-still-about-to",
@@ -70,7 +70,7 @@ MUTANTS = (
         "gossipd/swarm/scheduler.py",
         "        may_follow = len(self._demand.wanted) > _LAST_CHUNKS\n",
         "        may_follow = True\n",
-        (f"{_CORE}/test_scheduler.py",),
+        ("tests/gossipd/swarm/test_scheduler.py",),
     ),
     Mutant(
         "ending-fetches-fill-the-window",
@@ -102,7 +102,7 @@ MUTANTS = (
         "gossipd/swarm/peers.py",
         ", FailReason.CORRUPT: _CORRUPT_S}",
         "}",
-        (_PLANNER, f"{_CORE}/test_peers.py"),
+        (_PLANNER, "tests/gossipd/swarm/test_peers.py"),
     ),
     Mutant(
         "quarantine-never-ends",
@@ -110,7 +110,7 @@ MUTANTS = (
         "gossipd/swarm/peers.py",
         "        peer.shunned_until = now + pause * self._rng.uniform(0.75, 1.25)\n",
         '        peer.shunned_until = now + pause * float("inf")\n',
-        (f"{_CORE}/test_peers.py",),
+        ("tests/gossipd/swarm/test_peers.py",),
     ),
     Mutant(
         "counts-on-a-liars-holdings",
@@ -118,7 +118,7 @@ MUTANTS = (
         "gossipd/swarm/deployment_swarm.py",
         "        elif reason is FailReason.CORRUPT:\n            self.distrust(peer, now)\n",
         "",
-        (f"{_CORE}/test_distrust.py",),
+        ("tests/gossipd/swarm/test_distrust.py",),
     ),
     Mutant(
         "every-host-reads-storage",
@@ -126,7 +126,7 @@ MUTANTS = (
         "gossipd/swarm/roles.py",
         "        readers = [view.node for view in views if view.can_read_sources and view.node in seeds]\n",
         "        readers = [view.node for view in views if view.can_read_sources]\n",
-        (f"{_CORE}/test_duties.py",),
+        ("tests/gossipd/swarm/test_roles.py",),
     ),
     Mutant(
         "a-dead-hosts-share-never-moves",
@@ -134,7 +134,7 @@ MUTANTS = (
         "gossipd/swarm/roles.py",
         "        unusable = peers.unusable(now)\n",
         "        unusable = set[NodeId]()\n",
-        (f"{_CORE}/test_duties.py", _PLANNER),
+        ("tests/gossipd/swarm/test_roles.py", _PLANNER),
     ),
     Mutant(
         "a-dead-seed-is-not-replaced",
@@ -142,7 +142,7 @@ MUTANTS = (
         "gossipd/swarm/peers.py",
         "        del self._unshared_views()[node]\n",
         "",
-        (f"{_CORE}/test_election.py",),
+        ("tests/gossipd/swarm/test_seed_election.py",),
     ),
     Mutant(
         "an-isolated-seed-reads-on",
@@ -150,7 +150,7 @@ MUTANTS = (
         "gossipd/swarm/seed_election.py",
         "        return reads and not self.isolated and now >= self._held_down_until\n",
         "        return reads and now >= self._held_down_until\n",
-        (f"{_CORE}/test_election.py",),
+        ("tests/gossipd/swarm/test_seed_election.py",),
     ),
     Mutant(
         "reads-before-the-view-has-settled",
@@ -158,7 +158,7 @@ MUTANTS = (
         "gossipd/swarm/seed_election.py",
         "        return max(self.seeds_changed_s + self._settings.seeds_stable_s, self.reads_allowed_s(now))\n",
         "        return now\n",
-        (f"{_CORE}/test_election.py",),
+        ("tests/gossipd/swarm/test_seed_election.py",),
     ),
     Mutant(
         "a-stuck-readers-share-is-never-taken-over",
@@ -166,7 +166,7 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "        return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)\n",
         "        return False\n",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "reads-are-taken-over-before-it-is-known-how-long-one-takes",
@@ -174,7 +174,7 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "        if self._usual_s:\n            return self._usual_s\n",
         "        return self._usual_s\n",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "everybody-helps-whoever-is-behind",
@@ -182,7 +182,7 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "            if helper == self._own and before[line[0]]",
         "            if helper and before[line[0]]",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "only-the-second-in-line-helps",
@@ -190,7 +190,7 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "next((node for node in line if not left[node]), None)",
         "line[1]",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "moved-duties-leave-what-was-heard-alone",
@@ -198,7 +198,7 @@ MUTANTS = (
         "gossipd/swarm/demand.py",
         "known.near_full or known.far_full else heard_of:",
         "known.near_full or known.far_full else self.near:",
-        (f"{_CORE}/test_demand.py",),
+        ("tests/gossipd/swarm/test_demand.py",),
     ),
     Mutant(
         "holdings-that-lack-a-chunk-leave-it-present",
@@ -214,7 +214,7 @@ MUTANTS = (
         "gossipd/swarm/subscriptions.py",
         "min(2 * wait_s, _SILENCE_S_MAX)",
         "0.0",
-        (f"{_CORE}/test_subscriptions.py",),
+        ("tests/gossipd/swarm/test_subscriptions.py",),
     ),
     Mutant(
         "a-helpers-claim-counts-only-while-its-chunk-is-newly-due",
@@ -222,11 +222,11 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "any(claim.get(chunk, -inf) > believed_since for claim in others)",
         "any(claim.keys() & {chunk} and self._at_head_s[position] > believed_since for claim in others)",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "all-that-a-neighbour-says-is-news",
-        "Answers that bring nothing new count as news: a silent neighbour is asked every five seconds again.",
+        "SyncServer that bring nothing new count as news: a silent neighbour is asked every five seconds again.",
         "gossipd/swarm/deployment_swarm.py",
         "is_news=event.chunks.bits != before)",
         "is_news=True)",
@@ -254,7 +254,7 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "                self._ahead.insert(at, position)\n",
         "                pass\n",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "a-failed-read-is-told-late",
@@ -270,7 +270,7 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "        if chunk not in self._claim_counts:\n            self.present[chunk] = 1\n",
         "        self.present[chunk] = 1\n",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "a-read-that-has-ended-is-never-present",
@@ -286,7 +286,7 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "before[line[0]] >= self._kept(line[0], now):",
         "before[line[0]] >= 0:",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "who-is-in-a-relay-of-a-hung-read-never-reads",
@@ -294,7 +294,7 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         "not replica.reads_now(chunk)",
         "chunk not in replica.flights",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
     Mutant(
         "the-end-of-a-promised-read-is-told-late",
@@ -350,7 +350,7 @@ MUTANTS = (
         "gossipd/swarm/scheduler.py",
         "            if peer.asked >= asked_max:\n                continue\n",
         "",
-        (f"{_CORE}/test_scheduler.py",),
+        ("tests/gossipd/swarm/test_scheduler.py",),
     ),
     Mutant(
         "asks-twice-for-one-chunk",
@@ -358,7 +358,7 @@ MUTANTS = (
         "gossipd/swarm/scheduler.py",
         "                self._demand.unwant(choice.chunk)\n",
         "",
-        (f"{_CORE}/test_scheduler.py",),
+        ("tests/gossipd/swarm/test_scheduler.py",),
     ),
     Mutant(
         "allows-more-uploads-than-the-limit",
@@ -478,7 +478,7 @@ MUTANTS = (
         "gossipd/swarm/peers.py",
         "        if peer.shunned_until > now:\n            return False\n        peer.free",
         "        peer.free",
-        (f"{_CORE}/test_peers.py",),
+        ("tests/gossipd/swarm/test_peers.py",),
     ),
     Mutant(
         "a-readers-chunks-leave-its-rack-over-a-mate",
@@ -486,7 +486,7 @@ MUTANTS = (
         "gossipd/swarm/roles.py",
         "        for bucket, reader in self.heads:\n",
         "        for bucket, reader in self.heads[:0]:\n",
-        (f"{_CORE}/test_duties.py",),
+        ("tests/gossipd/swarm/test_roles.py",),
     ),
     Mutant(
         "a-reader-imports-half-for-its-only-mate",
@@ -494,7 +494,7 @@ MUTANTS = (
         "gossipd/swarm/roles.py",
         "            half = max(1, len(importers) // 2)\n",
         "            half = len(importers) // 2\n",
-        (f"{_CORE}/test_duties.py",),
+        ("tests/gossipd/swarm/test_roles.py",),
     ),
     Mutant(
         "a-slow-host-is-quick-when-not-listened-to",
@@ -502,7 +502,7 @@ MUTANTS = (
         "gossipd/swarm/slow_hosts.py",
         " + [node for node in self.others if node not in heard]\n",
         "\n",
-        (f"{_CORE}/test_laggards.py",),
+        ("tests/gossipd/swarm/test_slow_hosts.py",),
     ),
     Mutant(
         "a-slow-holder-has-free-slots",
@@ -510,7 +510,7 @@ MUTANTS = (
         "gossipd/swarm/scheduler.py",
         "            holders = quick or holders\n",
         "            holders = holders or quick\n",
-        (f"{_CORE}/test_scheduler.py",),
+        ("tests/gossipd/swarm/test_scheduler.py",),
     ),
     Mutant(
         "a-slow-host-claims-again",
@@ -534,6 +534,6 @@ MUTANTS = (
         "gossipd/swarm/source_read_planner.py",
         " and (before[:1] != line[:1] or by_chunk != self._by_chunk):\n",
         " and before[:1] != line[:1]:\n",
-        (f"{_CORE}/test_reader.py",),
+        ("tests/gossipd/swarm/test_source_read_planner.py",),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CORE = "tests/gossipd/core"
-_BAD_INPUT = f"{_CORE}/test_manifest_bad_input.py"
+_BAD_INPUT = "tests/gossipd/manifest/test_manifest_bad_input.py"
 
 MUTANTS = (
     Mutant(
@@ -30,7 +30,7 @@ MUTANTS = (
         "gossipd/identity/trust.py",
         "for key in trusted if not is_degenerate(key)}",
         "for key in trusted}",
-        (f"{_CORE}/test_trust.py",),
+        ("tests/gossipd/identity/test_trust.py",),
     ),
     Mutant(
         "accepts-an-expired-manifest",
@@ -46,7 +46,7 @@ MUTANTS = (
         "gossipd/deployment/statement_store.py",
         "        manifest.check_time(max(now_s, self._state.last_signed_s))\n",
         "        manifest.check_time(now_s)\n",
-        (f"{_CORE}/test_register.py",),
+        ("tests/gossipd/deployment/test_statement_store.py",),
     ),
     Mutant(
         "accepts-a-rolled-back-manifest",
@@ -54,7 +54,7 @@ MUTANTS = (
         "gossipd/deployment/statement_store.py",
         "        if versions and manifest.version < max(versions):\n",
         "        if versions and manifest.version < min(versions):\n",
-        (_BAD_INPUT, f"{_CORE}/test_register.py"),
+        (_BAD_INPUT, "tests/gossipd/deployment/test_statement_store.py"),
     ),
     Mutant(
         "accepts-two-contents-of-one-version",
@@ -62,7 +62,7 @@ MUTANTS = (
         "gossipd/deployment/statement_store.py",
         "        if trusted is not None:\n",
         "        if trusted is not None and not versions:\n",
-        (_BAD_INPUT, f"{_CORE}/test_register.py"),
+        (_BAD_INPUT, "tests/gossipd/deployment/test_statement_store.py"),
     ),
     Mutant(
         "accepts-path-traversal",
@@ -94,7 +94,7 @@ MUTANTS = (
         "gossipd/deployment/statement_store.py",
         "        if known is not None and known.rank >= statement.rank:\n",
         "        if known is not None and known.rank > statement.rank:\n",
-        (f"{_CORE}/test_register.py",),
+        ("tests/gossipd/deployment/test_statement_store.py",),
     ),
     Mutant(
         "obeys-anybodys-statement",
@@ -102,7 +102,7 @@ MUTANTS = (
         "gossipd/deployment/statement_store.py",
         "        if statement.signer not in self._signers:\n",
         "        if not statement.signer:\n",
-        (f"{_CORE}/test_register.py",),
+        ("tests/gossipd/deployment/test_statement_store.py",),
     ),
     Mutant(
         "does-not-check-a-statements-signature",
@@ -110,7 +110,7 @@ MUTANTS = (
         "gossipd/deployment/statement.py",
         "        if is_degenerate(signer) or not verify(signer, signature, _DOMAIN + wire[: _HEAD.size]):\n",
         "        if is_degenerate(signer):\n",
-        (f"{_CORE}/test_statement.py",),
+        ("tests/gossipd/deployment/test_statement.py",),
     ),
     Mutant(
         "takes-an-order-signed-by-another",
@@ -142,6 +142,6 @@ MUTANTS = (
         "gossipd/manifest/source_policy.py",
         "            if _is_special(address) and not any(rule.names(address, url) for rule in self.rules):\n",
         "            if _is_special(address) and not self.rules:\n",
-        (f"{_CORE}/test_source_policy.py",),
+        ("tests/gossipd/manifest/test_source_policy.py",),
     ),
 )

@@ -12,7 +12,7 @@ from gossipd.store import chunk_store
 from gossipd.store.journal import recovery, windows
 from gossipd.store.journal.journal import Replay
 from gossipd.store.models import publishing, scrub
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
@@ -68,7 +68,7 @@ def test_a_store_that_does_not_hash_what_it_takes_is_found(monkeypatch: pytest.M
 def test_a_publication_with_other_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = publishing.publish
 
-    def spoil_and_publish(context: Any, replica: Replica) -> None:
+    def spoil_and_publish(context: Any, replica: ModelReplica) -> None:
         context.disk.rot(replica.path(0), 3)
         publish(context, replica)
 

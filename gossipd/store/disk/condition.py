@@ -31,7 +31,7 @@ PROBE_INTERVAL_S_MAX = 60.0
 PROBE_BYTES = 4096
 
 
-class Health(Enum):
+class StoreHealth(Enum):
     """What the disk refuses, in the words of status."""
 
     OK = "ok"
@@ -45,7 +45,7 @@ class Health(Enum):
 class StoreCondition:
     """The state of the disk. ``need_bytes`` is what open models still lack, ``free_bytes`` what is free."""
 
-    health: Health = Health.OK
+    health: StoreHealth = StoreHealth.OK
     code: str = ""
     sentence: str = ""
     need_bytes: int = 0
@@ -53,18 +53,18 @@ class StoreCondition:
 
 
 _NAMES = {
-    errno.ENOSPC: (Health.FULL, "E_NO_SPACE", "the disk is full"),
-    errno.EDQUOT: (Health.FULL, "E_NO_SPACE", "the disk quota is used up"),
-    errno.EROFS: (Health.READ_ONLY, "E_STORE_READ_ONLY", "the file system has become read-only"),
-    errno.EACCES: (Health.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
-    errno.EPERM: (Health.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
-    errno.EMFILE: (Health.HANDLES, "E_STORE_HANDLES", "the process is out of file descriptors"),
-    errno.ENFILE: (Health.HANDLES, "E_STORE_HANDLES", "the system is out of file descriptors"),
+    errno.ENOSPC: (StoreHealth.FULL, "E_NO_SPACE", "the disk is full"),
+    errno.EDQUOT: (StoreHealth.FULL, "E_NO_SPACE", "the disk quota is used up"),
+    errno.EROFS: (StoreHealth.READ_ONLY, "E_STORE_READ_ONLY", "the file system has become read-only"),
+    errno.EACCES: (StoreHealth.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
+    errno.EPERM: (StoreHealth.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
+    errno.EMFILE: (StoreHealth.HANDLES, "E_STORE_HANDLES", "the process is out of file descriptors"),
+    errno.ENFILE: (StoreHealth.HANDLES, "E_STORE_HANDLES", "the system is out of file descriptors"),
 }
-_OTHER = (Health.FAILING, "E_STORE_IO", "the disk failed")
+_OTHER = (StoreHealth.FAILING, "E_STORE_IO", "the disk failed")
 
 
-class Keeper:
+class ConditionTracker:
     """Owner of the condition. Thread-safe; ``on_change`` is called without its lock."""
 
     def __init__(self, disk: Disk, *, on_change: Callable[[StoreCondition], None]) -> None:
@@ -89,7 +89,7 @@ class Keeper:
     def check(self) -> None:
         """Raises StoreWriteError while writes are refused."""
         condition = self._condition
-        if condition.health is not Health.OK:
+        if condition.health is not StoreHealth.OK:
             raise StoreWriteError(condition.sentence, code=condition.code)
 
     def refused(self, error: OSError, now: float, *, need_bytes: int, path: str = "") -> StoreWriteError:
@@ -97,7 +97,7 @@ class Keeper:
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
         free_bytes = self.free_bytes()
         detail = f" ({error.strerror or error}{', ' + path if path else ''})"
-        if health is Health.FULL:
+        if health is StoreHealth.FULL:
             detail += f": need {need_bytes} bytes, {free_bytes} are free"
         self._set(StoreCondition(health, code, words + detail, need_bytes, free_bytes), now)
         return StoreWriteError(words + detail, code=code)
@@ -139,16 +139,16 @@ class Keeper:
         if error is not None:
             self.refused(error, now, need_bytes=need_bytes)
             return
-        if self._condition.health is Health.FULL and free_bytes < need_bytes:
+        if self._condition.health is StoreHealth.FULL and free_bytes < need_bytes:
             words = f"the disk is full: need {need_bytes} bytes, {free_bytes} are free"
-            self._set(StoreCondition(Health.FULL, "E_NO_SPACE", words, need_bytes, free_bytes), now)
+            self._set(StoreCondition(StoreHealth.FULL, "E_NO_SPACE", words, need_bytes, free_bytes), now)
             return
         self._set(StoreCondition(), now)
 
     def _set(self, condition: StoreCondition, now: float) -> None:
         with self._lock:
             before, self._condition = self._condition, condition
-            waits = condition.health is not Health.OK or self._waiting
+            waits = condition.health is not StoreHealth.OK or self._waiting
             self._probe_at = now + self._interval_s if waits else None
         if (before.health, before.code) != (condition.health, condition.code):
             self._on_change(condition)

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Protocol
 
 
-class Kind(Enum):
+class FileKind(Enum):
     """What a path names, without following it."""
 
     FILE = "file"
@@ -105,7 +105,7 @@ class Disk(Protocol):
     def names(self, path: str) -> list[str]:
         """What a directory contains; the order means nothing."""
 
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> FileKind | None:
         """None when there is nothing."""
 
     def space(self) -> Space: ...

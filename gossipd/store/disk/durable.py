@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gossipd.store.disk import syscalls
-from gossipd.store.disk.disk import Kind, Space, parent
+from gossipd.store.disk.disk import FileKind, Space, parent
 from gossipd.store.errors import StoreModeError
 
 _RWF_DONTCACHE = 0x80
@@ -206,17 +206,17 @@ class PosixDisk:
         finally:
             os.close(descriptor)
 
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> FileKind | None:
         try:
             with self._parent(path) as (at, name):
                 mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
         except FileNotFoundError:
             return None
         if stat.S_ISREG(mode):
-            return Kind.FILE
+            return FileKind.FILE
         if stat.S_ISDIR(mode):
-            return Kind.DIRECTORY
-        return Kind.LINK if stat.S_ISLNK(mode) else Kind.OTHER
+            return FileKind.DIRECTORY
+        return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
 
     def space(self) -> Space:
         status = os.fstatvfs(self._root)

@@ -13,14 +13,16 @@ import errno
 from collections.abc import Callable, Sequence
 
 from gossipd.core.events import ChunkLost
-from gossipd.store.disk.disk import Kind, write_new_file
+from gossipd.store.disk.disk import FileKind, write_new_file
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.names import sync_names
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 
 
-def drop(context: Context, replica: Replica, chunks: Sequence[int], *, then: Callable[[], None] = lambda: None) -> None:
+def drop(
+    context: Context, replica: ModelReplica, chunks: Sequence[int], *, then: Callable[[], None] = lambda: None
+) -> None:
     """These chunks are not right any more: take the claim back, durably, before anybody may write them again.
 
     Nothing happens when the model was let go meanwhile: its files and its journal are not ours to judge or to write.
@@ -53,7 +55,7 @@ def drop(context: Context, replica: Replica, chunks: Sequence[int], *, then: Cal
             context.emit(ChunkLost(replica.deployment, chunk))
 
 
-def _take_back(context: Context, replica: Replica, chunks: Sequence[int]) -> bool:
+def _take_back(context: Context, replica: ModelReplica, chunks: Sequence[int]) -> bool:
     """Whether no journal claims the chunks any more; they have left the books."""
     try:
         with replica.lock:
@@ -70,7 +72,7 @@ def _take_back(context: Context, replica: Replica, chunks: Sequence[int]) -> boo
     return True
 
 
-def renew_journal(context: Context, replica: Replica) -> bool:
+def renew_journal(context: Context, replica: ModelReplica) -> bool:
     """Start the journal anew with what is durable; False when that fails too. ``committing`` is held.
 
     Writers wait until it is there: what they appended to the old file after the look at the books would go with it.
@@ -83,7 +85,7 @@ def renew_journal(context: Context, replica: Replica) -> bool:
     return True
 
 
-def start_journal(context: Context, replica: Replica) -> None:
+def start_journal(context: Context, replica: ModelReplica) -> None:
     """See ``renew_journal``; raises OSError."""
     with replica.lock:
         windows = [window for window in (replica.sealed, replica.window) if window is not None]
@@ -101,9 +103,9 @@ def start_journal(context: Context, replica: Replica) -> None:
             replica.quiet.notify_all()
 
 
-def make_books(context: Context, replica: Replica) -> None:
+def make_books(context: Context, replica: ModelReplica) -> None:
     """The directory of a model's books and the manifest in it, unless they are there. Raises OSError."""
-    if context.disk.kind(layout.envelope(replica.deployment)) is Kind.FILE:
+    if context.disk.kind(layout.envelope(replica.deployment)) is FileKind.FILE:
         return
     replica.has_durable_names = False
     context.disk.make_directory(layout.state(replica.deployment))

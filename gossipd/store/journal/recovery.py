@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from blake3 import blake3
 
 from gossipd.manifest.manifest import Manifest
-from gossipd.store.disk.disk import Kind, parent, read_all, read_file
+from gossipd.store.disk.disk import FileKind, parent, read_all, read_file
 from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
 from gossipd.store.journal.bits import Bits
 from gossipd.store.journal.claims import make_books, start_journal
@@ -34,12 +34,12 @@ from gossipd.store.journal.journal import Header, Replay, replay
 from gossipd.store.journal.ledger import JOURNAL_BYTES_MAX, Ledger
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
-from gossipd.store.models.replica import Replica, Window
+from gossipd.store.models.replica import ModelReplica, Window
 
 _RESERVE_SHARE = 20  # the reserve is at most a twentieth of the file system, or small disks could take nothing
 
 
-def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_bytes: int = 0) -> Replica:
+def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_bytes: int = 0) -> ModelReplica:
     """The model's books, as true as the disk is.
 
     Args:
@@ -53,7 +53,7 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
         OSError: the disk refused.
     """
     header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, boot)
-    replica = Replica(manifest, Ledger(context.disk, header), tree=layout.incoming(manifest.id))
+    replica = ModelReplica(manifest, Ledger(context.disk, header), tree=layout.incoming(manifest.id))
     said, is_known = _read_journal(context, manifest)
     _find_tree(context, replica, said, is_known=is_known)
     is_new = not replica.is_published and context.disk.kind(replica.tree) is None
@@ -66,7 +66,9 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
     return replica
 
 
-def _restore(context: Context, replica: Replica, said: Replay, boot: str, *, is_new: bool, lacks_bytes: int) -> None:
+def _restore(
+    context: Context, replica: ModelReplica, said: Replay, boot: str, *, is_new: bool, lacks_bytes: int
+) -> None:
     """Tree, books and journal, from what is on the disk."""
     manifest = replica.manifest
     make_directories(context, replica)  # before the books: books without any tree are those of a published model
@@ -90,7 +92,9 @@ def _restore(context: Context, replica: Replica, said: Replay, boot: str, *, is_
         context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
 
 
-def _believe(context: Context, replica: Replica, said: Replay, wrong: dict[int, int], suspects: Iterable[int]) -> None:
+def _believe(
+    context: Context, replica: ModelReplica, said: Replay, wrong: dict[int, int], suspects: Iterable[int]
+) -> None:
     """Hold what the journal claims, but for what lay in files that are gone or short.
 
     Such a file is made again at its full size, and then a journal with the old claims would be believed by the next
@@ -108,7 +112,7 @@ def _believe(context: Context, replica: Replica, said: Replay, wrong: dict[int, 
 
 def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
     """What the journal says, and whether this model is known here at all."""
-    is_known = context.disk.kind(layout.envelope(manifest.id)) is Kind.FILE
+    is_known = context.disk.kind(layout.envelope(manifest.id)) is FileKind.FILE
     try:
         body = read_file(context.disk, layout.journal(manifest.id), bytes_max=JOURNAL_BYTES_MAX)
     except FileNotFoundError:
@@ -116,7 +120,7 @@ def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
     return replay(body, manifest.id), is_known
 
 
-def _find_tree(context: Context, replica: Replica, said: Replay, *, is_known: bool) -> None:
+def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_known: bool) -> None:
     """Where the files are: a crash may have come between the rename and the record of it."""
     manifest = replica.manifest
     place = layout.version(manifest.name, manifest.version)
@@ -128,7 +132,7 @@ def _find_tree(context: Context, replica: Replica, said: Replay, *, is_known: bo
     replica.published_s = said.published_s if said.published_s is not None else int(context.wall())
 
 
-def _check_space(context: Context, manifest: Manifest, replica: Replica, promised_bytes: int) -> int:
+def _check_space(context: Context, manifest: Manifest, replica: ModelReplica, promised_bytes: int) -> int:
     """How many of its bytes have no room reserved yet. Raises NoSpaceError."""
     space = context.disk.space()
     reserve = min(context.settings.reserve_bytes, space.total_bytes // _RESERVE_SHARE)
@@ -143,7 +147,7 @@ def _check_space(context: Context, manifest: Manifest, replica: Replica, promise
     return need
 
 
-def _allocated_bytes(context: Context, replica: Replica) -> int:
+def _allocated_bytes(context: Context, replica: ModelReplica) -> int:
     if context.disk.kind(replica.tree) is None:
         return 0
     total = 0
@@ -157,7 +161,7 @@ def _allocated_bytes(context: Context, replica: Replica) -> int:
     return total
 
 
-def make_directories(context: Context, replica: Replica) -> None:
+def make_directories(context: Context, replica: ModelReplica) -> None:
     """The tree and every directory in it; what is there already is kept. Nothing is synced (``names``)."""
     present = {""}
     for file_index in range(len(replica.manifest.files)):
@@ -172,7 +176,7 @@ def make_directories(context: Context, replica: Replica) -> None:
                 context.disk.make_directory(directory)
 
 
-def wrong_sizes(context: Context, replica: Replica) -> dict[int, int]:
+def wrong_sizes(context: Context, replica: ModelReplica) -> dict[int, int]:
     """Files that have not the size they should: index to the size found, 0 for none."""
     found = {}
     for file_index, entry in enumerate(replica.manifest.files):
@@ -182,7 +186,7 @@ def wrong_sizes(context: Context, replica: Replica) -> dict[int, int]:
     return found
 
 
-def make_files(context: Context, replica: Replica, wrong: Iterable[int]) -> bool:
+def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) -> bool:
     """Make these files, or give them their size. Nothing is synced.
 
     No journal may claim anything that lies beyond their ends: from now on they are as long as they should be.
@@ -248,7 +252,7 @@ def _suspects(manifest: Manifest, said: Replay, boot: str) -> Iterable[int]:
     return {chunk for chunk in said.suspects if chunk < manifest.chunk_count}
 
 
-def _hash_suspects(context: Context, replica: Replica, suspects: Iterable[int]) -> set[int]:
+def _hash_suspects(context: Context, replica: ModelReplica, suspects: Iterable[int]) -> set[int]:
     """Those of the suspects that are there."""
     wanted = [chunk for chunk in suspects if chunk not in replica.held]
     if not wanted:
@@ -269,7 +273,7 @@ def _hash_suspects(context: Context, replica: Replica, suspects: Iterable[int]) 
 
 
 def _is_right_on_device(
-    context: Context, replica: Replica, chunk: int, buffer: memoryview, files: dict[int, int]
+    context: Context, replica: ModelReplica, chunk: int, buffer: memoryview, files: dict[int, int]
 ) -> bool:
     body = buffer[: replica.manifest.chunk_length(chunk)]
     position = 0
@@ -293,7 +297,7 @@ def _is_right_on_device(
 _OPEN_MAX = 64  # a chunk of packed files may touch thousands
 
 
-def _synced(context: Context, replica: Replica, file_index: int, files: dict[int, int]) -> int:
+def _synced(context: Context, replica: ModelReplica, file_index: int, files: dict[int, int]) -> int:
     """A descriptor of the file, whose writes have reached the device."""
     if file_index not in files:
         if len(files) >= _OPEN_MAX:

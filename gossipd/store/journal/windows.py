@@ -50,12 +50,12 @@ from typing import TypeAlias
 from gossipd.core.events import ChunkLost
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
-from gossipd.store.disk.condition import Health
+from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.disk.handles import Handle
 from gossipd.store.journal.claims import renew_journal
 from gossipd.store.models.context import Context
 from gossipd.store.models.names import sync_names
-from gossipd.store.models.replica import Replica, Window
+from gossipd.store.models.replica import ModelReplica, Window
 from gossipd.store.settings import PageCache
 
 # Sixteen hosts at 100 Mbit/s came to their last sync with 224 MB unwritten, which took the disk that they share 0.3 s
@@ -67,7 +67,7 @@ Fill: TypeAlias = Callable[[Segment, int, int], None]
 """Write one segment: where it lies in its file, its position in the chunk, the descriptor. Raises OSError."""
 
 
-def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> bool:
+def write_chunk(context: Context, replica: ModelReplica, chunk: int, fill: Fill) -> bool:
     """Write one chunk whose bytes are known to be right; False when somebody else has or is.
 
     Raises:
@@ -97,7 +97,7 @@ def write_chunk(context: Context, replica: Replica, chunk: int, fill: Fill) -> b
     return True
 
 
-def _enter(context: Context, replica: Replica, chunk: int) -> Window | None:
+def _enter(context: Context, replica: ModelReplica, chunk: int) -> Window | None:
     with replica.lock:
         while _must_wait(context, replica):
             replica.quiet.wait(_WAIT_S)
@@ -119,20 +119,20 @@ def _enter(context: Context, replica: Replica, chunk: int) -> Window | None:
     return window
 
 
-def _must_wait(context: Context, replica: Replica) -> bool:
+def _must_wait(context: Context, replica: ModelReplica) -> bool:
     window = replica.window
     if replica.is_renewing:
         return True
     if not context.has_thread or context.stopping.is_set() or replica.is_closed:
         return False
-    if context.keeper.condition.health is not Health.OK:
+    if context.keeper.condition.health is not StoreHealth.OK:
         return False
     if window.opened_s is None or window.byte_count < context.settings.window_bytes:
         return False
     return context.clock() - window.opened_s >= context.settings.window_s
 
 
-def _writable(context: Context, replica: Replica, window: Window, file_index: int) -> Handle:
+def _writable(context: Context, replica: ModelReplica, window: Window, file_index: int) -> Handle:
     """The file, leased for writing; the window keeps it open until it is durable, while it has room for one more."""
     path = replica.path(file_index)
     handle = context.handles.lease(replica.deployment, file_index, path, write=True)
@@ -150,7 +150,7 @@ def _writable(context: Context, replica: Replica, window: Window, file_index: in
         return handle
 
 
-def _leave(context: Context, replica: Replica, window: Window, chunk: int, *, mended: int) -> bool:
+def _leave(context: Context, replica: ModelReplica, window: Window, chunk: int, *, mended: int) -> bool:
     """The chunk is held if it was written, and into the files that are there now."""
     is_full = False
     with replica.lock:
@@ -171,7 +171,7 @@ def _leave(context: Context, replica: Replica, window: Window, chunk: int, *, me
     return is_written
 
 
-def start_write_back(context: Context, replica: Replica) -> float:
+def start_write_back(context: Context, replica: ModelReplica) -> float:
     """Have the device begin with what has come since the last time, so that the sync finds little left to do.
 
     Returns: the seconds until that is due again, if less than ``window_bytes`` come until then.
@@ -193,7 +193,7 @@ def start_write_back(context: Context, replica: Replica) -> float:
     return _WRITE_BACK_S
 
 
-def commit(context: Context, replica: Replica) -> None:
+def commit(context: Context, replica: ModelReplica) -> None:
     """Make everything durable that has been written so far. Never raises: refusals end in the condition."""
     with replica.committing:
         window = _seal(context, replica)
@@ -210,7 +210,7 @@ def commit(context: Context, replica: Replica) -> None:
                 replica.quiet.notify_all()
 
 
-def _seal(context: Context, replica: Replica) -> Window | None:
+def _seal(context: Context, replica: ModelReplica) -> Window | None:
     """Turn new writes to the next window and wait for those of this one; None when there is nothing to do."""
     with replica.lock:
         window = replica.window
@@ -236,7 +236,7 @@ def _seal(context: Context, replica: Replica) -> Window | None:
     return window
 
 
-def _sync_files(context: Context, replica: Replica, window: Window) -> None:
+def _sync_files(context: Context, replica: ModelReplica, window: Window) -> None:
     try:
         if window.is_wide:
             context.whole_sync.run()
@@ -260,7 +260,7 @@ def _sync_files(context: Context, replica: Replica, window: Window) -> None:
             context.disk.forget(handle.descriptor, 0, 0)
 
 
-def _claim(context: Context, replica: Replica, window: Window) -> None:
+def _claim(context: Context, replica: ModelReplica, window: Window) -> None:
     """The bytes are durable; say so, durably. What cannot be said now is said with the next window."""
     try:
         if window.chunks and not replica.has_durable_names:
@@ -290,13 +290,13 @@ def _claim(context: Context, replica: Replica, window: Window) -> None:
         renew_journal(context, replica)
 
 
-def _mark_durable(replica: Replica, chunks: Sequence[int]) -> None:
+def _mark_durable(replica: ModelReplica, chunks: Sequence[int]) -> None:
     with replica.lock:
         replica.durable.update(chunk for chunk in chunks if chunk in replica.held)
         replica.counters.commit_count += 1
 
 
-def _postpone(replica: Replica, window: Window) -> None:
+def _postpone(replica: ModelReplica, window: Window) -> None:
     following = replica.window
     chunks = [chunk for chunk in window.chunks if chunk in replica.held]
     if window.is_wide and not following.is_wide:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gossipd.core.ids import DeploymentId
-from gossipd.store.disk.disk import Disk, Kind, read_all, read_file, write_new_file
+from gossipd.store.disk.disk import Disk, FileKind, read_all, read_file, write_new_file
 from gossipd.store.errors import StoreFormatError, StoreLockedError, StorePathError
 from gossipd.store.journal.journal import Header, replay
 from gossipd.store.models import layout
@@ -41,7 +41,7 @@ def prepare_root(disk: Disk) -> int:
         raise StoreLockedError("another gossipd has this store; stop it first") from None
     try:
         _check_marker(disk)
-        missing = [path for path in layout.DIRECTORIES if disk.kind(path) is not Kind.DIRECTORY]
+        missing = [path for path in layout.DIRECTORIES if disk.kind(path) is not FileKind.DIRECTORY]
         for path in missing:
             if disk.kind(path) is not None:
                 raise StorePathError(f"{path} is not a directory of the store; remove it")
@@ -74,7 +74,7 @@ def list_models(disk: Disk) -> list[StoredModel]:
     found = []
     for entry in disk.names(layout.MANIFESTS):
         deployment = _deployment(entry)
-        if deployment is not None and disk.kind(layout.envelope(deployment)) is Kind.FILE:
+        if deployment is not None and disk.kind(layout.envelope(deployment)) is FileKind.FILE:
             found.append(_describe(disk, deployment))
     return found
 
@@ -105,9 +105,9 @@ def forsaken_trees(disk: Disk) -> list[str]:
 
 def _is_unwritten(disk: Disk, path: str) -> bool:
     kind = disk.kind(path)
-    if kind is Kind.DIRECTORY:
+    if kind is FileKind.DIRECTORY:
         return all(_is_unwritten(disk, f"{path}/{name}") for name in disk.names(path))
-    if kind is not Kind.FILE:
+    if kind is not FileKind.FILE:
         return False  # not ours
     descriptor = disk.open(path)
     try:
@@ -124,7 +124,7 @@ def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
     if header is None:
         return StoredModel(deployment)
     is_incoming = disk.kind(layout.incoming(deployment)) is not None
-    is_published = not is_incoming and disk.kind(layout.version(header.name, header.version)) is Kind.DIRECTORY
+    is_published = not is_incoming and disk.kind(layout.version(header.name, header.version)) is FileKind.DIRECTORY
     return StoredModel(deployment, header.name, header.version, is_published)
 
 

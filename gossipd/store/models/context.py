@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event
 
-from gossipd.store.disk.condition import Keeper
+from gossipd.store.disk.condition import ConditionTracker
 from gossipd.store.disk.disk import Disk
 from gossipd.store.disk.handles import Handles
 from gossipd.store.disk.whole_sync import WholeSync
@@ -21,7 +21,7 @@ class Context:
     disk: Disk
     whole_sync: WholeSync
     handles: Handles
-    keeper: Keeper
+    keeper: ConditionTracker
     settings: StoreSettings
     emit: Emit
     clock: Callable[[], float]

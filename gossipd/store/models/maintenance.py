@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from gossipd.store.disk.condition import PROBE_BYTES, Health
+from gossipd.store.disk.condition import PROBE_BYTES, StoreHealth
 from gossipd.store.disk.disk import write_all
 from gossipd.store.journal.claims import start_journal
 from gossipd.store.journal.windows import commit, start_write_back
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 from gossipd.store.notices import SpaceFreed
 
 _DUE_SHARE = 0.8  # the rest is for the journal's sync, which comes before the next window may begin
@@ -22,10 +22,10 @@ _MEND_RETRY_S = 5.0  # a journal that cannot be started anew
 _COMMIT_RETRY_S = 1.0  # a window that could not be ended, because the disk refuses
 
 
-class Upkeep:
+class StoreMaintenance:
     """Ends windows and probes."""
 
-    def __init__(self, context: Context, replicas: Callable[[], Sequence[Replica]]) -> None:
+    def __init__(self, context: Context, replicas: Callable[[], Sequence[ModelReplica]]) -> None:
         self._context = context
         self._replicas = replicas
         self._mend_at = 0.0
@@ -59,7 +59,7 @@ class Upkeep:
 
     def _mend_broken(self) -> list[float]:
         """Journals that could not be started anew although the disk takes writes; seconds until the next attempt."""
-        if self._context.keeper.condition.health is not Health.OK:
+        if self._context.keeper.condition.health is not StoreHealth.OK:
             return []
         broken = [replica for replica in self._replicas() if replica.ledger.broken]
         if broken and self._context.clock() >= self._mend_at:
@@ -73,7 +73,7 @@ class Upkeep:
         need_bytes = max([replica.missing_bytes() for replica in self._replicas() if replica.is_sparse], default=0)
         try:
             free_bytes = disk.space().free_bytes
-            if keeper.condition.health is not Health.OK:
+            if keeper.condition.health is not StoreHealth.OK:
                 self._write_probe()
         except OSError as error:
             keeper.probed(error, clock(), need_bytes=need_bytes, free_bytes=0)
@@ -94,7 +94,7 @@ class Upkeep:
             disk.close(descriptor)
         disk.remove_file(layout.PROBE)
 
-    def _mend(self, replica: Replica) -> None:
+    def _mend(self, replica: ModelReplica) -> None:
         """A journal whose sync had failed is started anew before anything is written to this model again.
 
         What stands in the way of one model's journal (a directory that we may not read) stops no other model.

@@ -26,7 +26,7 @@ from gossipd.store.models import layout, publishing
 from gossipd.store.models.catalogue import StoredModel, list_models
 from gossipd.store.models.context import Context
 from gossipd.store.models.repair import mend_tree
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.reuse import copy_shared
 from gossipd.store.models.scrub import Scrubber
 from gossipd.store.notices import ModelEvicted
@@ -58,26 +58,26 @@ class Models:
         self._before_evict = before_evict
         self._changing = RLock()
         self._showing = Lock()
-        self._replicas: dict[DeploymentId, Replica] = {}
+        self._replicas: dict[DeploymentId, ModelReplica] = {}
         self._unready: dict[DeploymentId, bool] = {}  # opened, and the rest is not done; whether it was refused
         self.scrubber = Scrubber(context, self.published)
 
-    def get(self, deployment: DeploymentId) -> Replica:
+    def get(self, deployment: DeploymentId) -> ModelReplica:
         """Raises NotHeldError when it is not open."""
         replica = self._replicas.get(deployment)
         if replica is None:
             raise NotHeldError(f"deployment {deployment.hex()} is not open here", code="E_UNKNOWN_MANIFEST")
         return replica
 
-    def find(self, deployment: DeploymentId) -> Replica | None:
+    def find(self, deployment: DeploymentId) -> ModelReplica | None:
         """None when it is not open."""
         return self._replicas.get(deployment)
 
-    def all(self) -> list[Replica]:
+    def all(self) -> list[ModelReplica]:
         """Open ones."""
         return list(self._replicas.values())
 
-    def published(self) -> list[Replica]:
+    def published(self) -> list[ModelReplica]:
         """Open ones whose trees are in their place."""
         return [replica for replica in self.all() if replica.is_published]
 
@@ -90,7 +90,7 @@ class Models:
             with replica.lock:
                 return replica.held.snapshot()
 
-    def _open(self, manifest: Manifest) -> Replica:
+    def _open(self, manifest: Manifest) -> ModelReplica:
         if self._context.stopping.is_set():
             raise StoreClosingError("the store is being closed")
         now = self._context.clock()
@@ -108,7 +108,7 @@ class Models:
         self._unready[manifest.id] = False
         return replica
 
-    def _make_ready(self, replica: Replica) -> None:
+    def _make_ready(self, replica: ModelReplica) -> None:
         """What comes after opening: copy what others hold, lead users to it. Raises StoreWriteError, the first time.
 
         After that a refusal is no reason not to serve what is here; it is tried again with each opening.
@@ -129,7 +129,7 @@ class Models:
             if not replica.ledger.broken:
                 del self._unready[replica.deployment]
 
-    def _copy_shared(self, replica: Replica) -> None:
+    def _copy_shared(self, replica: ModelReplica) -> None:
         try:
             copy_shared(self._context, replica, [other for other in self.all() if other is not replica])
         except (FileNotFoundError, NotADirectoryError):  # removed under us since it was made; the rest is fetched
@@ -151,7 +151,7 @@ class Models:
         except OSError as error:
             raise self._refused(error, 0) from error
 
-    def _show(self, replica: Replica, *, durably: bool = False) -> list[int]:
+    def _show(self, replica: ModelReplica, *, durably: bool = False) -> list[int]:
         """Users are led to a tree that is in its place; the versions that are now too many."""
         name = replica.manifest.name
         with self._showing:
@@ -233,7 +233,7 @@ class Models:
             # Once more: a reader that had looked the replica up before may have opened a file until now.
             self._context.handles.detach(model.deployment)
 
-    def _let_go(self, replica: Replica) -> None:
+    def _let_go(self, replica: ModelReplica) -> None:
         """No write is under way after this and none begins. ``committing`` is held."""
         with replica.lock:
             replica.is_closed = True
@@ -270,12 +270,12 @@ class Models:
             self._replicas = {}
 
 
-def is_version(replica: Replica, name: str, version: int) -> bool:
+def is_version(replica: ModelReplica, name: str, version: int) -> bool:
     """Whether a replica is of this version of this model."""
     return (replica.manifest.name, replica.manifest.version) == (name, version)
 
 
-def _say_closed(context: Context, replica: Replica) -> None:
+def _say_closed(context: Context, replica: ModelReplica) -> None:
     """The journal's last word: nothing to hash at the next start. A disk that refuses costs that hashing."""
     try:
         with replica.lock:

@@ -13,12 +13,12 @@ from contextlib import suppress
 from gossipd.store.disk.disk import parent
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 
 SINGLE_SYNCS_MAX = 256  # each costs a flush of the device, about a millisecond, even when there is nothing to write
 
 
-def sync_names(context: Context, replica: Replica) -> None:
+def sync_names(context: Context, replica: ModelReplica) -> None:
     """Raises OSError; then it is tried again before the journal is started, or before the next claim.
 
     A directory that is gone has no names to keep: whoever misses the files makes them again.

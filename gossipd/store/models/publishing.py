@@ -24,20 +24,20 @@ from contextlib import suppress
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.runtime.ports import NotHeldError
-from gossipd.store.disk.disk import Disk, Kind, parent, read_file, write_new_file
+from gossipd.store.disk.disk import Disk, FileKind, parent, read_file, write_new_file
 from gossipd.store.errors import NotWholeError, VersionTakenError
 from gossipd.store.journal.claims import renew_journal
 from gossipd.store.journal.recovery import file_mode
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.names import SINGLE_SYNCS_MAX, sync_names
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 
 _PIN_BYTES_MAX = 256
 _PIN_HEADER = "gossipd-pin 1"
 
 
-def publish(context: Context, replica: Replica) -> None:
+def publish(context: Context, replica: ModelReplica) -> None:
     """Put the tree in its place; harmless when it is there.
 
     Raises:
@@ -71,7 +71,7 @@ def publish(context: Context, replica: Replica) -> None:
         renew_journal(context, replica)
 
 
-def _sync_tree(context: Context, replica: Replica) -> None:
+def _sync_tree(context: Context, replica: ModelReplica) -> None:
     disk = context.disk
     for file_index, entry in enumerate(replica.manifest.files):
         path = replica.path(file_index)
@@ -94,23 +94,23 @@ def _make_directories(disk: Disk, path: str) -> None:
     if not path:
         return
     _make_directories(disk, parent(path))
-    if disk.kind(path) is not Kind.DIRECTORY:
+    if disk.kind(path) is not FileKind.DIRECTORY:
         disk.make_directory(path)
     disk.sync_directory(parent(path))
 
 
 def complete_versions(disk: Disk, name: str) -> list[int]:
     """Versions of a model whose trees are in their place, ascending."""
-    if disk.kind(name) is not Kind.DIRECTORY:
+    if disk.kind(name) is not FileKind.DIRECTORY:
         return []
     found = [entry for entry in disk.names(name) if entry.isascii() and entry.isdigit() and str(int(entry)) == entry]
-    return sorted(int(entry) for entry in found if disk.kind(f"{name}/{entry}") is Kind.DIRECTORY)
+    return sorted(int(entry) for entry in found if disk.kind(f"{name}/{entry}") is FileKind.DIRECTORY)
 
 
 def current_version(disk: Disk, name: str) -> int | None:
     """What ``current`` leads to, if it leads anywhere."""
     path = layout.current(name)
-    if disk.kind(name) is not Kind.DIRECTORY or disk.kind(path) is not Kind.LINK:
+    if disk.kind(name) is not FileKind.DIRECTORY or disk.kind(path) is not FileKind.LINK:
         return None
     text = disk.read_link(path)
     return int(text) if text.isascii() and text.isdigit() else None
@@ -125,7 +125,7 @@ def settle_current(disk: Disk, name: str, *, without: int | None = None, durably
     """
     complete = [version for version in complete_versions(disk, name) if version != without]
     if not complete:
-        if disk.kind(name) is Kind.DIRECTORY and disk.kind(layout.current(name)) is Kind.LINK:
+        if disk.kind(name) is FileKind.DIRECTORY and disk.kind(layout.current(name)) is FileKind.LINK:
             disk.remove_file(layout.current(name))
             disk.sync_directory(name)
         return None
@@ -224,7 +224,7 @@ def empty_trash(disk: Disk) -> None:
 
 
 def _delete(disk: Disk, path: str) -> None:
-    if disk.kind(path) is not Kind.DIRECTORY:
+    if disk.kind(path) is not FileKind.DIRECTORY:
         disk.remove_file(path)
         return
     for name in disk.names(path):
@@ -238,7 +238,7 @@ def remove_model(disk: Disk, deployment: DeploymentId, name: str, version: int, 
         settle_current(disk, name, without=version)
         trash(disk, layout.version(name, version))
         for directory in (name, parent(name)):
-            if directory and disk.kind(directory) is Kind.DIRECTORY and not disk.names(directory):
+            if directory and disk.kind(directory) is FileKind.DIRECTORY and not disk.names(directory):
                 disk.remove_directory(directory)
     trash(disk, layout.incoming(deployment))
     trash(disk, layout.state(deployment))

@@ -18,7 +18,7 @@ from gossipd.runtime.ports import NotHeldError, Span
 from gossipd.store.disk.disk import read_all, write_all
 from gossipd.store.disk.handles import Handle
 from gossipd.store.models.context import Context
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 
 
 class HeldChunk:
@@ -45,7 +45,7 @@ class HeldChunk:
             self._context.disk.close(memory)
 
 
-def open_held_chunk(context: Context, replica: Replica, chunk: ChunkIndex) -> HeldChunk:
+def open_held_chunk(context: Context, replica: ModelReplica, chunk: ChunkIndex) -> HeldChunk:
     """Raises NotHeldError: not held, or its files cannot be opened (``E_CHUNK_UNAVAILABLE``)."""
     if not 0 <= chunk < replica.manifest.chunk_count:
         raise NotHeldError(f"chunk {chunk} outside 0..{replica.manifest.chunk_count - 1}", code="E_CHUNK_RANGE")
@@ -62,7 +62,7 @@ def open_held_chunk(context: Context, replica: Replica, chunk: ChunkIndex) -> He
         ) from error
 
 
-def lease_for_reading(context: Context, replica: Replica, file_index: int) -> Handle:
+def lease_for_reading(context: Context, replica: ModelReplica, file_index: int) -> Handle:
     """Publishing may move the tree between the look at its path and the open; then look again."""
     while True:
         tree = replica.tree
@@ -73,7 +73,7 @@ def lease_for_reading(context: Context, replica: Replica, file_index: int) -> Ha
                 raise
 
 
-def _spans(context: Context, replica: Replica, segments: Sequence[Segment]) -> HeldChunk:
+def _spans(context: Context, replica: ModelReplica, segments: Sequence[Segment]) -> HeldChunk:
     handles: list[Handle] = []
     spans = []
     try:
@@ -88,7 +88,7 @@ def _spans(context: Context, replica: Replica, segments: Sequence[Segment]) -> H
     return HeldChunk(context, spans, handles)
 
 
-def _gather(context: Context, replica: Replica, segments: Sequence[Segment]) -> HeldChunk:
+def _gather(context: Context, replica: ModelReplica, segments: Sequence[Segment]) -> HeldChunk:
     memory = context.disk.memory_file()
     position = 0
     try:

@@ -17,10 +17,10 @@ from gossipd.store.journal.claims import drop
 from gossipd.store.journal.recovery import beyond_the_end, make_directories, make_files, wrong_sizes
 from gossipd.store.models.context import Context
 from gossipd.store.models.names import sync_names
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 
 
-def mend_tree(context: Context, replica: Replica) -> list[int]:
+def mend_tree(context: Context, replica: ModelReplica) -> list[int]:
     """Make what is missing of the model's files; chunks that were in it are dropped and returned. Raises OSError.
 
     Files that are missing because the model was removed stay so: it would come back as a version full of zeros.
@@ -40,7 +40,7 @@ def mend_tree(context: Context, replica: Replica) -> list[int]:
     return gone
 
 
-def _make_again(context: Context, replica: Replica, wrong: Iterable[int]) -> None:
+def _make_again(context: Context, replica: ModelReplica, wrong: Iterable[int]) -> None:
     replica.has_durable_names = False
     make_directories(context, replica)
     make_files(context, replica, wrong)

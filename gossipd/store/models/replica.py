@@ -46,7 +46,7 @@ class Window:
 
 
 @dataclass(slots=True)
-class Counters:
+class ReplicaCounters:
     """What has happened to this model since the store was opened."""
 
     written_bytes: int = 0
@@ -59,7 +59,7 @@ class Counters:
     rehashed_count: int = 0
 
 
-class Replica:
+class ModelReplica:
     """The books of one model."""
 
     def __init__(self, manifest: Manifest, ledger: Ledger, *, tree: str) -> None:
@@ -87,7 +87,7 @@ class Replica:
         self.sealed: Window | None = None
         self.commit_at_s = 0.0
         """The disk has refused to end a window: not to be asked again before."""
-        self.counters = Counters()
+        self.counters = ReplicaCounters()
         self.mended = 0
         """How often files of the tree were made again: what was being written meanwhile may be in none of them."""
 

@@ -25,14 +25,14 @@ from gossipd.store.disk.disk import read_all
 from gossipd.store.journal.windows import write_chunk
 from gossipd.store.models.context import Context
 from gossipd.store.models.reading import lease_for_reading
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 
 
 class _Differs(OSError):
     """The copy does not hash to the digest; makes ``write_chunk`` leave the chunk unheld."""
 
 
-def copy_shared(context: Context, replica: Replica, others: Iterable[Replica]) -> int:
+def copy_shared(context: Context, replica: ModelReplica, others: Iterable[ModelReplica]) -> int:
     """Copy every missing chunk that another replica holds; how many. Raises OSError when the disk refuses."""
     missing: dict[bytes, list[int]] = {}
     for chunk in range(replica.manifest.chunk_count):
@@ -56,7 +56,7 @@ def copy_shared(context: Context, replica: Replica, others: Iterable[Replica]) -
     return copied
 
 
-def _copy(context: Context, other: Replica, source: int, replica: Replica, chunk: int) -> bool:
+def _copy(context: Context, other: ModelReplica, source: int, replica: ModelReplica, chunk: int) -> bool:
     """One chunk; False when the source cannot be read or is not what it should be."""
     length = replica.manifest.chunk_length(chunk)
     if other.manifest.chunk_length(source) != length:
@@ -80,7 +80,7 @@ class _Copier:
     One piece is open at a time: a chunk of packed files may have sixteen thousand of them.
     """
 
-    def __init__(self, context: Context, other: Replica, source: int, manifest: Manifest, chunk: int) -> None:
+    def __init__(self, context: Context, other: ModelReplica, source: int, manifest: Manifest, chunk: int) -> None:
         self._context = context
         self._disk = context.disk
         self._other = other

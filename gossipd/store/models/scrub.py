@@ -34,7 +34,7 @@ from gossipd.store.journal.claims import drop
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.repair import mend_tree
-from gossipd.store.models.replica import Replica
+from gossipd.store.models.replica import ModelReplica
 
 _MAGIC = b"gossipdC\x01"
 SAVE_INTERVAL_S = 600
@@ -93,7 +93,7 @@ class CheckTimes:
         return True
 
 
-def load_times(context: Context, replica: Replica) -> CheckTimes:
+def load_times(context: Context, replica: ModelReplica) -> CheckTimes:
     """From the file, else as if everything had been checked when it was published."""
     times = CheckTimes(replica.manifest.chunk_count, replica.published_s or int(context.wall()))
     try:
@@ -103,7 +103,7 @@ def load_times(context: Context, replica: Replica) -> CheckTimes:
     return times
 
 
-def save_times(context: Context, replica: Replica, times: CheckTimes) -> None:
+def save_times(context: Context, replica: ModelReplica, times: CheckTimes) -> None:
     """Write the file if it says anything new; a disk that refuses costs only the file."""
     if not times.is_changed:
         return
@@ -115,7 +115,7 @@ def save_times(context: Context, replica: Replica, times: CheckTimes) -> None:
     times.is_changed = False
 
 
-def recheck(context: Context, replica: Replica, chunk: int, *, passing: bool = False) -> bool:
+def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: bool = False) -> bool:
     """Read a chunk back and compare; a wrong one is dropped and told as lost.
 
     Returns: whether it is held and right.
@@ -145,7 +145,7 @@ def recheck(context: Context, replica: Replica, chunk: int, *, passing: bool = F
     return False
 
 
-def _read_back(context: Context, replica: Replica, chunk: int, body: memoryview, *, passing: bool) -> Filled:
+def _read_back(context: Context, replica: ModelReplica, chunk: int, body: memoryview, *, passing: bool) -> Filled:
     position = 0
     for segment in replica.manifest.segments(chunk):
         part = body[position : position + segment.length]
@@ -177,14 +177,14 @@ def note_checked(context: Context, times: CheckTimes, chunk: int) -> None:
 class Scrubber:
     """Walks over all published models, one chunk after another, for ever. One thread at a time calls ``step``."""
 
-    def __init__(self, context: Context, published: Callable[[], Sequence[Replica]]) -> None:
+    def __init__(self, context: Context, published: Callable[[], Sequence[ModelReplica]]) -> None:
         self._context = context
         self._published = published
         self._lock = Lock()
         self._times: dict[DeploymentId, CheckTimes] = {}
         self.scrubbed_bytes = 0
 
-    def add(self, replica: Replica) -> None:
+    def add(self, replica: ModelReplica) -> None:
         """From now on this model is looked at too."""
         times = load_times(self._context, replica)
         with self._lock:
@@ -215,9 +215,9 @@ class Scrubber:
         self.scrubbed_bytes += done
         return done
 
-    def _choose(self) -> tuple[Replica, CheckTimes, int] | None:
+    def _choose(self) -> tuple[ModelReplica, CheckTimes, int] | None:
         """The model whose next chunk is oldest, and that chunk."""
-        found: tuple[Replica, CheckTimes, int] | None = None
+        found: tuple[ModelReplica, CheckTimes, int] | None = None
         for replica in self._published():
             times = self._times.get(replica.deployment)
             if times is None or not times.times:
@@ -231,7 +231,7 @@ class Scrubber:
         done = self.step(1)
         return done / self._context.settings.scrub_bytes_per_s if done else None
 
-    def verify(self, replica: Replica) -> Iterator[Checked]:
+    def verify(self, replica: ModelReplica) -> Iterator[Checked]:
         """Read back everything, chunk by chunk; wrong ones are dropped as they are found, missing ones are not good.
 
         Raises NotFoundError when the model is removed meanwhile.

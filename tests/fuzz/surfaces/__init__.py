@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz.surface import MakeDoor
+from tests.fuzz.surface import MakeSurface
 from tests.fuzz.surfaces.bulk import BulkDoor
 from tests.fuzz.surfaces.config import ConfigDoor
 from tests.fuzz.surfaces.control import ControlDoor
@@ -12,7 +12,7 @@ from tests.fuzz.surfaces.manifest import ManifestDoor
 from tests.fuzz.surfaces.status import StatusDoor
 from tests.fuzz.surfaces.trigger import TriggerDoor
 
-DOORS: dict[str, MakeDoor] = {
+DOORS: dict[str, MakeSurface] = {
     "datagram": DatagramDoor,
     "control": ControlDoor,
     "bulk": BulkDoor,

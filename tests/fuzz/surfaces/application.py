@@ -14,14 +14,14 @@ from typing import Any, cast
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ClaimSeed, Command, DeploymentOpened, Event, Shape
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.dissemination import Spread
-from gossipd.daemon.member_directory import Callbacks, Cluster
+from gossipd.daemon.dissemination import Dissemination
+from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
 from gossipd.deployment.progress import HostState, Progress, ProgressFormatError, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import _DOMAIN, Verb, sign_statement
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
-from gossipd.swarm.capabilities import Standing
+from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from membership import events as said
@@ -43,8 +43,8 @@ class Application:
 
     def __init__(self, publics: list[bytes]) -> None:
         self.own = node_id(publics[0])
-        self.cluster = Cluster(self.own)
-        self.register = Register()
+        self.cluster = MemberDirectory(self.own)
+        self.register = StatementStore()
         self.progress = ClusterProgress(rows_max=1024)
         self.planner = Planner(node=self.own, rack="rack-0", settings=PlannerSettings(), rng=Random(5), name="host-0")
         self.planner.handle(
@@ -56,13 +56,13 @@ class Application:
         self._planned_s = 0.0
         self._now = 0.0
         deployments = SimpleNamespace(by_id={}, act=lambda statement: None)
-        self.spread = Spread(
+        self.spread = Dissemination(
             secret=_SECRET, own=self.own, cluster=self.cluster, register=self.register, state=cast(Any, None),
             client=cast(Any, None), clients=lambda: (_CLIENT.public,), trusted=frozenset,
             publish=lambda statement: None, audit=self.audit, rng=Random(6),
         )  # fmt: skip
         self.spread.deployments = cast(Any, deployments)
-        self.cluster.callbacks = Callbacks(
+        self.cluster.callbacks = MemberCallbacks(
             post=self.post, member_changed=lambda node: None, member_gone=lambda node: None,
             roster_changed=self.spread.roster_changed, heard=self._heard, probe_wanted=lambda node: None,
             alarm=lambda code, sentence: None,
@@ -91,14 +91,14 @@ class Application:
         self.commands = self.planner.drain()
         for command in self.commands:
             if isinstance(command, ClaimSeed) and swim is not None:
-                swim.update_payload(Standing(True, command.term).to_bytes(), now)
+                swim.update_payload(NodeCapabilities(True, command.term).to_bytes(), now)
 
     def audit(self, *words: object, **fields: object) -> None:
         """The audit log, which only counts."""
         self.audited += 1
 
     def _heard(self, event: said.PayloadHeard) -> None:
-        if event.kind is said.Kind.STATEMENT:
+        if event.kind is said.PayloadKind.STATEMENT:
             self.spread.heard(event.payload, event.teller)
             return
         try:
@@ -120,19 +120,19 @@ class Application:
 
     def samples(
         self, node: NodeId, public: bytes, number: int, *, sign: Callable[[bytes], bytes]
-    ) -> list[tuple[said.Kind, bytes, int, bytes]]:
+    ) -> list[tuple[said.PayloadKind, bytes, int, bytes]]:
         """Genuine events of one member: a statement and two records of progress."""
         deployment = MODEL if number == 1 else DeploymentId(bytes([number]) * 32)
         statement = sign_statement(
             _CLIENT, deployment, epoch=1 + number, verb=Verb.DEPLOY, manifest_bytes=999, now_s=_WALL_S
         )
-        events = [(said.Kind.STATEMENT, bytes(deployment), statement.rank, statement.encode())]
+        events = [(said.PayloadKind.STATEMENT, bytes(deployment), statement.rank, statement.encode())]
         for state in (HostState.DOWNLOADING, HostState.COMPLETE):
             progress = Progress(
                 state=state, chunks_verified=5, source_bytes=1 << 33, started_s=int(_WALL_S), elapsed_s=7
             )
             version = int(_WALL_S * 1000) + len(events)
-            events.append((said.Kind.PROGRESS, node + progress_key(deployment), version, progress.to_bytes()))
+            events.append((said.PayloadKind.PROGRESS, node + progress_key(deployment), version, progress.to_bytes()))
         return events
 
     def change(self, number: int, payload: bytes, rng: Random) -> bytes:

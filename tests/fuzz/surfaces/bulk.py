@@ -21,18 +21,18 @@ from gossipd.core.ids import DeploymentId
 from gossipd.identity.certificates import CertificateError, node_pem, public_key_of
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.incoming_chunks import Arrivals
+from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.ports import NotHeldError, Span
-from gossipd.runtime.rate_limit import Throttle
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import Cut, DisconnectedError, FileReadError
 from gossipd.transfer.client import BulkClient
-from gossipd.transfer.connections import Link, Peer
+from gossipd.transfer.connections import BulkConnection, BulkPeer
 from gossipd.transfer.errors import TransferError
 from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.server import BulkServer, _StrangerError
 from gossipd.transfer.settings import BulkSettings, Encryption
-from gossipd.transfer.tokens import TokenBook
-from gossipd.wire.transfer import HeadError, Reply, Request, Status, Verb, hello, piece_head
+from gossipd.transfer.tokens import IssuedTokens
+from gossipd.wire.transfer import BulkVerb, HeadError, Reply, Request, Status, hello, piece_head
 from membership.member import NodeId
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
 from tests.fuzz.surface import Case
@@ -40,7 +40,7 @@ from tests.fuzz.surface import Case
 MODEL = DeploymentId(b"m" * 32)
 CHUNKS, CHUNK_BYTES = 40, 4096
 ENVELOPE = b"e" * 700
-_PEER = Peer(NodeId(b"p" * 16), ("10.0.0.2", 7947))
+_PEER = BulkPeer(NodeId(b"p" * 16), ("10.0.0.2", 7947))
 _STRANGER = NodeId(b"s" * 16)
 _SENDABLE_BYTES = 64 * 1024  # of one conversation: more requests than that in one input say nothing new
 _REQUEST = struct.Struct("!BBHII32s")
@@ -78,7 +78,7 @@ class _Channel:
     def receive_body(
         self,
         view: memoryview,
-        throttle: Throttle,
+        throttle: RateLimit,
         *,
         piece_bytes: Callable[[], int] | None = None,
         on_piece: Callable[[int], None] | None = None,
@@ -94,11 +94,11 @@ class _Channel:
         if self.sent_bytes > _SENDABLE_BYTES:
             raise DisconnectedError("it does not read", cut_by=Cut.STALLED)
 
-    def send_memory(self, head: bytes, body: bytes, throttle: Throttle) -> None:
+    def send_memory(self, head: bytes, body: bytes, throttle: RateLimit) -> None:
         """See Channel."""
         self.send(head + body)
 
-    def send_file(self, head: bytes, spans: Sequence[Span], throttle: Throttle, scratch: memoryview | None) -> None:
+    def send_file(self, head: bytes, spans: Sequence[Span], throttle: RateLimit, scratch: memoryview | None) -> None:
         """See Channel."""
         self.send(head)
         self.sent_bytes += sum(span.length for span in spans)
@@ -147,22 +147,22 @@ class BulkDoor:
 
     def __init__(self, rng: Random) -> None:
         settings = BulkSettings(encryption=Encryption.NONE)
-        self._tokens = TokenBook(life_s=1e9)
+        self._tokens = IssuedTokens(life_s=1e9)
         self._pool = BufferPool(1 << 20)
-        self._arrivals = Arrivals(lambda deployment, chunk, peer: None)
+        self._arrivals = IncomingChunks(lambda deployment, chunk, peer: None)
         self._server = BulkServer(
             reader=cast(Any, _Reader()), settings=settings, is_member=lambda node: node != _STRANGER,
-            throttle=Throttle(None), tokens=self._tokens, on_complaint=lambda node, deployment, chunk: None,
+            throttle=RateLimit(None), tokens=self._tokens, on_complaint=lambda node, deployment, chunk: None,
             on_bad_read=lambda deployment, chunk: None, arrivals=_with_one_that_did_not_come(self._pool),
         )  # fmt: skip
         self._client = BulkClient(
-            settings=settings, pool=self._pool, throttle=Throttle(None), get_token=lambda node: bytes(32),
+            settings=settings, pool=self._pool, throttle=RateLimit(None), get_token=lambda node: bytes(32),
             on_peer_slots=lambda node, slots: None,
         )  # fmt: skip
         self._client.close()  # its watchdog has nothing to watch
-        requests = [Request(Verb.CHUNK, MODEL, chunk, CHUNK_BYTES) for chunk in (0, 1, 4, 7, CHUNKS)]
-        requests += [Request(Verb.MANIFEST, MODEL, 0, len(ENVELOPE)), Request(Verb.COMPLAIN, MODEL, 3, 0)]
-        requests.append(Request(Verb.CHUNK, DeploymentId(b"x" * 32), 0, CHUNK_BYTES))
+        requests = [Request(BulkVerb.CHUNK, MODEL, chunk, CHUNK_BYTES) for chunk in (0, 1, 4, 7, CHUNKS)]
+        requests += [Request(BulkVerb.MANIFEST, MODEL, 0, len(ENVELOPE)), Request(BulkVerb.COMPLAIN, MODEL, 3, 0)]
+        requests.append(Request(BulkVerb.CHUNK, DeploymentId(b"x" * 32), 0, CHUNK_BYTES))
         self._requests = [request.to_wire() for request in requests]
         self._asked = requests[:3] + requests[5:7]
         self._replies = [Reply(status, 0, CHUNK_BYTES, 3, 250).to_wire() for status in Status]
@@ -222,13 +222,13 @@ class BulkDoor:
         assert self._server.statistics().transfers == 0
 
     def _ask(self, channel: Any, asked: Request) -> None:
-        link = Link(_PEER, channel)
+        link = BulkConnection(_PEER, channel)
         fetch = Fetch(_PEER, asked, 30.0)
-        sink = None if asked.verb is Verb.COMPLAIN else self._sink[: asked.length]
+        sink = None if asked.verb is BulkVerb.COMPLAIN else self._sink[: asked.length]
         links = self._client._links
         assert links.borrow(_PEER, 1e18, lambda: False) is None  # counts a link to be
         with contextlib.suppress(TransferError):
-            if asked.verb is not Verb.CHUNK:
+            if asked.verb is not BulkVerb.CHUNK:
                 self._client._converse(fetch, link, sink, None)
             else:
                 lease = self._pool.acquire(asked.length)
@@ -250,9 +250,9 @@ def _pieces(rng: Random) -> bytes:
     return b"".join(piece_head(length) + bytes(length) for length in lengths)
 
 
-def _with_one_that_did_not_come(pool: BufferPool) -> Arrivals:
+def _with_one_that_did_not_come(pool: BufferPool) -> IncomingChunks:
     """Of a chunk that the reader does not hold: a relay of it ends at once."""
-    arrivals = Arrivals()
+    arrivals = IncomingChunks()
     arrival = arrivals.begin(MODEL, 4, _STRANGER, pool.acquire(CHUNK_BYTES))
     arrival.release()
     arrivals.list((MODEL, 4), arrival)
@@ -272,7 +272,7 @@ def _read_certificate(der: bytes) -> None:
 def _change_head(form: struct.Struct, head: bytes, rng: Random, asked: Request | None) -> bytes:
     fields = list(form.unpack(head))
     if asked is not None and rng.random() < 0.5:  # a reply that fits the question, but for what is changed next
-        fields[3], fields[4] = asked.chunk, 0 if asked.verb is Verb.COMPLAIN else asked.length
+        fields[3], fields[4] = asked.chunk, 0 if asked.verb is BulkVerb.COMPLAIN else asked.length
     for _ in range(1 + int(rng.random() * 2)):
         at = int(rng.random() * len(fields))
         if isinstance(fields[at], bytes):

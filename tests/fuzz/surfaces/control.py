@@ -16,16 +16,16 @@ import msgpack
 import msgspec
 import trio
 
-from gossipd.control.authenticator import Visitor
-from gossipd.control.dispatcher import Hearing
-from gossipd.control.requests import Requests
-from gossipd.control.subscribers import Followers
-from gossipd.control.subscription import Following
+from gossipd.control.authenticator import Identity
+from gossipd.control.dispatcher import FrameDispatcher
+from gossipd.control.requests import RequestTable
+from gossipd.control.subscribers import Subscribers
+from gossipd.control.subscription import SubscriptionTable
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.control_delegate import Doorman
-from gossipd.transfer.tokens import TokenBook, TokenPurse
+from gossipd.daemon.control_delegate import ControlDelegate
+from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_VERSION, encode, encode_delta, join
 from membership.events import MemberUp
@@ -68,24 +68,33 @@ class ControlDoor:
                 b"",
             )
             self._application.hear(MemberUp(Member(record, MemberState.ALIVE, 0, 0.0)), 1.0)
-        doorman = Doorman(
-            cluster=self._application.cluster, tokens=TokenBook(life_s=1e9), purse=TokenPurse(), clients=lambda: (),
-            post=self._post, audit=self._application.audit,
-        )  # fmt: skip
+        doorman = ControlDelegate(
+            cluster=self._application.cluster,
+            tokens=IssuedTokens(life_s=1e9),
+            purse=ReceivedTokens(),
+            clients=lambda: (),
+            post=self._post,
+            audit=self._application.audit,
+        )
         manifest = SimpleNamespace(chunk_count=CHUNKS)
         doorman.deployments = cast(
             Any, SimpleNamespace(by_id={MODEL: SimpleNamespace(manifest=manifest, is_open=True)})
         )
-        self._following = Following(resubscribe_s=5.0)
-        self._followers = Followers(first_stream=65_530)
-        self._requests = Requests(limit=64)
+        self._following = SubscriptionTable(resubscribe_s=5.0)
+        self._followers = Subscribers(first_stream=65_530)
+        self._requests = RequestTable(limit=64)
         self.counters: Counter[str] = Counter()
         self.heard = 0
         """Events that reached the planner."""
-        self._hearing = Hearing(
-            host=doorman, following=self._following, followers=self._followers, requests=self._requests,
-            send=self._send, answer=self._answer, counters=self.counters,
-        )  # fmt: skip
+        self._hearing = FrameDispatcher(
+            host=doorman,
+            following=self._following,
+            followers=self._followers,
+            requests=self._requests,
+            send=self._send,
+            answer=self._answer,
+            counters=self.counters,
+        )
         self._rng = Random(rng.getrandbits(32))
         self._now = 100.0
         self._count = 0
@@ -135,7 +144,7 @@ class ControlDoor:
                 assert pending.number
                 self._hearing.from_link(node, frame)
         else:
-            visitor = Visitor(node=node) if route == "visitor" else Visitor(client=_CLIENT)
+            visitor = Identity(node=node) if route == "visitor" else Identity(client=_CLIENT)
             self._hearing.from_visitor(visitor, b"route", frame)
         self._application.plan(None, self._now)
         self._perform()
@@ -149,7 +158,7 @@ class ControlDoor:
                 self._following.end(node, MODEL)
                 self._following.begin(node, MODEL, self._now)
                 self._hearing.from_visitor(
-                    Visitor(node=node), b"route", encode(control.Holdings(MODEL, 7, CHUNKS, b"\1", 4), number=0)
+                    Identity(node=node), b"route", encode(control.Holdings(MODEL, 7, CHUNKS, b"\1", 4), number=0)
                 )
                 self._deltas[node] = 0
             self._following.due(self._now)

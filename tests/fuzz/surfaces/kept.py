@@ -15,7 +15,7 @@ from random import Random
 
 from gossipd.audit.chain_file import AuditError, AuditFile, verify_audit
 from gossipd.core.errors import GossipdError
-from gossipd.daemon.state_dir import BOOT, ROSTER, State
+from gossipd.daemon.state_dir import BOOT, ROSTER, StateDirectory
 from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
 from gossipd.deployment.statement_file import RegisterFormatError, register_from_bytes, register_to_bytes
 from gossipd.identity.cluster_key import format_key_ring, parse_key_ring
@@ -46,7 +46,7 @@ class KeptDoor:
         self._directory = tempfile.TemporaryDirectory(prefix="gossipd-fuzz-", dir=_memory())
         root = Path(self._directory.name)
         root.chmod(0o700)
-        self._state = State(root / "state")
+        self._state = StateDirectory(root / "state")
         self._audit = root / "audit.log"
         self._kinds = [kind for kind, weight in _WEIGHTS.items() for _ in range(weight)]
         self._corpus = genuine_files(self._audit)

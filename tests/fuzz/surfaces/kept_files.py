@@ -22,7 +22,7 @@ from gossipd.deployment.progress import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_file import register_to_bytes
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.cluster_key import format_key_ring, new_key_ring
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.manifest import open_manifest
@@ -40,7 +40,7 @@ _SECRET = SecretKey(b"the fuzzed host's own secret....")
 
 def genuine_files(scratch: Path) -> dict[str, list[bytes]]:
     """One or two of each kind, made by the program's own writers; ``scratch`` is a path that may be written to."""
-    register = Register()
+    register = StatementStore()
     register.set_signers([_SECRET.public.ed25519])
     for number in range(3):
         deployment = DeploymentId(bytes([number]) * 32)
@@ -60,7 +60,7 @@ def genuine_files(scratch: Path) -> dict[str, list[bytes]]:
     ring = new_key_ring(bytes(range(48)))
     two = new_key_ring(bytes(range(100, 148)))
     return {
-        "register": [register_to_bytes(Register()), register_to_bytes(register)],
+        "register": [register_to_bytes(StatementStore()), register_to_bytes(register)],
         "progress": [ClusterProgress().to_bytes(), table.to_bytes()],
         "journal": [_journal_bytes()],
         "public_key": [_SECRET.public.to_text().encode()],

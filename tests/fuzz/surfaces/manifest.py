@@ -14,7 +14,7 @@ import msgpack
 from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.envelope import SIGNATURE_BYTES, _pae, seal
@@ -71,7 +71,7 @@ class ManifestDoor:
         head = len(ENVELOPE_TYPE) + 3 + 16 + 64
         self._payloads = [envelope[head:] for envelope in self._envelopes]
         self._maps: list[dict[str, Any]] = [msgpack.unpackb(payload[1:]) for payload in self._payloads]
-        self._register = Register()
+        self._register = StatementStore()
         self._count = 0
         # ``seal`` derives the key each time; what it writes is this.
         self._private = Ed25519PrivateKey.from_private_bytes(PUBLISHER.seed)

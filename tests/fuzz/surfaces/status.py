@@ -16,7 +16,7 @@ from urllib.parse import quote, unquote
 import h11
 import trio
 
-from gossipd.api.request_guard import Guard, StatusRequestError, _read_request
+from gossipd.api.request_guard import RequestGuard, StatusRequestError, _read_request
 from gossipd.api.server import health_app, status_app
 from tests.fuzz.mutations import mutate_bytes, mutate_value, pick
 from tests.fuzz.surface import Case
@@ -64,7 +64,7 @@ class StatusDoor:
     def __init__(self, rng: Random) -> None:
         self._daemon = _Daemon()
         self._apps: list[Any] = [status_app(self._daemon, self._daemon), health_app(self._daemon)]
-        self._guard = Guard(self._apps[0], deadline_s=30.0)
+        self._guard = RequestGuard(self._apps[0], deadline_s=30.0)
         self._requests = [_request("GET", path, [], b"") for path in _PAGES]
         self._requests += [_request("POST", path, [], json.dumps(fields).encode()) for path, fields in _ORDERS]
         self._count = 0
@@ -147,7 +147,7 @@ class _Daemon(FakeDaemon):
         self._page = super().snapshot()
 
     def snapshot(self) -> Any:
-        """See StatusView."""
+        """See StatusPort."""
         return self._page
 
 

@@ -17,20 +17,20 @@ import msgpack
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from gossipd.control.authenticator import Visitor
-from gossipd.control.dispatcher import Hearing
-from gossipd.control.requests import Requests
-from gossipd.control.subscribers import Followers
-from gossipd.control.subscription import Following
-from gossipd.control.trigger_server import TriggerDesk
+from gossipd.control.authenticator import Identity
+from gossipd.control.dispatcher import FrameDispatcher
+from gossipd.control.requests import RequestTable
+from gossipd.control.subscribers import Subscribers
+from gossipd.control.subscription import SubscriptionTable
+from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.control_delegate import Doorman
+from gossipd.daemon.control_delegate import ControlDelegate
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.statement import _DOMAIN, _HEAD, Statement, Verb
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id
-from gossipd.transfer.tokens import TokenPurse
+from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_VERSION, encode
 from membership.member import node_id
@@ -101,8 +101,8 @@ class TriggerDoor:
         application = self._application = Application(publics)
         deployments = cast(Any, _Deployments())
         application.spread.deployments = deployments
-        doorman = Doorman(
-            cluster=application.cluster, tokens=None, purse=TokenPurse(), clients=lambda: (_CLIENT.public,),
+        doorman = ControlDelegate(
+            cluster=application.cluster, tokens=None, purse=ReceivedTokens(), clients=lambda: (_CLIENT.public,),
             post=application.post, audit=application.audit,
         )  # fmt: skip
         doorman.deployments = cast(Any, SimpleNamespace(by_id={}))
@@ -111,16 +111,16 @@ class TriggerDoor:
             register=application.register, deployments=deployments, spread=application.spread,
             trusted=lambda: frozenset(TRUSTED), audit=self._accepted,
         )  # fmt: skip
-        self._desk = doorman.desk = TriggerDesk(triggers, cast(Any, self._nursery))
+        self._desk = doorman.desk = TriggerServer(triggers, cast(Any, self._nursery))
         self.accepted = 0
         self._replies = 0
-        self._hearing = Hearing(
-            host=doorman, following=Following(resubscribe_s=5.0), followers=Followers(first_stream=0),
-            requests=Requests(limit=8), send=lambda node, message: True, answer=self._answer, counters=Counter(),
+        self._hearing = FrameDispatcher(
+            host=doorman, following=SubscriptionTable(resubscribe_s=5.0), followers=Subscribers(first_stream=0),
+            requests=RequestTable(limit=8), send=lambda node, message: True, answer=self._answer, counters=Counter(),
         )  # fmt: skip
         self._visitors = (
-            Visitor(client=_CLIENT.public.ed25519), Visitor(client=b"x" * 32), Visitor(node=node_id(publics[1])),
-            Visitor(node=node_id(publics[0])),
+            Identity(client=_CLIENT.public.ed25519), Identity(client=b"x" * 32), Identity(node=node_id(publics[1])),
+            Identity(node=node_id(publics[0])),
         )  # fmt: skip
         self._client = Ed25519PrivateKey.from_private_bytes(_CLIENT.seed)
         self._manifests = ManifestDoor(rng)
@@ -214,11 +214,11 @@ class TriggerDoor:
 
     # ---- delivering ----------------------------------------------------------------------------------
 
-    def seal(self, case: Case) -> tuple[Visitor, list[bytes]]:
+    def seal(self, case: Case) -> tuple[Identity, list[bytes]]:
         """See Door."""
         return self._visitors[case.context], _apart(case.body)
 
-    async def deliver(self, arrived: tuple[Visitor, list[bytes]]) -> None:
+    async def deliver(self, arrived: tuple[Identity, list[bytes]]) -> None:
         """See Door."""
         visitor, frames = arrived
         for frame in frames:

@@ -65,7 +65,7 @@ def toy_row(complete: int = 2, *, hosts: int = 4, cancelled: bool = False, stall
 
 @dataclass
 class FakeDaemon:
-    """StatusView and Operations in one; ``orders`` is what it was told."""
+    """StatusPort and Operations in one; ``orders`` is what it was told."""
 
     rows: list[DeploymentRow] = field(default_factory=lambda: [toy_row()])
     alarms: list[AlarmRow] = field(default_factory=list)

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 from gossipd.api.counters import LAG_BOUNDS_S, Histogram, LoopLag
 from gossipd.api.metrics import DEPLOYMENTS_MAX, render
 from gossipd.api.schema import AlarmRow
-from gossipd.store.disk.condition import Health
+from gossipd.store.disk.condition import StoreHealth
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
 CONFIG = Path(__file__).resolve().parents[3] / "config"
@@ -51,7 +51,7 @@ def test_the_page_says_what_the_snapshot_says() -> None:
 
 def test_every_condition_that_a_store_can_be_in_is_on_the_page() -> None:
     shown = {dict(labels)["condition"] for name, labels in samples(FakeDaemon()) if name == "gossipd_store_condition"}
-    assert shown == {health.value for health in Health}
+    assert shown == {health.value for health in StoreHealth}
 
 
 def test_every_name_has_the_prefix_and_a_unit_or_total_where_it_should() -> None:

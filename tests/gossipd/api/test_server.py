@@ -20,7 +20,7 @@ import trio
 from gossipd.api import client
 from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.api.local_socket import SocketPathError, bind_loopback, bind_unix
-from gossipd.api.request_guard import Guard
+from gossipd.api.request_guard import RequestGuard
 from gossipd.api.schema import AlarmRow
 from gossipd.api.server import health_app, status_app
 from gossipd.core.errors import ExitCode
@@ -28,8 +28,8 @@ from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
 
 @asynccontextmanager
-async def serving(path: Path, daemon: FakeDaemon, **limits: float) -> AsyncIterator[Guard]:
-    guard = Guard(status_app(daemon, daemon), **limits)  # type: ignore[arg-type]
+async def serving(path: Path, daemon: FakeDaemon, **limits: float) -> AsyncIterator[RequestGuard]:
+    guard = RequestGuard(status_app(daemon, daemon), **limits)  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(guard.serve, bind_unix(path))
         yield guard
@@ -291,7 +291,7 @@ async def test_the_seventeenth_client_is_turned_away_with_a_word(tmp_path: Path)
 async def test_clients_that_are_turned_away_and_reset_do_not_end_the_door(tmp_path: Path) -> None:
     listener = bind_loopback("127.0.0.1", 0)
     port = listener.socket.getsockname()[1]
-    guard = Guard(health_app(FakeDaemon()), clients_max=1)
+    guard = RequestGuard(health_app(FakeDaemon()), clients_max=1)
     async with trio.open_nursery() as nursery:
         idle = await trio.open_tcp_stream("127.0.0.1", port)
         for _ in range(20):  # they reset before they are accepted: every write to them fails
@@ -375,7 +375,7 @@ async def test_the_loopback_port_has_metrics_and_health_and_no_orders() -> None:
     listener = bind_loopback("127.0.0.1", 0)
     port = listener.socket.getsockname()[1]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Guard(health_app(daemon)).serve, listener)
+        nursery.start_soon(RequestGuard(health_app(daemon)).serve, listener)
         answers = {}
         for request in (get("/metrics"), get("/healthz"), get("/v1/status"), post("/v1/rollback", '{"name":"toy"}')):
             stream = await trio.open_tcp_stream("127.0.0.1", port)
@@ -419,7 +419,7 @@ async def test_a_path_longer_than_the_kernel_takes_works(tmp_path: Path) -> None
     deep.mkdir()
     daemon = FakeDaemon()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(Guard(status_app(daemon, daemon)).serve, bind_unix(deep / "s"))
+        nursery.start_soon(RequestGuard(status_app(daemon, daemon)).serve, bind_unix(deep / "s"))
         page = await trio.to_thread.run_sync(StatusClient(deep / "s").status)
         nursery.cancel_scope.cancel()
     assert page["node"]["name"] == "node-1"

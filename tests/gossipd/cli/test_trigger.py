@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from gossipd.cli.main import main
-from gossipd.daemon.state_dir import State
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.identity.cluster_key import new_key_ring
 from gossipd.identity.key_files import read_key_ring, write_key_pair, write_key_ring, write_public_key
 from gossipd.identity.keys import verify
@@ -94,7 +94,7 @@ async def test_another_members_key_is_found_in_the_roster_and_only_if_it_is_sign
         for cluster, expected in ((b"another cluster!", 3), (ring.cluster_id, 4)):
             signed, _ = sign_record(unsigned, cluster, secret.sign)
             assert verify(secret.public.ed25519, signed.signature, b"") is False
-            state = State(tmp_path / "state")
+            state = StateDirectory(tmp_path / "state")
             state.keep_roster([signed])
             state.close()
             # 4: the key was found, and then nothing listens at 127.0.0.2, where only the record says that it is

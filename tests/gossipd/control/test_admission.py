@@ -10,12 +10,12 @@ import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gossipd.control.authenticator import Doorkeeper
+from gossipd.control.authenticator import ZapAuthenticator
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
 from gossipd.control.self_check import SelfCheckError, self_check
 from gossipd.identity.keys import SecretKey
-from gossipd.runtime.zmq_trio import Bell
+from gossipd.runtime.zmq_trio import SocketWakeup
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_BYTES_MAX, decode, encode
 from tests.gossipd.control.nodes import DEPLOYMENT, Node, nodes, secret_of, start, until
@@ -55,7 +55,7 @@ class Visit:
         return event in self.look()
 
     async def reply(self) -> control.Message:
-        bell = Bell()
+        bell = SocketWakeup()
         with trio.fail_after(5):
             while True:
                 try:
@@ -248,7 +248,7 @@ async def test_identity_is_the_keys_and_not_the_messages() -> None:
 
 async def test_memory_for_refused_keys_is_bounded() -> None:
     async with nodes(1) as (node,):
-        keeper: Doorkeeper = node.plane.doorkeeper
+        keeper: ZapAuthenticator = node.plane.doorkeeper
         for number in range(3000):
             keeper._refuse([b"", b"", b"1.0", b"1"], number.to_bytes(32, "big"), "10.0.0.1", "unknown_key")
         assert len(keeper._refusals) == 1024
@@ -279,7 +279,7 @@ async def test_the_self_check_fails_when_a_stranger_would_be_let_in() -> None:
 
 
 async def test_the_self_check_fails_when_admission_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Doorkeeper, "bind", lambda _: None)
+    monkeypatch.setattr(ZapAuthenticator, "bind", lambda _: None)
     async with nodes(1) as (node,):
         with pytest.raises(SelfCheckError, match="our own key"):
             await self_check(node.plane, "127.0.0.1", node.port, own=node.host.secret, stranger=STRANGER)

@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from gossipd.control.peer_channel import Link, News
+from gossipd.control.peer_channel import DeltaPayload, PeerChannel
 from gossipd.control.settings import ControlSettings
-from gossipd.control.subscribers import Followers
-from gossipd.control.subscription import Following
+from gossipd.control.subscribers import Subscribers
+from gossipd.control.subscription import SubscriptionTable
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
 from gossipd.wire import control
@@ -46,12 +46,12 @@ class NewsMachine(RuleBasedStateMachine):
 
     def _start_teller(self) -> None:
         self.lives += 1
-        self.followers = Followers(first_stream=1000 * self.lives)
-        self.link = Link(HEARER, ControlSettings())
+        self.followers = Subscribers(first_stream=1000 * self.lives)
+        self.link = PeerChannel(HEARER, ControlSettings())
         self.wire.clear()
 
     def _start_hearer(self) -> None:
-        self.following = Following(resubscribe_s=RESUBSCRIBE_S)
+        self.following = SubscriptionTable(resubscribe_s=RESUBSCRIBE_S)
         self.seen: set[int] | None = None
         self.following.begin(TELLER, MODEL, self.now)
         self._ask()
@@ -76,7 +76,7 @@ class NewsMachine(RuleBasedStateMachine):
         added, dropped = changed - self.held, changed & self.held
         self.held ^= changed
         stream = self.followers.stream(MODEL)
-        self.link.put_news(stream, News.of(stream, tuple(sorted(added)), tuple(sorted(dropped)), (), 4))
+        self.link.put_news(stream, DeltaPayload.of(stream, tuple(sorted(added)), tuple(sorted(dropped)), (), 4))
 
     @rule()
     def teller_restarts(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossipd.control.peer_channel import Backlog, Endpoint, Link, LinkState, News
+from gossipd.control.peer_channel import Backlog, ChannelState, DeltaPayload, Endpoint, PeerChannel
 from gossipd.control.settings import ControlSettings
 from gossipd.core.ids import DeploymentId
 from gossipd.wire import control
@@ -16,15 +16,15 @@ PEER = NodeId(b"p" * 16)
 HOLDINGS = control.Holdings(DeploymentId(b"m" * 32), 7, 8, b"\0", 1)
 
 
-def link(**changed: int) -> Link:
-    return Link(PEER, ControlSettings(**changed))
+def link(**changed: int) -> PeerChannel:
+    return PeerChannel(PEER, ControlSettings(**changed))
 
 
-def news(*added: int, dropped: tuple[int, ...] = (), reading: tuple[int, ...] = (), slots: int = 1) -> News:
-    return News.of(7, tuple(sorted(added)), dropped, reading, slots)
+def news(*added: int, dropped: tuple[int, ...] = (), reading: tuple[int, ...] = (), slots: int = 1) -> DeltaPayload:
+    return DeltaPayload.of(7, tuple(sorted(added)), dropped, reading, slots)
 
 
-def drain(queue: Link) -> list[bytes]:
+def drain(queue: PeerChannel) -> list[bytes]:
     found = []
     while (frame := queue.next_frame()) is not None:
         found.append(frame)
@@ -139,14 +139,14 @@ def test_the_queue_is_bounded_in_number_and_in_bytes() -> None:
 
 
 def test_a_failed_link_forgets_its_queue_and_waits_longer_each_time_up_to_a_bound() -> None:
-    queue = Link(PEER, ControlSettings(redial_min_s=1, redial_max_s=5))
+    queue = PeerChannel(PEER, ControlSettings(redial_min_s=1, redial_max_s=5))
     pauses = []
     for _ in range(5):
         queue.put_holdings(7, HOLDINGS)
         queue.put_news(7, news(1))
         queue.dialing(Endpoint("h", 1, b"k" * 32), "tcp://h:1", b"0001", 10.0)
         assert queue.failed(100.0, jitter=1.0) == 2
-        assert (queue.state, queue.has_queued, queue.streams) == (LinkState.WAITING, False, {})
+        assert (queue.state, queue.has_queued, queue.streams) == (ChannelState.WAITING, False, {})
         pauses.append(queue.dial_at_s - 100.0)
     assert pauses == [1, 2, 4, 5, 5]
     queue.up(0.0)
@@ -155,7 +155,7 @@ def test_a_failed_link_forgets_its_queue_and_waits_longer_each_time_up_to_a_boun
 
 
 def test_a_link_that_fails_as_soon_as_it_is_up_is_dialed_ever_later() -> None:
-    queue = Link(PEER, ControlSettings(redial_min_s=1, redial_max_s=5))
+    queue = PeerChannel(PEER, ControlSettings(redial_min_s=1, redial_max_s=5))
     now, pauses = 100.0, []
     for held_s in (0.0, 0.0, 4.9, 0.0, 5.0, 0.0):
         queue.dialing(Endpoint("h", 1, b"k" * 32), "tcp://h:1", b"0001", now)
@@ -173,7 +173,7 @@ def test_merged_news_says_the_same_as_each_piece_in_turn(steps: list[tuple[set[i
     held = {0, 5, 10}
     merged = set(held)
     for added, dropped in steps:
-        piece = News.of(7, tuple(sorted(added)), tuple(sorted(dropped - added)), (), 0)
+        piece = DeltaPayload.of(7, tuple(sorted(added)), tuple(sorted(dropped - added)), (), 0)
         backlog.merge(piece)
         held = (held - set(piece.dropped)) | set(piece.added)
     while backlog:
@@ -184,13 +184,13 @@ def test_merged_news_says_the_same_as_each_piece_in_turn(steps: list[tuple[set[i
 
 def test_merged_news_says_on_every_piece_what_is_read_now_even_if_nothing_else_is_new() -> None:
     backlog = Backlog()
-    backlog.merge(News.of(7, tuple(range(control.DELTA_ITEMS_MAX)), (), (3, 4), 1))
-    backlog.merge(News.of(7, (control.DELTA_ITEMS_MAX,), (), (4,), 2))
+    backlog.merge(DeltaPayload.of(7, tuple(range(control.DELTA_ITEMS_MAX)), (), (3, 4), 1))
+    backlog.merge(DeltaPayload.of(7, (control.DELTA_ITEMS_MAX,), (), (4,), 2))
     pieces = []
     while backlog:
         pieces.append(backlog.take(7))
     assert [(piece.reading, piece.free_slots) for piece in pieces] == 2 * [((4,), 2)]
-    backlog.merge(News.of(7, (), (), (), 3))
+    backlog.merge(DeltaPayload.of(7, (), (), (), 3))
     assert backlog, "that a read has ended is news"
     assert backlog.take(7).reading == ()
     assert not backlog

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gossipd.control.subscribers import EARLY_MAX, STREAMS_MAX, Followers
-from gossipd.control.subscription import Following
+from gossipd.control.subscribers import EARLY_MAX, STREAMS_MAX, Subscribers
+from gossipd.control.subscription import SubscriptionTable
 from gossipd.core.ids import DeploymentId
 from membership.member import NodeId
 
@@ -11,8 +11,8 @@ PEER, OTHER_PEER = NodeId(b"p" * 16), NodeId(b"q" * 16)
 ONE, TWO = DeploymentId(b"1" * 32), DeploymentId(b"2" * 32)
 
 
-def followed() -> Following:
-    following = Following(resubscribe_s=5)
+def followed() -> SubscriptionTable:
+    following = SubscriptionTable(resubscribe_s=5)
     following.begin(PEER, ONE, 0.0)
     assert following.heard_holdings(PEER, ONE, 3, 0)
     return following
@@ -50,7 +50,7 @@ def test_a_repeated_delta_is_a_gap_too() -> None:
 
 
 def test_an_unanswered_question_is_due_again_after_the_pause() -> None:
-    following = Following(resubscribe_s=5)
+    following = SubscriptionTable(resubscribe_s=5)
     following.begin(PEER, ONE, 0.0)
     assert following.due(4.9) == []
     assert following.due(5.0) == [(PEER, ONE)]
@@ -94,7 +94,7 @@ def test_a_forgotten_peer_is_followed_no_more() -> None:
 
 
 def test_streams_are_distinct_while_in_use_and_wrap() -> None:
-    followers = Followers(first_stream=STREAMS_MAX - 1)
+    followers = Subscribers(first_stream=STREAMS_MAX - 1)
     assert [followers.stream(ONE), followers.stream(TWO), followers.stream(ONE)] == [
         STREAMS_MAX - 1,
         0,
@@ -103,7 +103,7 @@ def test_streams_are_distinct_while_in_use_and_wrap() -> None:
 
 
 def test_early_followers_are_bounded_and_handed_out_once() -> None:
-    followers = Followers(first_stream=0)
+    followers = Subscribers(first_stream=0)
     for number in range(EARLY_MAX + 10):
         followers.add_early(NodeId(number.to_bytes(16, "big")), ONE)
     found = followers.take_early(ONE)
@@ -113,7 +113,7 @@ def test_early_followers_are_bounded_and_handed_out_once() -> None:
 
 
 def test_followers_are_forgotten_with_their_deployment_or_themselves() -> None:
-    followers = Followers(first_stream=0)
+    followers = Subscribers(first_stream=0)
     followers.add(PEER, ONE)
     followers.add(OTHER_PEER, ONE)
     followers.add(PEER, TWO)

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.control.authenticator import Visitor
+from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
 from gossipd.control.trigger_client import (
     Acknowledgement,
@@ -22,7 +22,7 @@ from gossipd.control.trigger_client import (
     TriggerRefusedError,
     trigger,
 )
-from gossipd.control.trigger_server import UPLOADS_MAX, TriggerDesk
+from gossipd.control.trigger_server import UPLOADS_MAX, TriggerServer
 from gossipd.core.errors import ExitCode
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement, Verb, sign_statement
@@ -46,7 +46,7 @@ class FakeTriggerHost:
     """A daemon that knows some deployments and remembers orders."""
 
     states: dict[bytes | str, control.TriggerState] = field(default_factory=dict)
-    orders: list[tuple[Visitor, Statement, bytes | None]] = field(default_factory=list)
+    orders: list[tuple[Identity, Statement, bytes | None]] = field(default_factory=list)
     failure: ManifestError | None = None
     already: bool = False
 
@@ -55,7 +55,7 @@ class FakeTriggerHost:
             return self.states.get(deployment, control.TriggerState(deployment, 0, "", 0))
         return self.states.get(model, control.TriggerState(b"", 0, "", 0, "E_NOT_FOUND", f"nobody knows {model}"))
 
-    async def trigger_order(self, visitor: Visitor, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+    async def trigger_order(self, visitor: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
         await trio.lowlevel.checkpoint()
         self.orders.append((visitor, statement, envelope))
         if self.failure is not None:
@@ -67,7 +67,7 @@ class FakeTriggerHost:
 class Desk:
     node: Node
     host: FakeTriggerHost
-    desk: TriggerDesk
+    desk: TriggerServer
 
     async def talk(
         self,
@@ -99,9 +99,9 @@ async def desk() -> AsyncIterator[Desk]:
     async with trio.open_nursery() as nursery:
         node = await start(nursery, 1)
         host = FakeTriggerHost()
-        found = TriggerDesk(host, nursery)
+        found = TriggerServer(host, nursery)
 
-        def hear(visitor: Visitor, message: control.Message, reply: Reply) -> None:
+        def hear(visitor: Identity, message: control.Message, reply: Reply) -> None:
             assert found.hear(visitor, message, reply)
 
         node.host.on_request = hear  # type: ignore[method-assign]
@@ -116,7 +116,7 @@ async def test_a_manifest_is_sent_and_ordered_with_a_statement_by_the_clients_ke
         told = await d.order(envelope)
         assert told == Acknowledgement(deployment_id(envelope), 1, False, "qwen@3 is being deployed")
         [(visitor, statement, received)] = d.host.orders
-        assert visitor == Visitor(client=CLIENT.public.ed25519)
+        assert visitor == Identity(client=CLIENT.public.ed25519)
         assert received == envelope
         assert (statement.verb, statement.epoch, statement.manifest_bytes) == (Verb.DEPLOY, 1, len(envelope))
         assert statement.signer == CLIENT.public.ed25519
@@ -153,7 +153,7 @@ async def test_a_node_orders_with_its_own_key() -> None:
         d.node.host.known[member.public.curve25519] = node_id(member.public.ed25519)
         d.node.host.directory[node_id(member.public.ed25519)] = d.node.host.directory[d.node.host.node]
         await d.order(SMALL, secret=member)
-        assert d.host.orders[0][0] == Visitor(node=node_id(member.public.ed25519))
+        assert d.host.orders[0][0] == Identity(node=node_id(member.public.ed25519))
 
 
 async def test_an_unknown_name_is_not_found() -> None:
@@ -209,7 +209,7 @@ async def test_a_node_that_does_not_answer_costs_the_timeout_and_no_more() -> No
 async def ask(d: Desk, message: control.Message) -> control.Message:
     """One reply of whatever kind."""
     replies: list[control.Message] = []
-    d.desk.hear(Visitor(client=CLIENT.public.ed25519), message, replies.append)
+    d.desk.hear(Identity(client=CLIENT.public.ed25519), message, replies.append)
     with trio.fail_after(5):
         while not replies:
             await trio.lowlevel.checkpoint()

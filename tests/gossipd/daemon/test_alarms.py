@@ -12,12 +12,12 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from gossipd.core.events import Event, Isolated
-from gossipd.daemon.member_directory import Callbacks, Cluster
-from gossipd.daemon.state_dir import State, StateWriteError
-from gossipd.daemon.state_saver import LOOK_S, Keeping
+from gossipd.core.events import Event, IsolationChanged
+from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.daemon.state_saver import LOOK_S, StateSaver
 from gossipd.daemon.status_view import ALARMS_MAX, Alarms
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from membership import events as said
 from membership.member import Member, MemberState, NodeId
@@ -70,9 +70,9 @@ class Heard:
 
     def __init__(self, told: Told) -> None:
         self.posted: list[Event] = []
-        self.cluster = Cluster(NodeId(b"n" * 16))
+        self.cluster = MemberDirectory(NodeId(b"n" * 16))
         nothing: Any = lambda *_: None  # noqa: E731
-        self.cluster.callbacks = Callbacks(
+        self.cluster.callbacks = MemberCallbacks(
             post=self.posted.append, member_changed=nothing, member_gone=nothing, roster_changed=nothing,
             heard=nothing, probe_wanted=nothing, alarm=told.alarms.ring, cured=told.alarms.cured,
         )  # fmt: skip
@@ -108,20 +108,20 @@ def test_being_cut_off_is_an_alarm_until_it_is_over(told: Told) -> None:
     assert told.codes == ["E_ISOLATED"]
     heard.cluster.hear(said.Isolated(False))
     assert told.codes == []
-    assert heard.posted == [Isolated(True), Isolated(False)]
+    assert heard.posted == [IsolationChanged(True), IsolationChanged(False)]
 
 
 # ---- what is kept on disk ----
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[State]:
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateDirectory]:
     async def here(work: Callable[..., object], *what: object) -> object:
         """In place of a thread, for which a clock that jumps does not wait."""
         return work(*what)
 
     monkeypatch.setattr("gossipd.daemon.state_saver.in_thread", here)
-    made = State(tmp_path / "state")
+    made = StateDirectory(tmp_path / "state")
     yield made
     made.close()
 
@@ -139,17 +139,17 @@ class Table:
         return []
 
 
-def keeping(state: State, register: Register, told: Told) -> Keeping:
+def keeping(state: StateDirectory, register: StatementStore, told: Told) -> StateSaver:
     nothing = cast(Any, Table())
-    return Keeping(
+    return StateSaver(
         state=state, register=register, swim=nothing, teller=nothing, alarm=told.alarms.ring, cured=told.alarms.cured
     )
 
 
 async def test_b18_two_contents_of_one_version_are_an_alarm_with_both_names_also_after_a_restart(
-    state: State, told: Told, autojump_clock: MockClock
+    state: StateDirectory, told: Told, autojump_clock: MockClock
 ) -> None:
-    register = Register()
+    register = StatementStore()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeping(state, register, told).run)
         await trio.testing.wait_all_tasks_blocked()
@@ -170,9 +170,9 @@ async def test_b18_two_contents_of_one_version_are_an_alarm_with_both_names_also
 
 
 async def test_a_state_that_cannot_be_written_is_an_alarm_until_it_can(
-    state: State, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    state: StateDirectory, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = Register()
+    register = StatementStore()
 
     def refuse(*_: object) -> None:
         raise StateWriteError("state/register cannot be written: No space left on device")
@@ -192,7 +192,7 @@ async def test_a_state_that_cannot_be_written_is_an_alarm_until_it_can(
 
 
 async def test_a_progress_table_that_could_not_be_written_is_written_at_the_next_look(
-    state: State, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    state: StateDirectory, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[bytes] = []
 
@@ -204,5 +204,5 @@ async def test_a_progress_table_that_could_not_be_written_is_written_at_the_next
     monkeypatch.setattr(Table, "to_bytes", lambda _: b"progress")
     monkeypatch.setattr(state, "keep_progress", refuse_once)
     with trio.move_on_after(5.5 * LOOK_S):
-        await keeping(state, Register(), told).run()
+        await keeping(state, StatementStore(), told).run()
     assert kept == [b"progress"] * 2, "refused, then written, then nothing new"

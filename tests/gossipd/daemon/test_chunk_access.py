@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import cast
 
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.chunk_access import Shelf
-from gossipd.daemon.state_dir import State
+from gossipd.daemon.chunk_access import ChunkAccess
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
@@ -15,8 +15,8 @@ MATE, FAR = NodeId(b"a" * 16), NodeId(b"b" * 16)
 
 
 def test_sent_bytes_are_counted_by_deployment_and_by_whether_they_left_the_rack() -> None:
-    shelf = Shelf(
-        cast(ChunkStore, None), cast(State, None), is_mate=lambda node: node == MATE, is_coming=lambda _: False
+    shelf = ChunkAccess(
+        cast(ChunkStore, None), cast(StateDirectory, None), is_mate=lambda node: node == MATE, is_coming=lambda _: False
     )
     shelf.sent(MATE, MODEL, 100)
     shelf.sent(FAR, MODEL, 20)

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 
 from gossipd.audit.chain_file import verify_audit
 from gossipd.audit.log import SUBJECT_BURST, AuditLog
-from gossipd.daemon.control_delegate import Doorman
-from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, TokenBook, TokenPurse
+from gossipd.daemon.control_delegate import ControlDelegate
+from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, IssuedTokens, ReceivedTokens
 from membership.member import NodeId
 
 A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
@@ -23,8 +23,8 @@ async def test_b29_a_stranger_that_knocks_for_ever_is_written_down_a_few_times(
     tmp_path: Path, autojump_clock: MockClock, form: str
 ) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl", wall=lambda: 1_790_000_000.0)
-    doorman = Doorman(
-        cluster=cast(Any, None), tokens=None, purse=TokenPurse(), clients=tuple, post=lambda event: None,
+    doorman = ControlDelegate(
+        cluster=cast(Any, None), tokens=None, purse=ReceivedTokens(), clients=tuple, post=lambda event: None,
         audit=audit.record,
     )  # fmt: skip
     async with trio.open_nursery() as nursery:
@@ -39,23 +39,23 @@ async def test_b29_a_stranger_that_knocks_for_ever_is_written_down_a_few_times(
     assert text.count('"stranger refused"') == SUBJECT_BURST + 1
 
 
-def doorman_of(tokens: TokenBook | None, purse: TokenPurse) -> Doorman:
-    return Doorman(
+def doorman_of(tokens: IssuedTokens | None, purse: ReceivedTokens) -> ControlDelegate:
+    return ControlDelegate(
         cluster=cast(Any, None), tokens=tokens, purse=purse, clients=tuple, post=lambda event: None,
         audit=lambda *_, **__: None,
     )  # fmt: skip
 
 
 def test_tokens_that_go_with_holdings_open_connections_of_whoever_was_given_them() -> None:
-    book, purse = TokenBook(), TokenPurse()
-    given, valid_s = doorman_of(book, TokenPurse()).tokens_for(A)
+    book, purse = IssuedTokens(), ReceivedTokens()
+    given, valid_s = doorman_of(book, ReceivedTokens()).tokens_for(A)
     assert [book.redeem(token) for token in given] == [A] * TOKENS_AHEAD
-    doorman_of(TokenBook(), purse).on_tokens(B, given, valid_s)
+    doorman_of(IssuedTokens(), purse).on_tokens(B, given, valid_s)
     assert purse.take(B) in given
 
 
 def test_without_connections_in_clear_no_tokens_are_given_or_kept() -> None:
-    purse = TokenPurse()
+    purse = ReceivedTokens()
     doorman = doorman_of(None, purse)
     assert doorman.tokens_for(A) == ((), 0)
     doorman.on_tokens(B, (bytes(32),), 10)
@@ -65,7 +65,7 @@ def test_without_connections_in_clear_no_tokens_are_given_or_kept() -> None:
 def test_a_peer_cannot_have_its_tokens_kept_for_longer_than_any_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("gossipd.transfer.tokens.time.monotonic", lambda: now)
-    purse = TokenPurse()
-    doorman_of(TokenBook(), purse).on_tokens(B, (bytes(32),), 65_535)
+    purse = ReceivedTokens()
+    doorman_of(IssuedTokens(), purse).on_tokens(B, (bytes(32),), 65_535)
     now += TOKEN_LIFE_S
     assert purse.take(B) is None

@@ -14,11 +14,11 @@ from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.config.sections import Config
 from gossipd.daemon import settings_mapping
-from gossipd.daemon.data_plane import Hands
-from gossipd.daemon.member_directory import Cluster
-from gossipd.daemon.state_dir import State
+from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.identity.keys import SecretKey
-from gossipd.runtime.rate_limit import Throttle
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.reader import ReadOutcome
 from membership.seal import KeyRing
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
@@ -33,11 +33,11 @@ def config_with(directory: Path, **limits: int) -> Config:
 
 
 @contextmanager
-def hands_with(config: Config) -> Iterator[Hands]:
+def hands_with(config: Config) -> Iterator[DataPlane]:
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
-    hands = Hands(
-        config, keys, state=State(config.file.parent / "state"),
-        cluster=Cluster(settings_mapping.own_record(config, keys.node.public, 1).node),
+    hands = DataPlane(
+        config, keys, state=StateDirectory(config.file.parent / "state"),
+        cluster=MemberDirectory(settings_mapping.own_record(config, keys.node.public, 1).node),
         on_store=lambda event: None, post=lambda event: None, token_of=lambda node: b"",
         recheck=lambda deployment, chunk: None, before_evict=lambda event: None, is_coming=lambda deployment: False,
     )  # fmt: skip
@@ -72,13 +72,13 @@ def test_a_read_from_storage_that_waits_for_its_limit_goes_on_when_that_is_chang
     (tmp_path / "storage" / "a.bin").write_bytes(files["a.bin"])
     manifest = sign(files, f"file://{tmp_path}/storage/")
     asked = threading.Event()
-    take = Throttle.take
+    take = RateLimit.take
 
-    def watched(throttle: Throttle, nbytes: int) -> None:
+    def watched(throttle: RateLimit, nbytes: int) -> None:
         asked.set()
         take(throttle, nbytes)
 
-    monkeypatch.setattr(Throttle, "take", watched)
+    monkeypatch.setattr(RateLimit, "take", watched)
     outcomes: list[ReadOutcome] = []
     with hands_with(config_with(tmp_path, **{limit: 1})) as hands:
         hands.store.open(manifest)

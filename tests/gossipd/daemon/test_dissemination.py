@@ -12,12 +12,12 @@ import pytest
 
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment import LIVE_MAX, Deployment
-from gossipd.daemon.dissemination import Spread
-from gossipd.daemon.member_directory import Cluster
-from gossipd.daemon.state_dir import State
+from gossipd.daemon.dissemination import Dissemination
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.state_dir import StateDirectory
 from gossipd.deployment.progress import HostState
 from gossipd.deployment.statement import Statement, Verb, sign_statement
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from gossipd.inbox.inbox import QueueFullError
 from gossipd.manifest.errors import ManifestError
@@ -31,7 +31,7 @@ SECRET = SecretKey(bytes([1]) * 32)
 OTHERS = range(2, 12)
 
 
-class AllLive(Cluster):
+class AllLive(MemberDirectory):
     """Whoever belongs lives."""
 
     def live(self) -> set[NodeId]:
@@ -39,18 +39,18 @@ class AllLive(Cluster):
 
 
 class Desk:
-    """A Spread over a real register and real state, with a table of deployments that only fills."""
+    """A Dissemination over a real register and real state, with a table of deployments that only fills."""
 
     def __init__(self, tmp_path: Path) -> None:
         own = record(1)
-        self.register, self.state = Register(), State(tmp_path / "state")
+        self.register, self.state = StatementStore(), StateDirectory(tmp_path / "state")
         self.by_id: dict[DeploymentId, Deployment] = {}
         self.audited: list[tuple[str, dict[str, Any]]] = []
         cluster = AllLive(node_id(own.public_key))
         cluster.begin(own, [record(number) for number in OTHERS])
         self.told: list[Statement] = []
         self.asked: list[NodeId] = []
-        self.spread = Spread(
+        self.spread = Dissemination(
             secret=SECRET, own=node_id(own.public_key), cluster=cluster, register=self.register, state=self.state,
             client=cast(Any, SimpleNamespace(fetch_manifest=self._fetch)), clients=tuple,
             trusted=lambda: frozenset(TRUSTED), publish=self.told.append,

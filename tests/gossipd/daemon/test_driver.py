@@ -10,8 +10,8 @@ import trio
 import trio.testing
 
 from gossipd.core.events import Command, Event, SlotsChanged
-from gossipd.daemon.driver import Brain
-from gossipd.runtime.turn_loop import Beat
+from gossipd.daemon.driver import PlannerDriver
+from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.swarm.planner import Planner
 
 
@@ -40,10 +40,10 @@ class FakePlanner:
 
 
 @asynccontextmanager
-async def running(planner: FakePlanner) -> AsyncIterator[Brain]:
+async def running(planner: FakePlanner) -> AsyncIterator[PlannerDriver]:
     """A brain on a beat, a second after its start."""
-    beat = Beat()
-    brain = Brain(cast(Planner, planner), beat=beat, perform=lambda _: None, note=lambda _: None)
+    beat = TurnLoop()
+    brain = PlannerDriver(cast(Planner, planner), beat=beat, perform=lambda _: None, note=lambda _: None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(beat.run)
         nursery.start_soon(brain.run)

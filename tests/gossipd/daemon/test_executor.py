@@ -13,10 +13,10 @@ import pytest
 
 from gossipd.core.events import Event, FailReason, FetchFailed, SourceReadFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.executor import RECHECKS_MAX, Performer
+from gossipd.daemon.executor import RECHECKS_MAX, CommandExecutor
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.incoming_chunks import Arrival, Arrivals
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.sources.errors import SourceAuthError
 from gossipd.sources.reader import ReadOutcome
@@ -44,7 +44,7 @@ class Bench:
         self.pool = BufferPool(1 << 20)
         ends = {LIAR: ("10.0.0.1", 1), HONEST: ("10.0.0.2", 2)}
         names = {LIAR: SimpleNamespace(name="liar"), HONEST: SimpleNamespace(name="honest")}
-        self.performer = Performer(
+        self.performer = CommandExecutor(
             cluster=cast(Any, SimpleNamespace(bulk_endpoint=ends.get, records=names)),
             plane=cast(Any, None),
             client=cast(Any, SimpleNamespace(fetch_chunk=self._fetch_chunk, complain=self._complain)),
@@ -65,10 +65,10 @@ class Bench:
     def _fetch_chunk(
         self, node: NodeId, _: object, deployment: DeploymentId, chunk: int, length: int, *, timeout_s: float,
         behind: int | None,
-    ) -> Arrival:  # fmt: skip
+    ) -> IncomingChunk:  # fmt: skip
         if self.fetched is not None:
             raise self.fetched
-        self.arrival = Arrivals().begin(deployment, chunk, node, self.pool.acquire(length))
+        self.arrival = IncomingChunks().begin(deployment, chunk, node, self.pool.acquire(length))
         return self.arrival
 
     def _complain(

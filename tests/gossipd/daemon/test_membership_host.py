@@ -10,9 +10,9 @@ import trio
 from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.daemon import settings_mapping
-from gossipd.daemon.membership_host import Gossip
+from gossipd.daemon.membership_host import MembershipHost
 from gossipd.identity.keys import SecretKey
-from gossipd.runtime.turn_loop import Beat, Phase
+from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership.seal import KeyRing
 from tests.servers import free_port
 
@@ -23,8 +23,8 @@ async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tm
     config = parse_config(text, tmp_path / "gossipd.toml", {})
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
     record = settings_mapping.own_record(config, keys.node.public, 1)
-    gossip = Gossip(config, keys, record=record, roster=[], alarm=lambda code, sentence: None)
-    beat = Beat()
+    gossip = MembershipHost(config, keys, record=record, roster=[], alarm=lambda code, sentence: None)
+    beat = TurnLoop()
     is_busy = True
 
     async def heard(count: int, sock: socket.socket) -> None:

@@ -9,11 +9,11 @@ from threading import Event
 import pytest
 
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.state_dir import State, StateWriteError
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_file import RegisterFormatError, snapshot
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey, verify
 from membership.member import Record
 from membership.record import BOOT_MAX, sign_record
@@ -32,7 +32,7 @@ def record(number: int) -> Record:
 
 
 def test_every_start_has_a_higher_boot_number_even_when_the_clock_or_the_file_is_lost(tmp_path: Path) -> None:
-    state = State(tmp_path / "state")
+    state = StateDirectory(tmp_path / "state")
     assert state.next_boot(1000.9) == 1000
     assert state.next_boot(5.0) == 1001, "a clock that was set back"
     (tmp_path / "state" / "boot").unlink()
@@ -42,7 +42,7 @@ def test_every_start_has_a_higher_boot_number_even_when_the_clock_or_the_file_is
 
 @pytest.mark.parametrize("kept", [b"9" * 5000, b"9" * 16, str(BOOT_MAX).encode(), b"-7", b"", b"\xff\xfe"])
 def test_a_boot_number_that_cannot_be_is_as_good_as_lost(tmp_path: Path, kept: bytes) -> None:
-    state = State(tmp_path / "state")
+    state = StateDirectory(tmp_path / "state")
     (tmp_path / "state" / "boot").write_bytes(kept)
     assert state.next_boot(1000.0) == 1000
     assert state.next_boot(1000.0) == 1001
@@ -51,10 +51,10 @@ def test_a_boot_number_that_cannot_be_is_as_good_as_lost(tmp_path: Path, kept: b
 
 def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(tmp_path: Path) -> None:
     secret = SecretKey(b"k" * 32)
-    register = Register()
+    register = StatementStore()
     register.set_signers([secret.public.ed25519])
     register.hear(sign_statement(secret, NAMED, epoch=3, verb=Verb.CANCEL, manifest_bytes=9, now_s=7))
-    state = State(tmp_path / "state")
+    state = StateDirectory(tmp_path / "state")
     state.keep_register(*snapshot(register))
     assert state.register().digest() == register.digest()
     path = tmp_path / "state" / "register"
@@ -66,8 +66,8 @@ def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(t
 
 
 def test_a_snapshot_that_comes_late_does_not_replace_a_newer_one(tmp_path: Path) -> None:
-    register = Register()
-    state = State(tmp_path / "state")
+    register = StatementStore()
+    state = StateDirectory(tmp_path / "state")
     late = snapshot(register)
     register.mark_removed(NAMED)
     state.keep_register(*snapshot(register))
@@ -77,7 +77,7 @@ def test_a_snapshot_that_comes_late_does_not_replace_a_newer_one(tmp_path: Path)
 
 
 def test_a_roster_is_kept_with_its_signatures_and_a_torn_one_as_far_as_it_goes(tmp_path: Path) -> None:
-    state = State(tmp_path / "state")
+    state = StateDirectory(tmp_path / "state")
     state.keep_roster([record(1), record(2)])
     assert [one.name for one in state.roster()] == ["node-1", "node-2"]
     assert state.roster()[0].signature == record(1).signature
@@ -88,7 +88,7 @@ def test_a_roster_is_kept_with_its_signatures_and_a_torn_one_as_far_as_it_goes(t
 
 
 def test_a_damaged_progress_table_is_begun_anew(tmp_path: Path) -> None:
-    state = State(tmp_path / "state")
+    state = StateDirectory(tmp_path / "state")
     state.keep_progress(ClusterProgress().to_bytes())
     (tmp_path / "state" / "progress").write_bytes(b"\x63garbage")
     assert state.progress(now=0.0, wall_s=0.0).to_bytes() == ClusterProgress().to_bytes()
@@ -96,7 +96,7 @@ def test_a_damaged_progress_table_is_begun_anew(tmp_path: Path) -> None:
 
 
 def test_manifests_are_kept_byte_for_byte(tmp_path: Path) -> None:
-    state = State(tmp_path / "state")
+    state = StateDirectory(tmp_path / "state")
     assert state.envelope(NAMED) is None
     state.keep_envelope(NAMED, b"signed")
     assert state.envelope(NAMED) == b"signed"
@@ -104,7 +104,7 @@ def test_manifests_are_kept_byte_for_byte(tmp_path: Path) -> None:
 
 
 def test_a_manifest_that_is_coming_is_waited_for_and_no_other(tmp_path: Path) -> None:
-    state, coming = State(tmp_path / "state"), {NAMED}
+    state, coming = StateDirectory(tmp_path / "state"), {NAMED}
     other = DeploymentId(b"o" * 32)
     with ThreadPoolExecutor() as pool:
 
@@ -123,7 +123,7 @@ def test_a_manifest_that_is_coming_is_waited_for_and_no_other(tmp_path: Path) ->
 
 
 def test_one_who_waits_for_a_manifest_gives_up_when_it_does_not_come(tmp_path: Path) -> None:
-    state, asked = State(tmp_path / "state"), Event()
+    state, asked = StateDirectory(tmp_path / "state"), Event()
     coming = [True, False]
 
     def is_coming(_: DeploymentId) -> bool:
@@ -140,7 +140,7 @@ def test_one_who_waits_for_a_manifest_gives_up_when_it_does_not_come(tmp_path: P
 
 
 def test_a_disk_that_refuses_is_named_and_the_old_file_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    state = State(tmp_path / "state")
+    state = StateDirectory(tmp_path / "state")
     state.keep_envelope(NAMED, b"old")
 
     def refuse(*_: object, **__: object) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from gossipd.control.authenticator import Visitor
+from gossipd.control.authenticator import Identity
 from gossipd.core.errors import GossipdError
 from gossipd.daemon.deployment import LIVE_MAX
 from gossipd.daemon.triggers import Triggers
@@ -20,7 +20,7 @@ from tests.gossipd.daemon.test_dissemination import SECRET, Desk
 from tests.gossipd.manifest.making import PUBLISHER, TRUSTED, draft
 
 STRANGER = SecretKey(b"a stranger's seed of 32 bytes...")
-VISITOR = Visitor(client=SECRET.public.ed25519)
+VISITOR = Identity(client=SECRET.public.ed25519)
 
 
 class Order:

@@ -13,7 +13,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.deployment import statement_store as register_module
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_file import RegisterFormatError, register_from_bytes, register_to_bytes
-from gossipd.deployment.statement_store import Acceptance, Equivocation, Heard, Register
+from gossipd.deployment.statement_store import Acceptance, Equivocation, Heard, StatementStore
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -33,15 +33,15 @@ def word(
     return sign_statement(secret, a_deployment(number), epoch=epoch, verb=verb, manifest_bytes=100, now_s=now_s)
 
 
-def register(*words: Statement) -> Register:
-    made = Register()
+def register(*words: Statement) -> StatementStore:
+    made = StatementStore()
     made.set_signers([PUBLISHER.public.ed25519, OTHER_NODE.public.ed25519])
     for one in words:
         made.hear(one)
     return made
 
 
-def refusal(made: Register, offered: Manifest, now_s: float = NOW_S) -> ManifestError:
+def refusal(made: StatementStore, offered: Manifest, now_s: float = NOW_S) -> ManifestError:
     with pytest.raises(ManifestError) as caught:
         made.accept(offered, now_s)
     return caught.value
@@ -242,7 +242,7 @@ def test_every_change_raises_the_revision_and_nothing_else_does() -> None:
 # ---- kept ----
 
 
-def full_register() -> Register:
+def full_register() -> StatementStore:
     made = register(word(1), word(2, verb=Verb.CANCEL, epoch=4))
     made.accept(manifest(), NOW_S)
     made.mark_removed(a_deployment(9))
@@ -272,5 +272,5 @@ def test_a_torn_or_rotted_file_is_not_believed() -> None:
 
 def test_a_newer_file_is_named_as_such() -> None:
     with pytest.raises(RegisterFormatError) as caught:
-        register_from_bytes(b"\x02" + register_to_bytes(Register())[1:])
+        register_from_bytes(b"\x02" + register_to_bytes(StatementStore())[1:])
     assert caught.value.code == "E_STORE_VERSION"

@@ -14,7 +14,7 @@ from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish import bucket as bucket_module
 from gossipd.publish.bucket import StoredObjects, find_objects, open_storage
-from gossipd.publish.errors import SourceChangedError, StorageError
+from gossipd.publish.errors import StorageError, TreeChangedError
 from gossipd.publish.extents import runs
 from gossipd.publish.selection import Selection
 from tests import servers
@@ -83,7 +83,7 @@ def test_an_object_replaced_meanwhile_is_refused(tree: Path, out: Path, s3_envir
     reader.hash_run(run, CHUNK)
     path = found[run.segments[0].file_index].path
     obstore.put(store, path, bytes(found[run.segments[0].file_index].size))
-    with pytest.raises(SourceChangedError):
+    with pytest.raises(TreeChangedError):
         reader.hash_run(run, CHUNK)
 
 

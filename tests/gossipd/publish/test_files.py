@@ -12,8 +12,8 @@ import pytest
 
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.publish import files as files_module
-from gossipd.publish.errors import PublishError, SourceChangedError
-from gossipd.publish.extents import RUN_BYTES_MAX, Run, runs
+from gossipd.publish.errors import PublishError, TreeChangedError
+from gossipd.publish.extents import RUN_BYTES_MAX, FileExtent, runs
 from gossipd.publish.files import LocalFiles
 from gossipd.publish.hashing import hash_chunks
 from gossipd.publish.selection import Selection
@@ -84,7 +84,7 @@ class _Meddling(LocalFiles):
         self.threads = 1
         self._meddle = meddle
 
-    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+    def hash_run(self, run: FileExtent, chunk_bytes: int) -> bytes:
         digests = super().hash_run(run, chunk_bytes)
         self._meddle()  # type: ignore[operator]
         return digests
@@ -110,7 +110,7 @@ def test_a_file_that_changes_between_two_runs_is_refused(tmp_path: Path, what: s
             path.unlink()
 
     reader = _Meddling(found, meddle, mapped=mapped)
-    with pytest.raises(SourceChangedError, match=r"model\.bin.*changed while it was hashed"):
+    with pytest.raises(TreeChangedError, match=r"model\.bin.*changed while it was hashed"):
         hash_chunks(Layout([2 * RUN_BYTES_MAX], CHUNK), reader, ignore)
 
 
@@ -124,7 +124,7 @@ def test_a_file_cut_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest
         return real(descriptor, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", cutting)
-    with pytest.raises(SourceChangedError):
+    with pytest.raises(TreeChangedError):
         LocalFiles(found, mapped=False).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
 
 
@@ -139,7 +139,7 @@ def test_a_file_written_to_during_a_read_is_refused(tmp_path: Path, monkeypatch:
         return real(descriptor, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", writing)
-    with pytest.raises(SourceChangedError):
+    with pytest.raises(TreeChangedError):
         LocalFiles(found, mapped=False).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
 
 
@@ -153,7 +153,7 @@ def test_a_file_cut_just_before_the_lease_is_not_mapped(tmp_path: Path, monkeypa
         return real(descriptor)
 
     monkeypatch.setattr(files_module, "_lease", late)
-    with pytest.raises(SourceChangedError):
+    with pytest.raises(TreeChangedError):
         LocalFiles(found).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
 
 
@@ -166,7 +166,7 @@ class _FailsSecond:
         self.done = 0
         self._failing = Event()
 
-    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+    def hash_run(self, run: FileExtent, chunk_bytes: int) -> bytes:
         if run.first_chunk == 1:
             self._failing.set()
             raise PublishError("broken")

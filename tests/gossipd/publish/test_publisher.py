@@ -9,7 +9,7 @@ import pytest
 from gossipd.core.errors import GossipdError
 from gossipd.manifest.manifest import Targets
 from gossipd.publish import publisher
-from gossipd.publish.extents import Run
+from gossipd.publish.extents import FileExtent
 from gossipd.publish.files import LocalFiles
 from tests.gossipd.publish.trees import CHUNK, KEY, TREE, make_tree, published
 
@@ -114,7 +114,7 @@ def test_a_tree_that_changes_after_its_files_were_hashed_is_refused(
 ) -> None:
     real = LocalFiles.hash_run
 
-    def meddling(self: LocalFiles, run: Run, chunk_bytes: int) -> bytes:
+    def meddling(self: LocalFiles, run: FileExtent, chunk_bytes: int) -> bytes:
         digests = real(self, run, chunk_bytes)
         if run.segments[0].file_index == 1:
             if change == "added":

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gossipd.runtime.rate_limit import BANKED_S, Throttle
+from gossipd.runtime.rate_limit import BANKED_S, RateLimit
 
 WAIT_S = 20.0
 
@@ -31,7 +31,7 @@ class Clock:
 @pytest.mark.parametrize("rate", [64 * 1024, 10_000_000, 1_250_000_000])
 def test_the_rate_is_exact_within_two_per_cent(monkeypatch: pytest.MonkeyPatch, rate: int, late_s: float) -> None:
     clock = Clock(monkeypatch, late_s=late_s)
-    throttle = Throttle(rate)
+    throttle = RateLimit(rate)
     started = clock.now
     left = total = rate * 10
     while left:
@@ -43,7 +43,7 @@ def test_the_rate_is_exact_within_two_per_cent(monkeypatch: pytest.MonkeyPatch, 
 
 def test_time_that_nobody_used_is_banked_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    throttle = Throttle(1000)
+    throttle = RateLimit(1000)
     clock.now += 3600
     started = clock.now
     throttle.take(1000)
@@ -52,7 +52,7 @@ def test_time_that_nobody_used_is_banked_only_briefly(monkeypatch: pytest.Monkey
 
 def test_without_a_limit_nothing_waits_and_a_piece_is_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    throttle = Throttle()
+    throttle = RateLimit()
     assert throttle.piece(1 << 40) == 1 << 40
     throttle.take(1 << 40)
     assert clock.now == 1000.0
@@ -60,7 +60,7 @@ def test_without_a_limit_nothing_waits_and_a_piece_is_the_whole(monkeypatch: pyt
 
 def test_a_limit_set_later_does_not_count_what_went_before(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    throttle = Throttle(1000)
+    throttle = RateLimit(1000)
     throttle.take(5000)
     throttle.set_rate(None)
     throttle.take(1 << 40)
@@ -72,8 +72,8 @@ def test_a_limit_set_later_does_not_count_what_went_before(monkeypatch: pytest.M
 
 def test_what_is_limited_within_a_wider_limit_keeps_to_both(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock(monkeypatch)
-    wide = Throttle(2_000)
-    narrow = Throttle(1_000, within=wide)
+    wide = RateLimit(2_000)
+    narrow = RateLimit(1_000, within=wide)
     started = clock.now
     narrow.take(10_000)
     assert clock.now - started == pytest.approx(10, abs=2 * BANKED_S)
@@ -91,13 +91,13 @@ def test_what_is_limited_within_a_wider_limit_keeps_to_both(monkeypatch: pytest.
 
 
 def test_pieces_are_short_against_every_deadline() -> None:
-    throttle = Throttle(1_000_000)
+    throttle = RateLimit(1_000_000)
     assert throttle.piece(1 << 30) <= 1_000_000 * 0.05
     assert throttle.piece(10) == 10
 
 
 def test_a_change_of_rate_reaches_those_who_wait() -> None:
-    throttle = Throttle(1)
+    throttle = RateLimit(1)
     waiting = threading.Thread(target=throttle.take, args=(1_000_000,))
     waiting.start()
     throttle.set_rate(1e12)
@@ -106,9 +106,9 @@ def test_a_change_of_rate_reaches_those_who_wait() -> None:
 
 
 def test_removing_the_limit_and_closing_wake_those_who_wait() -> None:
-    ends: list[Callable[[Throttle], None]] = [lambda throttle: throttle.set_rate(None), Throttle.close]
+    ends: list[Callable[[RateLimit], None]] = [lambda throttle: throttle.set_rate(None), RateLimit.close]
     for end in ends:
-        throttle = Throttle(1)
+        throttle = RateLimit(1)
         waiting = threading.Thread(target=throttle.take, args=(1_000_000,))
         waiting.start()
         end(throttle)
@@ -119,6 +119,6 @@ def test_removing_the_limit_and_closing_wake_those_who_wait() -> None:
 def test_a_rate_of_nothing_is_refused() -> None:
     for rate in (0, -1):
         with pytest.raises(AssertionError):
-            Throttle(rate)
+            RateLimit(rate)
         with pytest.raises(AssertionError):
-            Throttle().set_rate(rate)
+            RateLimit().set_rate(rate)

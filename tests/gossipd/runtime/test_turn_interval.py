@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.runtime.turn_interval import BEAT_S, REST_S_MAX, Tempo
+from gossipd.runtime.turn_interval import BEAT_S, REST_S_MAX, TurnInterval
 
 
 def after(*late_s: float, chunk_time_s: float = 0.0) -> float:
     """The next rest."""
-    tempo = Tempo()
+    tempo = TurnInterval()
     tempo.chunk_time_s = chunk_time_s
     for each in late_s:
         tempo.woken(each)

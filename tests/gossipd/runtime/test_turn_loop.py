@@ -16,7 +16,7 @@ import zmq
 
 from gossipd.runtime import zmq_trio
 from gossipd.runtime.turn_interval import BEAT_S, REST_S_MAX
-from gossipd.runtime.turn_loop import Beat, Phase
+from gossipd.runtime.turn_loop import Phase, TurnLoop
 
 
 class Counter:
@@ -33,7 +33,7 @@ class Counter:
 
 
 @asynccontextmanager
-async def beating(beat: Beat, *parts: tuple[Phase, Callable[[float], bool]]) -> AsyncIterator[trio.Nursery]:
+async def beating(beat: TurnLoop, *parts: tuple[Phase, Callable[[float], bool]]) -> AsyncIterator[trio.Nursery]:
     """``turn_loop`` runs with these parts."""
     with contextlib.ExitStack() as joined:
         for phase, turn in parts:
@@ -47,7 +47,7 @@ async def beating(beat: Beat, *parts: tuple[Phase, Callable[[float], bool]]) -> 
 async def test_hearing_deciding_and_saying_are_in_that_order_whoever_joined_first(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    beat, taken = Beat(), list[Phase]()
+    beat, taken = TurnLoop(), list[Phase]()
 
     def turn_of(phase: Phase) -> Callable[[float], bool]:
         def turn(_now: float) -> bool:
@@ -63,7 +63,7 @@ async def test_hearing_deciding_and_saying_are_in_that_order_whoever_joined_firs
 
 
 async def test_however_often_it_is_woken_a_turn_is_taken_once_a_beat(autojump_clock: trio.testing.MockClock) -> None:
-    beat, counter = Beat(), Counter(busy=10**6)
+    beat, counter = TurnLoop(), Counter(busy=10**6)
     with trio.move_on_after(1.0):
         async with beating(beat, (Phase.DECIDE, counter.turn)):
             while True:
@@ -74,7 +74,7 @@ async def test_however_often_it_is_woken_a_turn_is_taken_once_a_beat(autojump_cl
 
 
 async def test_it_sleeps_when_nothing_happens_and_wakes_at_once(autojump_clock: trio.testing.MockClock) -> None:
-    beat, counter = Beat(), Counter(busy=1)
+    beat, counter = TurnLoop(), Counter(busy=1)
     async with beating(beat, (Phase.DECIDE, counter.turn)):
         await trio.sleep(1)
         before = len(counter.times)
@@ -89,7 +89,7 @@ async def test_it_sleeps_when_nothing_happens_and_wakes_at_once(autojump_clock: 
 async def test_it_says_that_turns_are_being_taken_and_when_that_has_ended(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    beat, counter = Beat(), Counter()
+    beat, counter = TurnLoop(), Counter()
     async with beating(beat, (Phase.HEAR, counter.turn)):
         await trio.sleep(1)
         assert beat.awake() is None
@@ -105,7 +105,7 @@ async def test_it_says_that_turns_are_being_taken_and_when_that_has_ended(
 async def test_what_is_due_is_done_in_time_and_what_is_always_due_does_not_spin(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    beat, counter = Beat(), Counter()
+    beat, counter = TurnLoop(), Counter()
     due = [math.inf]
     async with beating(beat):
         with beat.joined(Phase.SAY, counter.turn, due_s=lambda: due[0]):
@@ -131,7 +131,7 @@ async def test_what_is_due_is_done_in_time_and_what_is_always_due_does_not_spin(
 async def test_who_leaves_something_undone_has_the_next_turn_after_half_a_beat(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    beat, times = Beat(), list[float]()
+    beat, times = TurnLoop(), list[float]()
 
     def turn(now: float) -> bool:
         times.append(now)
@@ -144,7 +144,7 @@ async def test_who_leaves_something_undone_has_the_next_turn_after_half_a_beat(
 
 
 async def test_others_have_their_turn_however_long_ours_take(mock_clock: trio.testing.MockClock) -> None:
-    beat, others = Beat(), list[float]()
+    beat, others = TurnLoop(), list[float]()
 
     def turn(_now: float) -> bool:
         mock_clock.jump(0.05)  # five beats long
@@ -165,7 +165,7 @@ async def test_others_have_their_turn_however_long_ours_take(mock_clock: trio.te
 async def test_what_is_left_during_the_last_turn_before_it_sleeps_is_found(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    beat, left, found = Beat(), deque[int](), list[int]()
+    beat, left, found = TurnLoop(), deque[int](), list[int]()
 
     def decide(_now: float) -> bool:
         before = len(found)
@@ -185,7 +185,7 @@ async def test_what_is_left_during_the_last_turn_before_it_sleeps_is_found(
 
 
 async def test_nothing_that_a_thread_leaves_is_forgotten() -> None:
-    beat, left, found = Beat(), deque[int](), list[int]()
+    beat, left, found = TurnLoop(), deque[int](), list[int]()
     count = 3000
 
     def turn(_now: float) -> bool:
@@ -222,7 +222,7 @@ async def test_a_message_that_a_send_has_taken_note_of_is_read_though_the_beat_w
     router.setsockopt(zmq.ROUTER_MANDATORY, 1)
     port = router.bind_to_random_port("tcp://127.0.0.1")
     dealer.connect(f"tcp://127.0.0.1:{port}")
-    beat, heard, armed = Beat(), list[bytes](), [False]
+    beat, heard, armed = TurnLoop(), list[bytes](), [False]
 
     def hear(_now: float) -> bool:
         before = len(heard)
@@ -262,7 +262,7 @@ async def test_a_message_that_a_send_has_taken_note_of_is_read_though_the_beat_w
 
 async def test_it_says_how_late_the_loop_woke_it_from_a_rest(mock_clock: trio.testing.MockClock) -> None:
     late, counter = list[float](), Counter(busy=2)
-    async with beating(Beat(late=late.append), (Phase.DECIDE, counter.turn)):
+    async with beating(TurnLoop(late=late.append), (Phase.DECIDE, counter.turn)):
         await trio.testing.wait_all_tasks_blocked()
         assert not late, "the first turn waits for nothing"
         mock_clock.jump(BEAT_S + 0.5)
@@ -274,7 +274,7 @@ async def test_a_loop_that_is_woken_late_rests_longer_and_nobody_loses_his_turn(
     mock_clock: trio.testing.MockClock,
 ) -> None:
     counter = Counter(busy=10**6)
-    async with beating(Beat(), (Phase.DECIDE, counter.turn)):
+    async with beating(TurnLoop(), (Phase.DECIDE, counter.turn)):
         await trio.testing.wait_all_tasks_blocked()
         for _ in range(100):
             mock_clock.jump(2 * REST_S_MAX)

@@ -10,7 +10,7 @@ import trio.testing
 import zmq
 
 from gossipd.runtime import zmq_trio
-from gossipd.runtime.zmq_trio import Bell, tcp_address
+from gossipd.runtime.zmq_trio import SocketWakeup, tcp_address
 
 Pair = tuple[zmq.Socket[bytes], zmq.Socket[bytes]]
 
@@ -34,7 +34,7 @@ async def test_a_message_whose_edge_another_call_has_eaten_is_still_seen(pair: P
     far.send(b"x")
     assert near.getsockopt(zmq.EVENTS)  # reads the state, and with it the edge
     with trio.fail_after(5):
-        await Bell().wait(near, seconds_max=3600)
+        await SocketWakeup().wait(near, seconds_max=3600)
     assert near.recv(zmq.NOBLOCK) == b"x"
 
 
@@ -42,14 +42,14 @@ async def test_a_wait_ends_when_a_message_comes(pair: Pair) -> None:
     near, far = pair
     with trio.fail_after(5):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: Bell().wait(near, seconds_max=3600))
+            nursery.start_soon(lambda: SocketWakeup().wait(near, seconds_max=3600))
             await trio.testing.wait_all_tasks_blocked()
             far.send(b"x")
 
 
 async def test_a_ring_ends_the_present_wait_or_the_next_one_and_only_one(pair: Pair) -> None:
     near, _ = pair
-    bell = Bell()
+    bell = SocketWakeup()
     with trio.fail_after(5):
         bell.ring()
         bell.ring()
@@ -65,8 +65,8 @@ async def test_a_ring_ends_the_present_wait_or_the_next_one_and_only_one(pair: P
 
 async def test_a_wait_is_bounded_even_without_a_ring(pair: Pair) -> None:
     with trio.fail_after(5):
-        await Bell().wait(pair[0], seconds_max=0.001)
-        await Bell().wait(pair[0], seconds_max=-1)
+        await SocketWakeup().wait(pair[0], seconds_max=0.001)
+        await SocketWakeup().wait(pair[0], seconds_max=-1)
 
 
 def test_addresses_are_written_as_zeromq_reads_them() -> None:

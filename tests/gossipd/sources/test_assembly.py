@@ -6,7 +6,7 @@ import pytest
 
 from gossipd.core.ids import SOURCE, ChunkIndex, DeploymentId, Supplier
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.incoming_chunks import Arrivals
+from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.sources.assembly import Assembly
 from gossipd.sources.errors import SourceHashError
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign
@@ -24,7 +24,7 @@ class Run:
         self.pool = BufferPool(4 * 1024 * 1024)
         self.listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
         self.ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
-        self.arrivals = Arrivals(lambda *what: self.listed.append(what), lambda *what: self.ended.append(what))
+        self.arrivals = IncomingChunks(lambda *what: self.listed.append(what), lambda *what: self.ended.append(what))
         self.stored: list[ChunkIndex] = []
         self.assembly = Assembly(
             MANIFEST, (0, 1), what="a.bin", writer=self.store, pool=self.pool, arrivals=self.arrivals,

@@ -15,8 +15,8 @@ from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.incoming_chunks import Arrivals
-from gossipd.runtime.rate_limit import Throttle
+from gossipd.runtime.incoming_chunks import IncomingChunks
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.first_request import resolve
 from gossipd.sources.reader import ReadOutcome, SourceReader
 from gossipd.sources.settings import SourceSettings
@@ -49,11 +49,11 @@ class Seat:
         self.store = MemoryStore(manifest)
         self.pool = BufferPool(pool_bytes)
         self.errors: list[GossipdError] = []
-        self.throttle = Throttle()
+        self.throttle = RateLimit()
         self.listed: list[int] = []
         self.reader = SourceReader(
             writer=self.store, pool=self.pool, throttle=self.throttle,
-            arrivals=Arrivals(lambda _, chunk, __: self.listed.append(chunk)),
+            arrivals=IncomingChunks(lambda _, chunk, __: self.listed.append(chunk)),
             policy=SourcePolicy.parse(allow or ["http://127.0.0.1:*", "http://localhost:*"]),
             settings=settings, rng=Random(3), on_error=lambda _, error: self.errors.append(error), find=find,
         )  # fmt: skip

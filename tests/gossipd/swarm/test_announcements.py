@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from gossipd.core.events import SendDelta
-from gossipd.swarm.announcements import News, told_soon
+from gossipd.swarm.announcements import Announcements, told_soon
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 from tests.gossipd.swarm.planning import DEPLOYMENT, SETTINGS, node
@@ -15,8 +15,8 @@ from tests.gossipd.swarm.planning import DEPLOYMENT, SETTINGS, node
 A, B = node(1), node(2)
 
 
-def news_for(*peers: bytes) -> News:
-    news = News(DEPLOYMENT, SETTINGS)
+def news_for(*peers: bytes) -> Announcements:
+    news = Announcements(DEPLOYMENT, SETTINGS)
     for peer in peers:
         assert news.subscribe(peer)  # type: ignore[arg-type]
     news.flush(100.0, 0.02, 4)
@@ -103,7 +103,7 @@ def test_long_news_are_split() -> None:
 
 
 def test_there_is_a_limit_to_subscribers() -> None:
-    news = News(DEPLOYMENT, PlannerSettings(subscribers_max=1))
+    news = Announcements(DEPLOYMENT, PlannerSettings(subscribers_max=1))
     assert news.subscribe(A)
     assert not news.subscribe(B)
     assert news.subscribe(A)
@@ -122,7 +122,7 @@ def test_a_chunk_that_was_lost_and_came_back_is_told_as_held() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_whoever_hears_every_message_knows_in_the_end_what_is_held(seed: int) -> None:
     rng = Random(seed)
-    news = News(DEPLOYMENT, SETTINGS)
+    news = Announcements(DEPLOYMENT, SETTINGS)
     peers = [node(number) for number in range(1, 6)]
     held: set[int] = set()
     known: dict[bytes, set[int]] = {}

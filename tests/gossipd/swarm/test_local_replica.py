@@ -6,12 +6,12 @@ import pytest
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE
-from gossipd.swarm.local_replica import Replica, ReplicaState, Turn
+from gossipd.swarm.local_replica import LocalReplica, ReplicaState, Transition
 from tests.gossipd.swarm.planning import DEPLOYMENT, node, shape
 
 
-def replica(*held: int) -> Replica:
-    return Replica(DEPLOYMENT, shape(10), ChunkSet.of(10, held), now=0.0)
+def replica(*held: int) -> LocalReplica:
+    return LocalReplica(DEPLOYMENT, shape(10), ChunkSet.of(10, held), now=0.0)
 
 
 def test_a_hedged_chunk_counts_once_and_the_loser_as_a_duplicate() -> None:
@@ -37,10 +37,10 @@ def test_what_was_not_started_does_not_land() -> None:
 
 def test_a_lost_chunk_is_missing_again_and_reopens_a_sealed_copy() -> None:
     copy = replica(*range(10))
-    copy.turn(Turn.LAST_STORED)
+    copy.turn(Transition.LAST_STORED)
     states = [copy.state]
     assert copy.lose(4)
-    copy.turn(Turn.CHUNK_LOST)
+    copy.turn(Transition.CHUNK_LOST)
     states.append(copy.state)
     assert states == [ReplicaState.SEALING, ReplicaState.FETCHING]
     assert list(copy.missing()) == [4]
@@ -49,6 +49,6 @@ def test_a_lost_chunk_is_missing_again_and_reopens_a_sealed_copy() -> None:
 
 def test_a_move_that_is_not_in_the_table_is_our_own_bug() -> None:
     copy = replica()
-    copy.turn(Turn.LAST_STORED)
+    copy.turn(Transition.LAST_STORED)
     with pytest.raises(KeyError):
-        copy.turn(Turn.LAST_STORED)
+        copy.turn(Transition.LAST_STORED)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gossipd.swarm.pipelining import Endings
+from gossipd.swarm.pipelining import Pipelining
 from tests.gossipd.swarm.planning import node
 
 A, B = node(1), node(2)
 
 
 def test_each_ending_is_followed_once_in_the_order_in_which_they_were_told() -> None:
-    endings = Endings()
+    endings = Pipelining()
     endings.add(A, 3)
     endings.add(A, 5)
     endings.add(B, 7)
@@ -19,7 +19,7 @@ def test_each_ending_is_followed_once_in_the_order_in_which_they_were_told() -> 
 
 
 def test_what_has_ended_is_followed_by_nothing() -> None:
-    endings = Endings()
+    endings = Pipelining()
     endings.add(A, 3)
     endings.drop(A, 4)
     assert A in endings

@@ -21,11 +21,12 @@ from gossipd.core.events import (
     DeltaHeard,
     DeploymentClosed,
     DeploymentOpened,
+    EndSubscription,
     FailReason,
     FetchFailed,
     FinishModel,
     HoldingsHeard,
-    Isolated,
+    IsolationChanged,
     LimitUploads,
     MembersSeen,
     PeerLost,
@@ -41,9 +42,8 @@ from gossipd.core.events import (
     StallReason,
     StartFetch,
     StartSourceRead,
-    Subscribe,
+    StartSubscription,
     SubscribeHeard,
-    Unsubscribe,
 )
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
 from gossipd.swarm.settings import PlannerSettings
@@ -101,7 +101,7 @@ def test_a_host_asks_its_neighbours_for_news_and_answers_those_who_ask() -> None
     driven = Driven()
     driven.meet(view(1, term=1), view(2))
     commands = driven.tell(opened(8, (3,)))
-    assert {command.peer for command in of(Subscribe, commands)} == {A, B}
+    assert {command.peer for command in of(StartSubscription, commands)} == {A, B}
     (answer,) = of(SendHoldings, driven.tell(SubscribeHeard(A, DEPLOYMENT)))
     assert (answer.peer, list(answer.chunks)) == (A, [3])
 
@@ -287,7 +287,7 @@ def test_the_share_of_a_host_that_is_out_of_reach_moves_within_a_second() -> Non
     commands = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.GONE), after=0.05)
     assert [fetch.peer for fetch in of(StartFetch, commands)] == [B]
     back = driven.tell(PeerReachable(A, True), after=0.3)
-    assert [again.peer for again in of(Subscribe, back)] == [A]
+    assert [again.peer for again in of(StartSubscription, back)] == [A]
 
 
 def test_a_lone_host_elects_itself_probes_and_reads() -> None:
@@ -403,7 +403,7 @@ def test_a_neighbour_whose_answers_bring_nothing_new_is_asked_less_and_less_ofte
     driven.tell(opened(8), after=4.0)
     asked: list[float] = []
     for _ in range(400):
-        if of(Subscribe, driven.tell(after=0.25)):
+        if of(StartSubscription, driven.tell(after=0.25)):
             asked.append(driven.now)
             driven.tell(holdings(1, 5))
         driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.BUSY))
@@ -488,7 +488,7 @@ def test_an_isolated_seed_reads_no_more() -> None:
     driven.tell()
     landed = [stored(chunk, SOURCE) for chunk in reading(driven)]
     assert landed
-    commands = driven.tell(Isolated(True), *landed, after=0.3) + driven.wait(2.0)
+    commands = driven.tell(IsolationChanged(True), *landed, after=0.3) + driven.wait(2.0)
     assert not of(StartSourceRead, commands)
     assert [claim.term for claim in of(ClaimSeed, commands)] == [0]
 
@@ -498,7 +498,7 @@ def test_the_last_chunk_finishes_the_model_once_and_neighbours_are_left() -> Non
     driven.tell(holdings(1, 1, size=2))
     commands = driven.tell(stored(1, A), after=0.5) + driven.wait(2.0)
     assert len(of(FinishModel, commands)) == 1
-    assert {gone.peer for gone in of(Unsubscribe, commands)} == {A, B}
+    assert {gone.peer for gone in of(EndSubscription, commands)} == {A, B}
 
 
 def test_a_complete_copy_is_finished_without_a_fetch() -> None:
@@ -506,7 +506,7 @@ def test_a_complete_copy_is_finished_without_a_fetch() -> None:
     driven.meet(view(1, term=1))
     commands = driven.tell(opened(2, (0, 1)))
     assert of(FinishModel, commands)
-    assert not of(Subscribe, commands)
+    assert not of(StartSubscription, commands)
 
 
 def test_a_chunk_that_rots_is_told_and_fetched_again() -> None:
@@ -514,7 +514,7 @@ def test_a_chunk_that_rots_is_told_and_fetched_again() -> None:
     driven.tell(SubscribeHeard(B, DEPLOYMENT))
     commands = driven.tell(ChunkLost(DEPLOYMENT, 1), after=1.0)
     assert [told.dropped for told in of(SendDelta, commands)] == [(1,)]
-    assert of(Subscribe, commands + driven.wait(0.5))
+    assert of(StartSubscription, commands + driven.wait(0.5))
     assert [fetch.chunk for fetch in of(StartFetch, driven.tell(holdings(1, 0, 1, size=2)))] == [1]
     assert of(FinishModel, driven.tell(stored(1, A)))
 
@@ -932,4 +932,4 @@ def test_what_its_only_holder_takes_back_is_nowhere_and_what_another_has_too_is_
 def test_our_own_record_is_no_peer() -> None:
     driven = Driven()
     driven.tell(PeerSeen(view(0)))
-    assert OWN not in {subscribe.peer for subscribe in of(Subscribe, driven.tell(opened(8)))}
+    assert OWN not in {subscribe.peer for subscribe in of(StartSubscription, driven.tell(opened(8)))}

@@ -10,7 +10,7 @@ import pytest
 from gossipd.core.events import PeerView
 from gossipd.manifest.payload import EVERY_HOST, Targets
 from gossipd.swarm.peers import Peers
-from gossipd.swarm.roles import Duties, _DrawnLines, _Rack
+from gossipd.swarm.roles import Roles, _DrawnLines, _Rack
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 from tests.gossipd.swarm.planning import SETTINGS, node, view
@@ -26,14 +26,14 @@ def duties_of(
     unreachable: Sequence[int] = (),
     settings: PlannerSettings = SETTINGS,
     extent_chunks: int = 1,
-) -> Duties:
+) -> Roles:
     peers = Peers(settings, Random(1))
     for one in views:
         if one.node != own.node:
             peers.seen(one)
     for number in unreachable:
         peers.reached(node(number), False)
-    duties = Duties(own, targets, b"salt", settings, extent_chunks=extent_chunks)
+    duties = Roles(own, targets, b"salt", settings, extent_chunks=extent_chunks)
     slow_nodes = frozenset(node(number) for number in slow)
     assert duties.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 0.0)
     assert not duties.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 1.0)

@@ -8,7 +8,7 @@ from gossipd.core.events import FailReason
 from gossipd.swarm.availability import Availability
 from gossipd.swarm.demand import Demand
 from gossipd.swarm.peers import Peers
-from gossipd.swarm.pipelining import Endings
+from gossipd.swarm.pipelining import Pipelining
 from gossipd.swarm.rendezvous import BUCKETS
 from gossipd.swarm.scheduler import Scheduler
 from tests.gossipd.swarm.planning import SETTINGS, node, view
@@ -26,7 +26,7 @@ class Table:
         self.wants = Demand(self.seen, SETTINGS)
         self.wants.want(range(50))
         self.wants.set_places([0] * BUCKETS, [0] * BUCKETS, 0.0, 1.0)
-        self.endings = Endings()
+        self.endings = Pipelining()
         self.scheduler = Scheduler(self.seen, self.wants, self.peers, self.endings, settings=SETTINGS, rng=Random(2))
 
     def hear(self, number: int, *chunks: int, free: int = 4) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from gossipd.core.events import PeerView
-from gossipd.swarm.capabilities import SEED_TERM_MAX, Standing
+from gossipd.swarm.capabilities import SEED_TERM_MAX, NodeCapabilities
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from tests.gossipd.swarm.planning import SETTINGS, node, view
@@ -148,7 +148,7 @@ def test_a_mate_that_claimed_the_last_term_there_is_does_not_push_ours_past_the_
     peers.lost(node(1))
     claims = [term for tick in range(1, 80) if (term := election.decide(peers, tick / 4)) is not None]
     assert claims == [SEED_TERM_MAX]
-    assert Standing.from_bytes(Standing(True, claims[0]).to_bytes()).seed_term == SEED_TERM_MAX
+    assert NodeCapabilities.from_bytes(NodeCapabilities(True, claims[0]).to_bytes()).seed_term == SEED_TERM_MAX
 
 
 def test_nobody_reads_before_the_seeds_have_been_the_same_for_a_while() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gossipd.swarm.availability import Availability
-from gossipd.swarm.slow_hosts import Laggards
+from gossipd.swarm.slow_hosts import SlowHosts
 from gossipd.swarm.subscriptions import Subscriptions
 from tests.gossipd.swarm.planning import SETTINGS, node
 
@@ -17,7 +17,7 @@ class Watched:
     def __init__(self) -> None:
         self.seen = Availability(1000, held=0)
         self.listened = Subscriptions(SETTINGS)
-        self.laggards = Laggards(SETTINGS)
+        self.laggards = SlowHosts(SETTINGS)
 
     def hear(self, at_s: float = 1.0, **counts: int) -> None:
         """Hosts ``n1``, ``n2``, ... hold so many chunks."""
@@ -26,7 +26,7 @@ class Watched:
             self.seen.add(node(number), range(count), near=number < 9)
             self.listened.heard(node(number), at_s)
 
-    def look(self, held: int, *, at_s: float = 1.0, chunk_time_s: float = SECONDS) -> Laggards:
+    def look(self, held: int, *, at_s: float = 1.0, chunk_time_s: float = SECONDS) -> SlowHosts:
         mates = [node(number) for number in range(1, 5)]
         self.laggards.look(
             self.seen, self.listened, mates, held=held, missing=1000 - held, chunk_time_s=chunk_time_s, now=at_s

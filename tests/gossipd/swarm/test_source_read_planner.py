@@ -7,10 +7,10 @@ from random import Random
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE
-from gossipd.swarm.local_replica import Replica
+from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.rendezvous import bucket_lines, bucket_of
 from gossipd.swarm.settings import PlannerSettings
-from gossipd.swarm.source_read_planner import Reader
+from gossipd.swarm.source_read_planner import SourceReadPlanner
 from tests.gossipd.swarm.planning import CHUNK_BYTES, DEPLOYMENT, node, shape
 
 SETTINGS = PlannerSettings(fetches_many=6)  # whatever the number of chunks
@@ -33,14 +33,14 @@ class Storage:
         of = replace(shape(chunks, extent=extent), chunk_bytes=chunk_bytes, bytes_total=chunks * chunk_bytes)
         self.nodes = tuple(sorted(node(number) for number in range(1, readers + 1)))
         self.now = 100.0
-        self.readers: dict[bytes, Reader] = {}
-        self.replicas: dict[bytes, Replica] = {}
+        self.readers: dict[bytes, SourceReadPlanner] = {}
+        self.replicas: dict[bytes, LocalReplica] = {}
         for own in self.nodes:
-            reader = Reader(own, of, DEPLOYMENT, settings, Random(1))
+            reader = SourceReadPlanner(own, of, DEPLOYMENT, settings, Random(1))
             reader.readable = True
             reader.set_readers(bucket_lines(self.nodes, b"salt"), by_chunk=by_chunk, now=self.now)
             self.readers[own] = reader
-            self.replicas[own] = Replica(DEPLOYMENT, of, ChunkSet(chunks), now=self.now)
+            self.replicas[own] = LocalReplica(DEPLOYMENT, of, ChunkSet(chunks), now=self.now)
         self.read: list[int] = []
 
     def plan(self, own: bytes, *, yields: bool = False) -> list[int]:

@@ -7,20 +7,20 @@ import pytest
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import FailReason, StallReason
 from gossipd.core.ids import SOURCE
-from gossipd.swarm.local_replica import Replica
+from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.stall_detector import StallWatch
 from tests.gossipd.swarm.planning import DEPLOYMENT, node, shape
 
 MATE = node(1)
 
 
-def replica() -> Replica:
+def replica() -> LocalReplica:
     """Nothing held, and no chunk since 0 s."""
-    return Replica(DEPLOYMENT, shape(8), ChunkSet.of(8, ()), now=0.0)
+    return LocalReplica(DEPLOYMENT, shape(8), ChunkSet.of(8, ()), now=0.0)
 
 
 def judge(
-    watch: StallWatch, now: float, of: Replica | None = None, *, alone: bool = False, holders: bool = False,
+    watch: StallWatch, now: float, of: LocalReplica | None = None, *, alone: bool = False, holders: bool = False,
     readers: bool = True,
 ) -> StallReason | None:  # fmt: skip
     return watch.judge(of or replica(), now=now, alone=alone, holders=holders, readers=readers)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.rate_limit import Throttle
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import TlsCredentials, tls_credentials
@@ -81,7 +81,7 @@ def client_of(
     client = BulkClient(
         settings=settings,
         pool=pool or BufferPool(4 * 1024 * 1024),
-        throttle=Throttle(),
+        throttle=RateLimit(),
         credentials=credentials,
         get_token=None if credentials else lambda _node: bytes(32),
     )

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from gossipd.transfer.connections import Link, Links, Peer
+from gossipd.transfer.connections import BulkConnection, BulkPeer, ConnectionPool
 from gossipd.transfer.settings import BulkSettings
 from membership.member import NodeId
 
-A = Peer(NodeId(b"a" * 16), ("127.0.0.1", 1))
-B = Peer(NodeId(b"b" * 16), ("127.0.0.1", 2))
+A = BulkPeer(NodeId(b"a" * 16), ("127.0.0.1", 1))
+B = BulkPeer(NodeId(b"b" * 16), ("127.0.0.1", 2))
 WAIT_S = 20.0
 
 
@@ -31,12 +31,12 @@ class Rig:
 
     def __init__(self, **settings: int) -> None:
         self.closed: list[object] = []
-        self.links = Links(BulkSettings(**settings), self.closed.append)  # type: ignore[arg-type]
+        self.links = ConnectionPool(BulkSettings(**settings), self.closed.append)  # type: ignore[arg-type]
 
-    def borrow(self, peer: Peer, *, wait_s: float = 0.0) -> Link:
+    def borrow(self, peer: BulkPeer, *, wait_s: float = 0.0) -> BulkConnection:
         """Borrows, and dials when told to."""
         link = self.links.borrow(peer, time.monotonic() + wait_s, lambda: False)
-        return link if link is not None else Link(peer, FakeChannel())  # type: ignore[arg-type]
+        return link if link is not None else BulkConnection(peer, FakeChannel())  # type: ignore[arg-type]
 
 
 def test_the_link_used_last_is_lent_first() -> None:
@@ -55,7 +55,7 @@ def test_a_peer_has_so_many_links_and_borrowers_wait_for_one() -> None:
     with pytest.raises(TimeoutError):
         rig.borrow(A)
     rig.borrow(B)
-    got: list[Link] = []
+    got: list[BulkConnection] = []
     waiting = threading.Thread(target=lambda: got.append(rig.borrow(A, wait_s=WAIT_S)))
     assert not rig.links.is_awaited(A)
     waiting.start()

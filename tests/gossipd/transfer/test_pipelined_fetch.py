@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import pytest
 
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.incoming_chunks import Arrival, Arrivals
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.transfer.channel import Channel
-from gossipd.transfer.connections import Link
+from gossipd.transfer.connections import BulkConnection
 from gossipd.transfer.errors import FetchCancelledError, RelayEndedError
 from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.pipelined_fetch import Successor
@@ -34,7 +34,7 @@ def one_slot(encryption: Encryption) -> BulkSettings:
 class Scene:
     """Half of chunk 2 has come, and chunk 1 is asked for behind it."""
 
-    def __init__(self, running: Pair, arrival: Arrival, first: Future[bytes], second: Future[bytes]) -> None:
+    def __init__(self, running: Pair, arrival: IncomingChunk, first: Future[bytes], second: Future[bytes]) -> None:
         self.running = running
         self.arrival = arrival
         self.first = first
@@ -200,7 +200,7 @@ def test_the_end_is_told_once_when_a_third_or_what_comes_in_a_tenth_of_a_second_
     monkeypatch.setattr("gossipd.runtime.incoming_chunks.time", SimpleNamespace(monotonic=lambda: now_s[0]))
     for rate, told_at in ((1e9, 12), (31.0, 13), (11.0, 15), (1.0, None)):  # sixteenths of the chunk per second
         ended: list[int] = []
-        arrivals = Arrivals(on_ending=lambda _deployment, chunk, _supplier, ended=ended: ended.append(chunk))  # type: ignore[misc]
+        arrivals = IncomingChunks(on_ending=lambda _deployment, chunk, _supplier, ended=ended: ended.append(chunk))  # type: ignore[misc]
         arrival = arrivals.begin(MODEL, CHUNK, SERVER, BufferPool(CHUNK_BYTES).acquire(CHUNK_BYTES))
         seen = None
         for sixteenth in range(1, 17):
@@ -226,7 +226,7 @@ def test_a_link_that_was_handed_over_says_whether_its_next_request_was_sent() ->
     for is_asked in (False, True):
         place = Successor(b"")
         place.is_asked = is_asked
-        link = Link(None, None)  # type: ignore[arg-type]
+        link = BulkConnection(None, None)  # type: ignore[arg-type]
         with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(place.wait, time.monotonic() + WAIT_S, lambda: False)
             assert place.hand_over(link)

@@ -11,7 +11,7 @@ import pytest
 
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.runtime.incoming_chunks import Arrival, Arrivals
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.transfer.errors import FetchCancelledError, PeerNotHoldingError, RelayEndedError, TransferError
 from gossipd.transfer.settings import BulkSettings, Encryption
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, MODEL, SERVER, WAIT_S, Pair, node_of, pair
@@ -22,7 +22,7 @@ CHUNK = 2
 
 
 @contextmanager
-def chunk_on_its_way(running: Pair, filled: int, *, body: bytes | None = None) -> Iterator[Arrival]:
+def chunk_on_its_way(running: Pair, filled: int, *, body: bytes | None = None) -> Iterator[IncomingChunk]:
     """Chunk 2 is not at the server yet; so many bytes of it are."""
     running.store.chunks.pop((MODEL, CHUNK), None)
     body = running.bodies[CHUNK] if body is None else body
@@ -53,7 +53,7 @@ def await_relayed(running: Pair, filled: int) -> None:
             at += len(piece)
 
 
-def land(running: Pair, arrival: Arrival) -> None:
+def land(running: Pair, arrival: IncomingChunk) -> None:
     running.store.put(MODEL, CHUNK, arrival.view, UPSTREAM, 0.1)
     arrival.land()
     arrival.release()
@@ -197,7 +197,7 @@ def test_a_server_closes_in_time_though_relays_wait() -> None:
 
 def test_pieces_are_what_comes_in_a_quarter_of_a_second_within_bounds() -> None:
     length = 16 << 20
-    arrival = Arrivals().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
+    arrival = IncomingChunks().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
     assert arrival.piece_bytes(0.0) == arrival.piece_bytes(1.0) == 64 * 1024, "nothing is known yet"
     arrival.advance(1 << 20)
     assert arrival.piece_bytes(1.0) == 1 << 18
@@ -208,7 +208,7 @@ def test_pieces_are_what_comes_in_a_quarter_of_a_second_within_bounds() -> None:
 
 def test_pieces_end_where_the_end_is_told_and_are_small_from_there() -> None:
     length = 16 << 20
-    arrival = Arrivals().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
+    arrival = IncomingChunks().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
     rate = 8 << 20  # bytes per second: the end is told a tenth of a second before, 838,860 bytes
     filled = 0
     pieces = []

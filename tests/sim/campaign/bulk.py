@@ -149,7 +149,7 @@ class Bulk:
         self._daemon.after(self._daemon.disk_wait_s(), self._put, fetch)
 
     def _put(self, fetch: Fetch) -> None:
-        """Performer._fetched, from the body on."""
+        """CommandExecutor._fetched, from the body on."""
         if self.fetches.get(fetch.key) is not fetch:
             return
         daemon, reason = self._daemon, None
@@ -321,7 +321,7 @@ class Bulk:
 
 
 def recheck_quietly(daemon: Daemon, deployment: DeploymentId, chunk: int) -> None:
-    """Performer._recheck."""
+    """CommandExecutor._recheck."""
     try:
         daemon.store.recheck(deployment, chunk)
     except GossipdError:

@@ -19,12 +19,12 @@ from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.daemon.member_directory import Callbacks, Cluster
+from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
-from gossipd.swarm.capabilities import Standing
+from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
 from membership.member import NodeId
 from tests.sim.campaign.bulk import Bulk, recheck_quietly
@@ -90,11 +90,11 @@ class Daemon:
             node=self.node, rack=self.rack, zone="zone-a", settings=self.world.settings,
             rng=Random(self.random.getrandbits(64)), name=self.name,
         )  # fmt: skip
-        self.members = Cluster(self.node)
+        self.members = MemberDirectory(self.node)
         self.bulk = Bulk(self)
         self.plane = Plane(self)
         self.deploying = Deploying(self)
-        self.members.callbacks = Callbacks(
+        self.members.callbacks = MemberCallbacks(
             post=self.post, member_changed=lambda node: None, member_gone=self.plane.member_gone,
             roster_changed=lambda: None, heard=self.deploying.heard, probe_wanted=lambda node: None,
             alarm=lambda code, sentence: None,
@@ -219,15 +219,15 @@ class Daemon:
                 self._read_source(command)
             case events.ProbeSource():
                 self.probe(command.deployment)
-            case events.Subscribe():
+            case events.StartSubscription():
                 self.plane.subscribe(command.peer, command.deployment)
-            case events.Unsubscribe():
+            case events.EndSubscription():
                 self.plane.unsubscribe(command.peer, command.deployment)
             case events.SendHoldings():
                 self.plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
             case events.ClaimSeed():
                 self.seed_term = command.term
-                self.world.wires.stand(self.index, Standing(can_read_sources=True, seed_term=command.term))
+                self.world.wires.stand(self.index, NodeCapabilities(can_read_sources=True, seed_term=command.term))
             case events.FinishModel():
                 self.deploying.finish_wanted(command.deployment)
             case events.LimitUploads():
@@ -238,7 +238,7 @@ class Daemon:
     # ---- external storage ----------------------------------------------------------------------
 
     def probe(self, deployment: DeploymentId) -> None:
-        """Performer._probe."""
+        """CommandExecutor._probe."""
         self.after(0.05, self._probed, deployment)
 
     def _probed(self, deployment: DeploymentId) -> None:
@@ -256,7 +256,7 @@ class Daemon:
         self.after(took_s, self._read_ended, command, self.world.now)
 
     def _read_ended(self, command: events.StartSourceRead, began_s: float) -> None:
-        """Performer._read: each chunk is put as it comes."""
+        """CommandExecutor._read: each chunk is put as it comes."""
         storage, deployment = self.world.storage, command.deployment
         storage.reads -= 1
         self._reads -= 1
@@ -324,5 +324,5 @@ class Daemon:
         return body
 
     def chunk_count_of(self, deployment: DeploymentId) -> int | None:
-        """Doorman.chunk_count_of."""
+        """ControlDelegate.chunk_count_of."""
         return self.deploying.chunk_count_of(deployment)

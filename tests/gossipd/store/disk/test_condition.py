@@ -11,7 +11,7 @@ import pytest
 from gossipd.core.ids import SOURCE
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.disk.condition import PROBE_INTERVAL_S_MAX, Health, Keeper, StoreCondition
+from gossipd.store.disk.condition import PROBE_INTERVAL_S_MAX, ConditionTracker, StoreCondition, StoreHealth
 from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
@@ -43,7 +43,7 @@ class Host:
         self.store.put(ID, chunk, ONE.chunks[chunk], SOURCE, 0.0)
 
     @property
-    def changes(self) -> list[Health]:
+    def changes(self) -> list[StoreHealth]:
         return [event.condition.health for event in self.events if isinstance(event, StoreConditionChanged)]
 
 
@@ -61,15 +61,15 @@ def _allow(name: str, at: int) -> None:
 @pytest.mark.parametrize(
     ("number", "code", "health"),
     [
-        (errno.ENOSPC, "E_NO_SPACE", Health.FULL),
-        (errno.EDQUOT, "E_NO_SPACE", Health.FULL),
-        (errno.EROFS, "E_STORE_READ_ONLY", Health.READ_ONLY),
-        (errno.EACCES, "E_STORE_ACCESS", Health.READ_ONLY),
-        (errno.EIO, "E_STORE_IO", Health.FAILING),
-        (errno.EMFILE, "E_STORE_HANDLES", Health.HANDLES),
+        (errno.ENOSPC, "E_NO_SPACE", StoreHealth.FULL),
+        (errno.EDQUOT, "E_NO_SPACE", StoreHealth.FULL),
+        (errno.EROFS, "E_STORE_READ_ONLY", StoreHealth.READ_ONLY),
+        (errno.EACCES, "E_STORE_ACCESS", StoreHealth.READ_ONLY),
+        (errno.EIO, "E_STORE_IO", StoreHealth.FAILING),
+        (errno.EMFILE, "E_STORE_HANDLES", StoreHealth.HANDLES),
     ],
 )
-def test_a_refusal_is_named_told_once_and_healed_by_the_probe(number: int, code: str, health: Health) -> None:
+def test_a_refusal_is_named_told_once_and_healed_by_the_probe(number: int, code: str, health: StoreHealth) -> None:
     host = Host(MemoryDisk())
     host.store.open(ONE.manifest)
     host.put(0)
@@ -86,7 +86,7 @@ def test_a_refusal_is_named_told_once_and_healed_by_the_probe(number: int, code:
     host.disk.before = _allow
     host.now += 1.0
     host.store.upkeep.step()
-    assert host.changes == [health, Health.OK]
+    assert host.changes == [health, StoreHealth.OK]
     host.put(1)
 
 
@@ -116,7 +116,7 @@ def test_a_full_disk_goes_on_only_when_all_that_is_missing_has_room() -> None:
     host.now += 1.0
     host.store.upkeep.step()
     condition = host.store.condition()
-    assert condition.health is Health.FULL
+    assert condition.health is StoreHealth.FULL
     assert condition.need_bytes > condition.free_bytes
     disk.total_bytes = 100 * CHUNK
     host.now += 1.0
@@ -125,7 +125,7 @@ def test_a_full_disk_goes_on_only_when_all_that_is_missing_has_room() -> None:
 
 
 def test_failed_syncs_make_the_probes_rarer_up_to_a_minute_until_one_succeeds() -> None:
-    keeper = Keeper(MemoryDisk(), on_change=lambda condition: None)
+    keeper = ConditionTracker(MemoryDisk(), on_change=lambda condition: None)
     waits = []
     for _ in range(8):
         keeper.sync_failed(OSError(errno.EIO, "x"), 100.0, chunk_count=1)
@@ -195,14 +195,14 @@ def test_a_store_that_starts_on_a_disk_that_takes_no_writes_serves_what_it_has(n
     host = Host(disk)
     assert host.store.open(ONE.manifest).is_full
     host.store.open_chunk(ID, 3).close()
-    assert host.store.condition().health is not Health.OK
+    assert host.store.condition().health is not StoreHealth.OK
     assert set(host.store.open(two.manifest)) == {0}
     with pytest.raises(StoreWriteError):
         host.store.put(two.manifest.id, 1, two.chunks[1], SOURCE, 0.0)
     disk.before = _allow
     host.now += 1.0
     host.store.upkeep.step()
-    assert host.store.condition().health is Health.OK
+    assert host.store.condition().health is StoreHealth.OK
     host.store.put(two.manifest.id, 1, two.chunks[1], SOURCE, 0.0)
     assert host.store.recheck(ID, 3)
     host.store.close()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gossipd.store.disk import syscalls
-from gossipd.store.disk.disk import Kind, read_file, write_new_file
+from gossipd.store.disk.disk import FileKind, read_file, write_new_file
 from gossipd.store.disk.durable import PosixDisk, make_root
 
 
@@ -61,7 +61,7 @@ def test_a_file_is_made_and_read_below_the_root(disk: PosixDisk) -> None:
     write_new_file(disk, "a/b/c", b"body")
     assert read_file(disk, "a/b/c", bytes_max=4) == b"body"
     assert disk.names("a/b") == ["c"]
-    assert disk.kind("a/b/c") is Kind.FILE
+    assert disk.kind("a/b/c") is FileKind.FILE
     assert disk.kind("a/x/c") is None
 
 
