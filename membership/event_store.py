@@ -48,7 +48,7 @@ class EventStore:
         if self._note(kind, key, version, data, now) and kind is PayloadKind.STATEMENT:
             self._node.hurry(now)
 
-    def on_event(self, data: bytes, now: float, teller: NodeId, *, relay: bool = True) -> bool:
+    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
         """An EVENT item was heard; True when it was news.
 
         A statement that is news is passed on at once, and twice more often than other news: whom the first wave misses
@@ -64,7 +64,7 @@ class EventStore:
             return False
         if not self._note(kind, key, version, data, now, relay=relay):
             return False
-        self._node.tell(PayloadHeard(origin, teller, kind, key, version, payload))
+        self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
         if kind is PayloadKind.STATEMENT and relay:
             self._node.hurry(now)
         return True

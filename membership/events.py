@@ -81,11 +81,11 @@ class PayloadHeard:
     """An application event of somebody else, newer than any heard before under its kind and key.
 
     ``origin`` is as claimed: any member could have put it there. What must be proved is signed inside ``payload``.
-    ``teller`` is the member whose datagram brought it, and so has heard it before us.
+    ``forwarder`` is the member whose datagram brought it, and so has heard it before us.
     """
 
     origin: NodeId
-    teller: NodeId
+    forwarder: NodeId
     kind: PayloadKind
     key: bytes
     version: int

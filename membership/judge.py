@@ -72,11 +72,11 @@ class Judge:
         gone = roster.gone.get(handle)
         if gone is not None and gone.state is MemberState.LEFT:
             return
-        message = ALIVE_LABEL + node.lexicon.cluster_id + part
-        if not node.lexicon.is_signed(data, claim.record.public_key, message, signature):
+        message = ALIVE_LABEL + node.verified_cache.cluster_id + part
+        if not node.verified_cache.is_signed(data, claim.record.public_key, message, signature):
             raise WireError("an ALIVE of somebody else's making")
         suspicion = self._suspicions.get(handle)
-        claim = node.lexicon.raised(claim, incarnation, data)
+        claim = node.verified_cache.raised(claim, incarnation, data)
         roster.put(claim, now)
         node.changed_s = now
         if relay or suspicion is not None:
@@ -117,7 +117,7 @@ class Judge:
         """Our signed word that ``subject`` does not answer."""
         node = self._node
         part = wire.accusation_part(node.own.handle, subject.handle, subject.record.boot, subject.incarnation)
-        return wire.item(wire.ACCUSE, part + node.sign(ACCUSE_LABEL + node.lexicon.cluster_id + part))
+        return wire.item(wire.ACCUSE, part + node.sign(ACCUSE_LABEL + node.verified_cache.cluster_id + part))
 
     def on_accuse(self, data: bytes, now: float, *, relay: bool = True) -> None:
         """Somebody's signed word that a member does not answer."""
@@ -139,8 +139,8 @@ class Judge:
         if suspicion is not None and not suspicion.has_room_for(accusing.record.rack, claim.record.rack):
             return
         part, signature = wire.signed_parts(data)
-        message = ACCUSE_LABEL + node.lexicon.cluster_id + part
-        if accusing is not roster.own and not node.lexicon.is_signed(
+        message = ACCUSE_LABEL + node.verified_cache.cluster_id + part
+        if accusing is not roster.own and not node.verified_cache.is_signed(
             data, accusing.record.public_key, message, signature
         ):
             raise WireError("an accusation of somebody else's making")

@@ -40,7 +40,7 @@ class MembershipNode:
         settings: SwimSettings,
         record: Record,
         sign: Sign,
-        lexicon: VerifiedCache,
+        verified_cache: VerifiedCache,
         keyring: KeyRing,
         make_seal: Callable[[KeyRing, NodeId, int], Seal],
         rng: Random,
@@ -48,15 +48,15 @@ class MembershipNode:
     ) -> None:
         self.settings = settings
         self.sign = sign
-        self.lexicon = lexicon
+        self.verified_cache = verified_cache
         self._keyring = keyring
         self._make_seal = make_seal
         self.seal = make_seal(keyring, record.node, record.boot)
         self.rng = rng
         self.started_s = now
         self.changed_s = now
-        signed, data = sign_record(record, lexicon.cluster_id, sign)
-        self.roster = Roster(lexicon.own_claim(signed, data, 0, b""), rng)
+        signed, data = sign_record(record, verified_cache.cluster_id, sign)
+        self.roster = Roster(verified_cache.own_claim(signed, data, 0, b""), rng)
         rates = (settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s)
         self.rumours = Rumours(*rates)
         self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
@@ -166,9 +166,9 @@ class MembershipNode:
         """Put a new own record (or incarnation) into force and tell everybody."""
         if record.boot != self.own.record.boot:
             self.seal = self._make_seal(self._keyring, self.own.node, record.boot)  # a life has its own sealing keys
-        signed, data = sign_record(record, self.lexicon.cluster_id, self.sign)
+        signed, data = sign_record(record, self.verified_cache.cluster_id, self.sign)
         proof = self.proof_of_life(signed, incarnation) if incarnation else b""
-        claim = self.lexicon.own_claim(signed, data, incarnation, proof)
+        claim = self.verified_cache.own_claim(signed, data, incarnation, proof)
         self.roster.put(claim, now)
         self.changed_s = now
         self.rumours.membership.add(("record", claim.handle), claim.item)
@@ -179,7 +179,7 @@ class MembershipNode:
         """Contradict every accusation below ``incarnation``."""
         own = self.own
         proof = self.proof_of_life(own.record, incarnation)
-        self.roster.put(self.lexicon.raised(own, incarnation, proof), now)
+        self.roster.put(self.verified_cache.raised(own, incarnation, proof), now)
         self.changed_s = now
         self.rumours.membership.add(("alive", own.handle), proof, urgent=True)
         self.hurry(now)
@@ -187,7 +187,7 @@ class MembershipNode:
     def proof_of_life(self, record: Record, incarnation: int) -> bytes:
         """A signed ALIVE item."""
         part = claim_part(self.own.handle, record.boot, incarnation)
-        return item(ALIVE, part + self.sign(ALIVE_LABEL + self.lexicon.cluster_id + part))
+        return item(ALIVE, part + self.sign(ALIVE_LABEL + self.verified_cache.cluster_id + part))
 
     # ---- what others may see
 

@@ -38,7 +38,7 @@ class RecordMerger:
     def on_record(self, data: bytes, now: float, *, relay: bool = True, direct: bool = False) -> Claim | None:
         """A record (bytes) was heard; ``direct`` when its owner asks to be let in itself. Returns what we now hold."""
         node, roster = self._node, self._roster
-        claim = node.lexicon.first_claim(data)
+        claim = node.verified_cache.first_claim(data)
         handle = claim.handle
         if handle == roster.own.handle:
             self._on_own_record(claim, now)
@@ -64,7 +64,7 @@ class RecordMerger:
             roster.put(claim, now)
             event: type[MemberUp | MemberChanged] | None = MemberUp if was_gone else MemberChanged
         else:
-            claim = node.lexicon.raised(claim, old.incarnation, old.proof)
+            claim = node.verified_cache.raised(claim, old.incarnation, old.proof)
             roster.put(claim, now, was_gone)
             event = None if was_gone else MemberChanged
         self._note(claim, now, relay=relay)
@@ -110,7 +110,7 @@ class RecordMerger:
     def on_roster_item(self, data: bytes, now: float) -> None:
         """A member that somebody holds on its roster as not alive. News only if we never heard of it."""
         state, _, record = wire.parse_roster(data)
-        claim = self._node.lexicon.first_claim(record)
+        claim = self._node.verified_cache.first_claim(record)
         handle = claim.handle
         if handle in self._roster.claims or self.tombstones.blocks(handle, claim.record.boot, now):
             return
@@ -133,8 +133,8 @@ class RecordMerger:
         if gone is not None and gone.state is MemberState.LEFT:
             node.rumours.membership.heard_again(("leave", handle))
             return
-        message = LEAVE_LABEL + node.lexicon.cluster_id + part
-        if not node.lexicon.is_signed(data, claim.record.public_key, message, signature):
+        message = LEAVE_LABEL + node.verified_cache.cluster_id + part
+        if not node.verified_cache.is_signed(data, claim.record.public_key, message, signature):
             raise WireError("a goodbye of somebody else's making")
         self._judge.drop_suspicion(handle)
         farewell = Gone(MemberState.LEFT, now, (data,))
@@ -155,7 +155,7 @@ class RecordMerger:
         node = self._node
         claim = self._roster.claims[handle]
         part = wire.forget_part(node.own.handle, handle, claim.record.boot)
-        data = wire.item(wire.FORGET, part + node.sign(FORGET_LABEL + node.lexicon.cluster_id + part))
+        data = wire.item(wire.FORGET, part + node.sign(FORGET_LABEL + node.verified_cache.cluster_id + part))
         self.remove(handle, now)
         node.rumours.membership.add(("forget", handle), data)
 
@@ -167,8 +167,8 @@ class RecordMerger:
         if claim is None or issuing is None or subject not in roster.gone or claim.record.boot > boot:
             return
         part, signature = wire.signed_parts(data)
-        message = FORGET_LABEL + node.lexicon.cluster_id + part
-        if not node.lexicon.is_signed(data, issuing.record.public_key, message, signature):
+        message = FORGET_LABEL + node.verified_cache.cluster_id + part
+        if not node.verified_cache.is_signed(data, issuing.record.public_key, message, signature):
             raise WireError("a FORGET of somebody else's making")
         self.remove(subject, now)
         node.rumours.membership.add(("forget", subject), data)

@@ -27,9 +27,9 @@ _LISTS_MAX = 24  # list datagrams per answer: 2,000 rows
 class SyncServer:
     """One per brain."""
 
-    def __init__(self, node: MembershipNode, board: EventStore, now: float) -> None:
+    def __init__(self, node: MembershipNode, event_store: EventStore, now: float) -> None:
         self._node = node
-        self._board = board
+        self._event_store = event_store
         self._tokens = node.settings.sync_datagrams_burst
         self._tokens_at = now
 
@@ -51,7 +51,7 @@ class SyncServer:
             if claim.bucket in rows:
                 mark = claim.mark if claim.handle not in node.roster.gone else claim.mark & ~LOW
                 rows[claim.bucket].append(pack_row(claim.handle, mark))
-        for bucket, row_id, mark in self._board.rows():
+        for bucket, row_id, mark in self._event_store.rows():
             if bucket in rows:
                 rows[bucket].append(pack_row(row_id, mark))
         head = wire.SEQUENCE_HEAD.pack(wire.SYNC_LIST, sequence)
@@ -75,7 +75,7 @@ class SyncServer:
         roster = self._node.roster
         claim = roster.claims.get(row_id)
         if claim is None:
-            statement = self._board.item_of(row_id)
+            statement = self._event_store.item_of(row_id)
             return [] if statement is None else [statement]
         gone = roster.gone.get(row_id)
         if gone is None:

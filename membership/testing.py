@@ -40,7 +40,7 @@ FAULTS = (
 )  # fmt: skip
 """What ``SimulatedCluster.struck`` counts; a class that never struck stands there with a zero."""
 RING = KeyRing(b"simulated cluste", (b"k" * 32,))
-TELLER = NodeId(b"whoever tells it")  # whom to name where a test hands items to a brain itself
+FORWARDER = NodeId(b"whoever tells it")  # whom to name where a test hands items to a brain itself
 
 
 class SimulatedHost:
@@ -110,7 +110,7 @@ class SimulatedCluster:
         self.settings = settings or SwimSettings()
         self.now = 0.0
         self.keys = FakeKeys()
-        self.lexicon = VerifiedCache(RING.cluster_id, self.keys.verify)
+        self.verified_cache = VerifiedCache(RING.cluster_id, self.keys.verify)
         self.hosts: list[SimulatedHost] = []
         self.by_address: dict[Address, int] = {}
         self.by_node: dict[NodeId, int] = {}
@@ -154,7 +154,7 @@ class SimulatedCluster:
         )  # fmt: skip
         host.swim = Swim(
             settings=self.settings, record=record, sign=self.keys.signer(host.public), keyring=RING,
-            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, lexicon=self.lexicon,
+            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, verified_cache=self.verified_cache,
             make_seal=host.make_seal,
         )  # fmt: skip
         host.up, host.frozen, host.wake_at = True, False, float("inf")

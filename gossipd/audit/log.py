@@ -25,7 +25,7 @@ from gossipd.api.schema import timestamp
 from gossipd.audit.chain_file import AuditFile, Scalar
 from gossipd.core.errors import GossipdError
 from gossipd.runtime.logs import redacted
-from gossipd.runtime.worker_threads import in_thread
+from gossipd.runtime.worker_threads import run_blocking
 
 QUEUE_MAX = 4096
 VALUE_CHARS_MAX = 512
@@ -108,7 +108,7 @@ class AuditLog:
         at = timestamp(self._wall()) or ""
         try:
             # Abandoned when even the stop cannot wait for a disk that hangs; a half-written line is cut off later.
-            await in_thread(self._file.append, batch, at, abandon_on_cancel=not cancellable)
+            await run_blocking(self._file.append, batch, at, abandon_on_cancel=not cancellable)
         except (OSError, GossipdError) as error:
             words = error.sentence if isinstance(error, GossipdError) else f"E_AUDIT: {error.strerror}"
             if words != self.trouble:

@@ -74,7 +74,7 @@ class ZapAuthenticator:
         self._member_of = member_of
         self._client_of = client_of
         self._on_refused = on_refused
-        self._bell = SocketWakeup()
+        self._wakeup = SocketWakeup()
         self._held: list[_Held] = []
         self._refusals: OrderedDict[bytes, tuple[int, float]] = OrderedDict()
         self.counters = {"accepted": 0, "refused_now": 0, "refused": 0, "malformed": 0}
@@ -86,7 +86,7 @@ class ZapAuthenticator:
     def look_again(self) -> None:
         """The members or the clients have changed: answers held back may be given now."""
         if self._held:
-            self._bell.ring()
+            self._wakeup.ring()
 
     def refusals_of(self, key: bytes) -> int:
         """How often ``key`` was refused of late; for the self-check."""
@@ -100,7 +100,7 @@ class ZapAuthenticator:
             except zmq.Again:
                 self._settle_held()
                 until = min((held.until for held in self._held), default=trio.current_time() + 60)
-                await self._bell.wait(self._socket, seconds_max=until - trio.current_time())
+                await self._wakeup.wait(self._socket, seconds_max=until - trio.current_time())
             else:
                 self._hear(frames)
 

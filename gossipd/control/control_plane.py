@@ -51,9 +51,9 @@ class ControlPlane:
     """One per daemon. Made and used on the trio loop; ``serve`` runs it."""
 
     def __init__(
-        self, *, secret: SecretKey, host: ControlPort, settings: ControlSettings, rng: Random, beat: TurnLoop
+        self, *, secret: SecretKey, host: ControlPort, settings: ControlSettings, rng: Random, turn_loop: TurnLoop
     ) -> None:
-        self._host, self._settings, self._beat = host, settings, beat
+        self._host, self._settings, self._turn_loop = host, settings, turn_loop
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, 64)  # eight are used; libzmq reserves memory for all
         self._following = SubscriptionTable(resubscribe_s=settings.resubscribe_s)
@@ -65,14 +65,14 @@ class ControlPlane:
         self._audit_allowance, self._audit_s = settings.audit_per_s, 0.0
         self._token: trio.lowlevel.TrioToken | None = None
         self._counters: Counter[str] = Counter()
-        self.doorkeeper = ZapAuthenticator(
+        self.authenticator = ZapAuthenticator(
             self._context,
             settings=settings,
             member_of=host.member_of,
             client_of=host.client_of,
             on_refused=self._refused,
         )
-        self._hearing = FrameDispatcher(
+        self._dispatcher = FrameDispatcher(
             host=host,
             following=self._following,
             followers=self._followers,
@@ -81,23 +81,23 @@ class ControlPlane:
             answer=self._answer,
             counters=self._counters,
         )
-        self.entrance = ControlListener(
+        self.listener = ControlListener(
             self._context,
             secret=secret,
             settings=settings,
-            beat=beat,
-            on_frame=self._hearing.from_visitor,
+            turn_loop=turn_loop,
+            on_frame=self._dispatcher.from_identity,
             on_refused=self._refused,
         )
-        self.links = PeerChannels(
+        self.channels = PeerChannels(
             self._context,
             secret=secret,
             settings=settings,
             rng=rng,
-            beat=beat,
+            turn_loop=turn_loop,
             endpoint_of=host.endpoint_of,
             is_wanted=self._is_wanted,
-            on_frame=self._hearing.from_link,
+            on_frame=self._dispatcher.from_link,
             on_up=self._link_up,
             on_down=self._link_down,
             on_let_go=self._let_go,
@@ -117,21 +117,21 @@ class ControlPlane:
         """
         self._token = trio.lowlevel.current_trio_token()
         try:
-            self.doorkeeper.bind()
-            port = self.entrance.bind(bind_host, bind_port)
+            self.authenticator.bind()
+            port = self.listener.bind(bind_host, bind_port)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.doorkeeper.serve)
-                nursery.start_soon(self.entrance.serve)
-                nursery.start_soon(self.entrance.watch)
-                nursery.start_soon(self.links.serve)
-                nursery.start_soon(self.links.watch)
-                nursery.start_soon(self._beat.run)
+                nursery.start_soon(self.authenticator.serve)
+                nursery.start_soon(self.listener.serve)
+                nursery.start_soon(self.listener.watch)
+                nursery.start_soon(self.channels.serve)
+                nursery.start_soon(self.channels.watch)
+                nursery.start_soon(self._turn_loop.run)
                 nursery.start_soon(self._repeat_subscriptions)
                 task_status.started(port)
         finally:
-            self.links.close()
-            self.entrance.close()
-            self.doorkeeper.close()
+            self.channels.close()
+            self.listener.close()
+            self.authenticator.close()
             self._requests.fail_all("the daemon is stopping")
             self._context.term()  # returns at once: every socket is closed and lingers for nothing
 
@@ -139,20 +139,20 @@ class ControlPlane:
 
     def member_changed(self, node: NodeId) -> None:
         """A member's record is new or has changed: let it in, dial it where it is now."""
-        self.doorkeeper.look_again()
-        self.links.moved(node)
+        self.authenticator.look_again()
+        self.channels.moved(node)
 
     def member_gone(self, node: NodeId) -> None:
         """The cluster's verdict is that the member is dead, left or forgotten."""
         self._following.forget(node)
         self._followers.forget(node)
-        self.links.forget(node)
+        self.channels.forget(node)
         self._broken.discard(node)
         self._reachable.pop(node, None)
 
     def clients_changed(self) -> None:
         """The configured clients have changed."""
-        self.doorkeeper.look_again()
+        self.authenticator.look_again()
 
     def keep_links(self, nodes: frozenset[NodeId], *, dials_max: int) -> None:
         """From now on keep links to these, whether there is something to say or not.
@@ -161,12 +161,12 @@ class ControlPlane:
             dials_max: how many of those that are missing may be dialed now; call again for the others.
         """
         for node in self._kept - nodes:
-            if (link := self.links.peek(node)) is not None:
-                link.used_s = trio.current_time()  # it may be wanted again in a moment: it is idle from now on
+            if (channel := self.channels.peek(node)) is not None:
+                channel.used_s = trio.current_time()  # it may be wanted again in a moment: it is idle from now on
         self._kept = nodes
-        missing = (node for node in nodes if self.links.peek(node) is None)
+        missing = (node for node in nodes if self.channels.peek(node) is None)
         for node in islice(missing, dials_max):
-            self.links.link_to(node)
+            self.channels.channel_to(node)
 
     # ---- sending ---------------------------------------------------------------------------------
 
@@ -177,15 +177,15 @@ class ControlPlane:
     def subscribe(self, peer: NodeId, deployment: DeploymentId) -> None:
         """Follow a peer's news of a deployment until ``unsubscribe``, whatever happens to the connection."""
         self._following.begin(peer, deployment, trio.current_time())
-        link = self.links.link_to(peer)
-        if link is not None and link.state is ChannelState.UP:
+        channel = self.channels.channel_to(peer)
+        if channel is not None and channel.state is ChannelState.UP:
             self.send_nowait(peer, control.Subscribe(deployment))  # else it is sent when the link is up
 
     def unsubscribe(self, peer: NodeId, deployment: DeploymentId) -> None:
         """Follow no more."""
         if self._following.end(peer, deployment):
-            link = self.links.peek(peer)
-            if link is not None and link.state is ChannelState.UP:
+            channel = self.channels.peek(peer)
+            if channel is not None and channel.state is ChannelState.UP:
                 self.send_nowait(peer, control.Unsubscribe(deployment))
 
     def send_holdings(self, peer: NodeId, deployment: DeploymentId, chunks: ChunkSet, free_slots: int) -> bool:
@@ -193,18 +193,18 @@ class ControlPlane:
         if not self._followers.follows(peer, deployment):
             return False
         stream = self._followers.stream(deployment)
-        link = self.links.link_to(peer)
-        if link is None:
+        channel = self.channels.channel_to(peer)
+        if channel is None:
             self._counters["dropped_Holdings"] += 1
             return False
         tokens, valid_s = self._host.tokens_for(peer)
         message = control.Holdings(
             deployment, stream, chunks.size, chunks.to_wire(), free_slots, tokens=tokens, valid_s=valid_s
         )
-        if not link.put_holdings(stream, message):
+        if not channel.put_holdings(stream, message):
             self._counters["dropped_Holdings"] += 1
             return False
-        self.links.queued(link)
+        self.channels.queued(channel)
         return True
 
     def send_delta(
@@ -228,28 +228,28 @@ class ControlPlane:
             parts = [items[begin : begin + control.DELTA_ITEMS_MAX] for items in lists]
             news.append(DeltaPayload.of(stream, parts[0], parts[1], now_reading, free_slots))
         for peer in peers:
-            link = self.links.peek(peer)
-            if link is None or not all(link.put_news(stream, part) for part in news):
+            channel = self.channels.peek(peer)
+            if channel is None or not all(channel.put_news(stream, part) for part in news):
                 self._counters["dropped_Delta"] += 1
                 continue
-            link.used_s = trio.current_time()
-            self.links.queued(link)
+            channel.used_s = trio.current_time()
+            self.channels.queued(channel)
 
     def deployment_opened(self, deployment: DeploymentId) -> None:
         """The deployment is known from now on: hear those who asked for it too early, and have links to acquaintances
         without sitting out a pause."""
         for node in self._kept:
-            self.links.hurry(node)
+            self.channels.hurry(node)
         for peer in self._followers.take_early(deployment):
-            self._hearing.follow(peer, deployment)
+            self._dispatcher.follow(peer, deployment)
 
     def deployment_closed(self, deployment: DeploymentId) -> None:
         """Nobody is told of it any more."""
         stream = self._followers.stream(deployment)
         for peer in self._followers.close(deployment):
-            link = self.links.peek(peer)
-            if link is not None:
-                link.drop_stream(stream)
+            channel = self.channels.peek(peer)
+            if channel is not None:
+                channel.drop_stream(stream)
 
     async def request(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
         """Ask a member and wait for its reply, which is of the kind that ``REPLY_TO`` names for the request.
@@ -262,7 +262,7 @@ class ControlPlane:
         with self._requests.opened(node, control.REPLY_TO[type(message)]) as pending:
             if not self._send(node, encode(message, number=pending.number), type(message).__name__):
                 pending.fail("it is unknown or does not read")
-            self.links.hurry(node)
+            self.channels.hurry(node)
             return await pending.wait(timeout_s)
 
     def request_from_thread(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
@@ -277,9 +277,9 @@ class ControlPlane:
     def statistics(self) -> dict[str, int]:
         """Counters since the start, by name."""
         parts = {
-            "link": self.links.counters,
-            "entrance": self.entrance.counters,
-            "zap": self.doorkeeper.counters,
+            "link": self.channels.counters,
+            "entrance": self.listener.counters,
+            "zap": self.authenticator.counters,
             "follow": self._following.counters,
             "control": self._counters,
         }
@@ -288,15 +288,15 @@ class ControlPlane:
     # ---- inside ----------------------------------------------------------------------------------
 
     def _send(self, node: NodeId, frame: bytes, name: str) -> bool:
-        link = self.links.link_to(node)
-        if link is None or not link.put(frame):
+        channel = self.channels.channel_to(node)
+        if channel is None or not channel.put(frame):
             self._counters[f"dropped_{name}"] += 1
             return False
-        self.links.queued(link)
+        self.channels.queued(channel)
         return True
 
     def _answer(self, route: bytes, frame: bytes) -> bool:
-        return self.entrance.answer(route, frame)
+        return self.listener.answer(route, frame)
 
     def _is_wanted(self, node: NodeId) -> bool:
         if node in self._kept:
@@ -311,7 +311,7 @@ class ControlPlane:
         if node in self._broken:
             self._broken.discard(node)
             for deployment in self._followers.of(node):
-                self._hearing.follow(node, deployment)
+                self._dispatcher.follow(node, deployment)
 
     def _link_down(self, node: NodeId, reason: str) -> None:
         self._counters[f"down_{reason}"] += 1
@@ -335,8 +335,8 @@ class ControlPlane:
         while True:
             await trio.sleep(self._settings.resubscribe_s / 5)
             for peer, deployment in self._following.due(trio.current_time()):
-                link = self.links.link_to(peer)
-                if link is not None and link.state is ChannelState.UP:
+                channel = self.channels.channel_to(peer)
+                if channel is not None and channel.state is ChannelState.UP:
                     self.send_nowait(peer, control.Subscribe(deployment))
 
     def _refused(self, reason: str, address: str) -> None:

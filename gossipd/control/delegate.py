@@ -48,7 +48,7 @@ class ControlPort(Protocol):
     def on_message(self, node: NodeId, message: control.Message) -> None:
         """A one-way message from a member that is neither news nor a subscription: Hello."""
 
-    def on_request(self, visitor: Identity, message: control.Message, reply: Reply) -> None:
+    def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         """A request; ``reply`` may be called once, now or later. Clients may only send trigger requests."""
 
     def on_refused(self, reason: str, address: str) -> None:

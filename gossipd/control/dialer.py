@@ -58,7 +58,7 @@ class PeerChannels:
         secret: SecretKey,
         settings: ControlSettings,
         rng: Random,
-        beat: TurnLoop,
+        turn_loop: TurnLoop,
         endpoint_of: Callable[[NodeId], Endpoint | None],
         is_wanted: Callable[[NodeId], bool],
         on_frame: Callable[[NodeId, bytes], None],
@@ -80,7 +80,7 @@ class PeerChannels:
         self._ready: dict[NodeId, PeerChannel] = {}  # links that are up and have something queued
         self._reports: deque[tuple[int, str]] = deque()  # from the monitor; drained in every turn
         self._names = rng.randrange(1 << 16) << 16
-        self._beat = beat
+        self._turn_loop = turn_loop
         self._sweep_s = 0.0  # when to look at all links again
         self._retry_s = math.inf
         self.counters = {"sent": 0, "sent_bytes": 0, "dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
@@ -100,73 +100,75 @@ class PeerChannels:
         self._socket.setsockopt(zmq.CURVE_PUBLICKEY, secret.public.curve25519)
         self._monitor = self._socket.get_monitor_socket(int(_WATCHED))
 
-    def link_to(self, node: NodeId) -> PeerChannel | None:
+    def channel_to(self, node: NodeId) -> PeerChannel | None:
         """The link to ``node``, dialed soon if it is not up; None when nobody knows where it is."""
-        link = self._links.get(node)
-        if link is None:
+        channel = self._links.get(node)
+        if channel is None:
             if self._endpoint_of(node) is None or len(self._links) >= self._settings.links_max:
                 self.counters["unknown_peer"] += 1
                 return None
-            link = self._links[node] = PeerChannel(node, self._settings)
+            channel = self._links[node] = PeerChannel(node, self._settings)
             self._sweep_soon()
-        link.used_s = trio.current_time()
-        return link
+        channel.used_s = trio.current_time()
+        return channel
 
     def peek(self, node: NodeId) -> PeerChannel | None:
         """The link to ``node`` if there is one; does not keep it from falling idle."""
         return self._links.get(node)
 
-    def queued(self, link: PeerChannel) -> None:
+    def queued(self, channel: PeerChannel) -> None:
         """Something was put into the queue of ``peer_channel``: send it in the next turn."""
-        if link.state is ChannelState.UP:
-            self._ready[link.node] = link
-            self._beat.wake()
+        if channel.state is ChannelState.UP:
+            self._ready[channel.node] = channel
+            self._turn_loop.wake()
 
     def hurry(self, node: NodeId) -> None:
         """Somebody waits for an answer: do not sit out a long pause before dialing again, only the shortest."""
-        link = self._links.get(node)
-        if link is not None and link.state is ChannelState.WAITING:
-            link.dial_at_s = min(link.dial_at_s, link.failed_at_s + self._settings.redial_min_s)
+        channel = self._links.get(node)
+        if channel is not None and channel.state is ChannelState.WAITING:
+            channel.dial_at_s = min(channel.dial_at_s, channel.failed_at_s + self._settings.redial_min_s)
             self._sweep_soon()
 
     def moved(self, node: NodeId) -> None:
         """The member's record has changed: dial it at its new address if that differs."""
-        link = self._links.get(node)
+        channel = self._links.get(node)
         endpoint = self._endpoint_of(node)
-        if link is None:
+        if channel is None:
             return
         if endpoint is None:
             self.forget(node)
-        elif link.endpoint is not None and link.endpoint != endpoint and link.state is not ChannelState.WAITING:
-            self._fail(link, "moved")
-        elif link.state is ChannelState.WAITING:
-            link.dial_at_s = trio.current_time()
+        elif (
+            channel.endpoint is not None and channel.endpoint != endpoint and channel.state is not ChannelState.WAITING
+        ):
+            self._fail(channel, "moved")
+        elif channel.state is ChannelState.WAITING:
+            channel.dial_at_s = trio.current_time()
             self._sweep_soon()
 
     def forget(self, node: NodeId) -> None:
         """Close the link to a member that is gone."""
-        link = self._links.pop(node, None)
-        if link is not None:
-            self._hang_up(link)
+        channel = self._links.pop(node, None)
+        if channel is not None:
+            self._hang_up(channel)
             self._on_down(node, "forgotten")
 
     async def watch(self) -> None:
         """Collect the monitor's reports for ``serve``. Runs beside it until cancelled."""
-        bell = SocketWakeup()
+        wakeup = SocketWakeup()
         while True:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
-                await bell.wait(self._monitor)
+                await wakeup.wait(self._monitor)
             else:
                 self._reports.append((event["event"], event["endpoint"].decode("ascii", "replace")))
-                self._beat.wake()
+                self._turn_loop.wake()
 
     async def serve(self) -> None:
         """Take part in the beat until cancelled: dial, receive, send."""
-        hearing = self._beat.joined(Phase.HEAR, self._hear)
-        with hearing, self._beat.joined(Phase.SAY, self._say, due_s=self._due_s):
-            await self._beat.watch(self._socket)
+        hearing = self._turn_loop.joined(Phase.HEAR, self._hear)
+        with hearing, self._turn_loop.joined(Phase.SAY, self._say, due_s=self._due_s):
+            await self._turn_loop.watch(self._socket)
 
     def close(self) -> None:
         """Release both sockets; nothing more is sent."""
@@ -177,7 +179,7 @@ class PeerChannels:
     def _hear(self, _now: float) -> bool:
         heard = self._receive()
         if heard == _RECEIVE_BATCH:
-            self._beat.hurry()
+            self._turn_loop.hurry()
         heard += len(self._reports)
         while self._reports:  # after the replies: a link may have failed since it brought them
             self._hear_report(*self._reports.popleft())
@@ -189,9 +191,9 @@ class PeerChannels:
                 parts = self._socket.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return count
-            link = self._by_name.get(parts[0])
-            if link is not None and len(parts) == 2:
-                self._on_frame(link.node, parts[1])
+            channel = self._by_name.get(parts[0])
+            if channel is not None and len(parts) == 2:
+                self._on_frame(channel.node, parts[1])
         return _RECEIVE_BATCH
 
     def _say(self, now: float) -> bool:
@@ -199,9 +201,9 @@ class PeerChannels:
         if now >= self._sweep_s:
             self._sweep_s = math.inf  # what fails during the sweep is due again
             self._sweep_s = min(self._sweep_s, self._sweep(now))
-        for link in list(self._ready.values()):
-            if self._send_queue(link):
-                self._ready.pop(link.node, None)
+        for channel in list(self._ready.values()):
+            if self._send_queue(channel):
+                self._ready.pop(channel.node, None)
         self._retry_s = now + RETRY_S if self._ready else math.inf
         return (dialed, sent) != (self.counters["dialed"], self.counters["sent"])
 
@@ -210,21 +212,21 @@ class PeerChannels:
 
     def _sweep_soon(self) -> None:
         self._sweep_s = 0.0
-        self._beat.wake()
+        self._turn_loop.wake()
 
-    def _send_queue(self, link: PeerChannel) -> bool:
+    def _send_queue(self, channel: PeerChannel) -> bool:
         """True when nothing is left to send; False when the peer is slow and more must wait."""
-        while (frame := link.next_frame()) is not None:
+        while (frame := channel.next_frame()) is not None:
             try:
-                self._socket.send(link.name, zmq.NOBLOCK | zmq.SNDMORE)
+                self._socket.send(channel.name, zmq.NOBLOCK | zmq.SNDMORE)
                 self._socket.send(frame, zmq.NOBLOCK)
             except zmq.Again:
-                link.put_back(frame)
+                channel.put_back(frame)
                 return False
             except zmq.ZMQError as error:
                 if error.errno != errno.EHOSTUNREACH:
                     raise
-                self._fail(link, "lost")
+                self._fail(channel, "lost")
                 return True
             self.counters["sent"] += 1
             self.counters["sent_bytes"] += len(frame)
@@ -233,71 +235,71 @@ class PeerChannels:
     def _sweep(self, now: float) -> float:
         """Dial what is due, close what is idle; returns when to look again."""
         next_s = now + _SWEEP_S_MAX
-        for link in list(self._links.values()):
-            if link.state is ChannelState.WAITING:
-                if not (link.has_queued or self._is_wanted(link.node)):
-                    del self._links[link.node]
-                    self._on_let_go(link.node)
-                elif link.dial_at_s <= now:
-                    self._dial(link, now)
+        for channel in list(self._links.values()):
+            if channel.state is ChannelState.WAITING:
+                if not (channel.has_queued or self._is_wanted(channel.node)):
+                    del self._links[channel.node]
+                    self._on_let_go(channel.node)
+                elif channel.dial_at_s <= now:
+                    self._dial(channel, now)
                 else:
-                    next_s = min(next_s, link.dial_at_s)
-            elif link.state is ChannelState.DIALING:
-                if link.dial_until_s <= now:
-                    self._fail(link, "unreachable")
-                next_s = min(next_s, link.dial_until_s)
-            elif link.used_s + self._settings.link_idle_s <= now and not self._is_wanted(link.node):
-                del self._links[link.node]
-                self._hang_up(link)
+                    next_s = min(next_s, channel.dial_at_s)
+            elif channel.state is ChannelState.DIALING:
+                if channel.dial_until_s <= now:
+                    self._fail(channel, "unreachable")
+                next_s = min(next_s, channel.dial_until_s)
+            elif channel.used_s + self._settings.link_idle_s <= now and not self._is_wanted(channel.node):
+                del self._links[channel.node]
+                self._hang_up(channel)
         return next_s
 
-    def _dial(self, link: PeerChannel, now: float) -> None:
-        endpoint = self._endpoint_of(link.node)
+    def _dial(self, channel: PeerChannel, now: float) -> None:
+        endpoint = self._endpoint_of(channel.node)
         if endpoint is None:
-            self.forget(link.node)
+            self.forget(channel.node)
             return
         address = tcp_address(endpoint.host, endpoint.port)
         if (other := self._by_address.get(address)) is not None:
             self._fail(other, "moved")  # another key answers there now, or answered there before
         self._names = (self._names + 1) & 0xFFFFFFFF
-        link.dialing(endpoint, address, self._names.to_bytes(4, "big"), now)
+        channel.dialing(endpoint, address, self._names.to_bytes(4, "big"), now)
         self._socket.setsockopt(zmq.IPV6, 1 if ":" in endpoint.host else 0)
         self._socket.setsockopt(zmq.CURVE_SERVERKEY, endpoint.curve_key)
-        self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, link.name)
+        self._socket.setsockopt(zmq.CONNECT_ROUTING_ID, channel.name)
         self.counters["dialed"] += 1
         try:
             self._socket.connect(address)
         except zmq.ZMQError:  # not an address libzmq can dial: a name that does not resolve, say
-            self._fail(link, "unreachable")
+            self._fail(channel, "unreachable")
             return
-        self._by_name[link.name] = self._by_address[address] = link
+        self._by_name[channel.name] = self._by_address[address] = channel
 
     def _hear_report(self, event: int, address: str) -> None:
-        link = self._by_address.get(address)
-        if link is None:
+        channel = self._by_address.get(address)
+        if channel is None:
             return
         if event == _UP:
-            if link.state is ChannelState.DIALING:
-                link.up(trio.current_time())
-                self._on_up(link.node)
-                self.queued(link)
-        elif event in _FAILURES and link.state is not ChannelState.WAITING:
-            self._fail(link, _FAILURES[zmq.Event(event)])
+            if channel.state is ChannelState.DIALING:
+                channel.up(trio.current_time())
+                self._on_up(channel.node)
+                self.queued(channel)
+        elif event in _FAILURES and channel.state is not ChannelState.WAITING:
+            self._fail(channel, _FAILURES[zmq.Event(event)])
 
-    def _fail(self, link: PeerChannel, reason: str) -> None:
-        self._hang_up(link)
+    def _fail(self, channel: PeerChannel, reason: str) -> None:
+        self._hang_up(channel)
         self.counters["failed"] += 1
-        self.counters["dropped"] += link.failed(trio.current_time(), jitter=0.5 + self._rng.random() / 2)
-        self._sweep_s = min(self._sweep_s, link.dial_at_s)
-        self._on_down(link.node, reason)
+        self.counters["dropped"] += channel.failed(trio.current_time(), jitter=0.5 + self._rng.random() / 2)
+        self._sweep_s = min(self._sweep_s, channel.dial_at_s)
+        self._on_down(channel.node, reason)
 
-    def _hang_up(self, link: PeerChannel) -> None:
-        self._ready.pop(link.node, None)
-        self._by_name.pop(link.name, None)
-        if self._by_address.get(link.address) is link:
-            del self._by_address[link.address]
+    def _hang_up(self, channel: PeerChannel) -> None:
+        self._ready.pop(channel.node, None)
+        self._by_name.pop(channel.name, None)
+        if self._by_address.get(channel.address) is channel:
+            del self._by_address[channel.address]
             try:
-                self._socket.disconnect(link.address)
+                self._socket.disconnect(channel.address)
             except zmq.ZMQError as error:
                 if error.errno != errno.ENOENT:  # libzmq has closed it by itself
                     raise

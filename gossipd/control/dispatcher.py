@@ -57,9 +57,9 @@ class FrameDispatcher:
         if not isinstance(message, control.REPLIES) or not self._requests.heard(node, number, message):
             self._counters["unasked_reply"] += 1  # or one that came after its deadline
 
-    def from_visitor(self, visitor: Identity, route: bytes, frame: bytes) -> None:
+    def from_identity(self, identity: Identity, route: bytes, frame: bytes) -> None:
         """A frame came in at the entrance, on the connection named ``route``."""
-        node = visitor.node
+        node = identity.node
         if node is not None and self._host.endpoint_of(node) is None:
             self._counters["not_a_member"] += 1  # it was one when its connection was accepted
             return
@@ -72,14 +72,14 @@ class FrameDispatcher:
             self._answer(route, encode(answer, number=number))
 
         if isinstance(message, _TRIGGER):
-            self._host.on_request(visitor, message, reply)
+            self._host.on_request(identity, message, reply)
         elif node is None:
             self._counters["refused_to_client"] += 1
             reply(control.Refused("E_NOT_ALLOWED", "a client may only trigger"))
         elif isinstance(message, control.Ping):
             reply(control.Pong())
         elif isinstance(message, control.REQUESTS):
-            self._host.on_request(visitor, message, reply)
+            self._host.on_request(identity, message, reply)
         else:
             self._one_way(node, message, number)
 

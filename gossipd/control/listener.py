@@ -28,7 +28,7 @@ from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
 _ANSWERS_MAX = 4096  # answers waiting to be sent, all visitors together; one that does not fit is dropped
-_ANSWERS_PER_VISITOR_MAX = 512  # so that one who asks and does not read takes nobody else's room
+_ANSWERS_PER_IDENTITY_MAX = 512  # so that one who asks and does not read takes nobody else's room
 _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
 _REFUSALS = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 
@@ -52,12 +52,12 @@ class ControlListener:
         *,
         secret: SecretKey,
         settings: ControlSettings,
-        beat: TurnLoop,
+        turn_loop: TurnLoop,
         on_frame: Callable[[Identity, bytes, bytes], None],
         on_refused: Callable[[str, str], None],
     ) -> None:
         self._on_frame, self._on_refused = on_frame, on_refused
-        self._beat = beat
+        self._turn_loop = turn_loop
         self._answers: dict[bytes, deque[bytes]] = {}
         self._answer_count = 0
         self._retry_s = math.inf
@@ -92,28 +92,28 @@ class ControlListener:
     def answer(self, route: bytes, frame: bytes) -> bool:
         """Send ``frame`` on the connection a frame came from; False when too many answers wait already."""
         queue = self._answers.setdefault(route, deque())
-        if self._answer_count >= _ANSWERS_MAX or len(queue) >= _ANSWERS_PER_VISITOR_MAX:
+        if self._answer_count >= _ANSWERS_MAX or len(queue) >= _ANSWERS_PER_IDENTITY_MAX:
             self.counters["answers_dropped"] += 1
             return False
         queue.append(frame)
         self._answer_count += 1
-        self._beat.wake()
+        self._turn_loop.wake()
         return True
 
     async def serve(self) -> None:
         """Take part in the beat until cancelled."""
-        hearing = self._beat.joined(Phase.HEAR, self._hear)
-        with hearing, self._beat.joined(Phase.SAY, self._send_answers, due_s=lambda: self._retry_s):
-            await self._beat.watch(self._socket)
+        hearing = self._turn_loop.joined(Phase.HEAR, self._hear)
+        with hearing, self._turn_loop.joined(Phase.SAY, self._send_answers, due_s=lambda: self._retry_s):
+            await self._turn_loop.watch(self._socket)
 
     async def watch(self) -> None:
         """Report handshakes that ended before a key was shown: a plain socket, a browser, a scanner."""
-        bell = SocketWakeup()
+        wakeup = SocketWakeup()
         while True:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
-                await bell.wait(self._monitor)
+                await wakeup.wait(self._monitor)
             else:
                 self._on_refused("handshake", event["endpoint"].decode("ascii", "replace"))
 
@@ -134,28 +134,28 @@ class ControlListener:
             while more:
                 more = self._socket.recv(zmq.NOBLOCK, copy=False).more
                 self.counters["extra_parts"] += 1
-            visitor = self._visitor(part)
-            if visitor is None:
+            identity = self._identity(part)
+            if identity is None:
                 self.counters["malformed"] += 1
                 continue
             frame = part.bytes
             self.counters["received"] += 1
             self.counters["received_bytes"] += len(frame)
-            self._on_frame(visitor, route, frame)
-        self._beat.hurry()
+            self._on_frame(identity, route, frame)
+        self._turn_loop.hurry()
         return True
 
-    def _visitor(self, part: zmq.Frame) -> Identity | None:
+    def _identity(self, part: zmq.Frame) -> Identity | None:
         try:
             user_id = str(part.get("User-Id"))
         except zmq.ZMQError:  # not a message of an authenticated connection: cannot happen on a CURVE socket
             return None
-        visitor = self._visitors.get(user_id)
-        if visitor is None:
+        identity = self._visitors.get(user_id)
+        if identity is None:
             if len(self._visitors) >= 4096:  # more than members and clients there are; a cache, not a register
                 self._visitors.clear()
-            visitor = self._visitors[user_id] = Identity.from_user_id(user_id)
-        return visitor
+            identity = self._visitors[user_id] = Identity.from_user_id(user_id)
+        return identity
 
     def _send_answers(self, now: float) -> bool:
         sent = 0

@@ -52,13 +52,13 @@ async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKe
     unknown = stranger.public.curve25519
 
     def refused() -> bool:
-        return plane.doorkeeper.refusals_of(unknown) > 0
+        return plane.authenticator.refusals_of(unknown) > 0
 
     async def check_own() -> None:
         if not await _visit(context, host, port, own, server_key, until=None):
             raise SelfCheckError(f"our own key was not let in on {host} port {port}: admission does not answer")
 
-    async def check_stranger() -> None:
+    async def check_unauthenticated() -> None:
         if await _visit(context, host, port, stranger, server_key, until=refused):
             raise SelfCheckError(f"a stranger's key was let in on {host} port {port}")
         if not refused():
@@ -73,7 +73,7 @@ async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKe
             raise SelfCheckError(f"a plain TCP connection stayed open on {host} port {port}")
 
     try:
-        for check in (check_own, check_stranger, check_insecure, check_plain):
+        for check in (check_own, check_unauthenticated, check_insecure, check_plain):
             await check()
     finally:
         context.term()
@@ -112,12 +112,12 @@ async def _visit(
 
 
 async def _outcome(monitor: zmq.Socket[bytes], until: Callable[[], bool] | None) -> bool:
-    bell = SocketWakeup()
+    wakeup = SocketWakeup()
     while until is None or not until():
         try:
             event = zmq.Event(parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"])
         except zmq.Again:
-            await bell.wait(monitor, seconds_max=0.02 if until else 0.5)
+            await wakeup.wait(monitor, seconds_max=0.02 if until else 0.5)
             continue
         if event == zmq.Event.HANDSHAKE_SUCCEEDED:
             return True

@@ -42,7 +42,7 @@ class TriggerHost(Protocol):
         """
         ...
 
-    async def trigger_order(self, visitor: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+    async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
         """Carry out a statement that its visitor has signed; ``envelope`` if it was uploaded. Manifest and right to
         order are still to be checked.
 
@@ -67,15 +67,15 @@ class TriggerServer:
         self._uploads: dict[tuple[Identity, bytes], _Upload] = {}
         self._orders = 0
 
-    def hear(self, visitor: Identity, message: control.Message, reply: Reply) -> bool:
+    def hear(self, identity: Identity, message: control.Message, reply: Reply) -> bool:
         """Answer a trigger request; False when ``message`` is something else."""
         match message:
             case control.TriggerQuery():
                 reply(self._state(message))
             case control.ManifestPart():
-                reply(self._keep_part(visitor, message))
+                reply(self._keep_part(identity, message))
             case control.TriggerOrder(statement=statement):
-                self._order(visitor, statement, reply)
+                self._order(identity, statement, reply)
             case _:
                 return False
         return True
@@ -87,11 +87,11 @@ class TriggerServer:
             )
         return self._host.trigger_state(DeploymentId(message.deployment) if message.deployment else None, message.model)
 
-    def _keep_part(self, visitor: Identity, message: control.ManifestPart) -> control.Message:
+    def _keep_part(self, identity: Identity, message: control.ManifestPart) -> control.Message:
         now = trio.current_time()
         for key in [key for key, upload in self._uploads.items() if upload.until_s <= now]:
             del self._uploads[key]
-        key = (visitor, message.deployment)
+        key = (identity, message.deployment)
         upload = self._uploads.get(key)
         if message.offset == 0 and (upload is None or upload.total != message.total):
             claimed = sum(other.total for place, other in self._uploads.items() if place != key)
@@ -107,11 +107,11 @@ class TriggerServer:
         upload.until_s = now + UPLOAD_IDLE_S
         return control.PartKept(len(upload.parts))
 
-    def _order(self, visitor: Identity, wire: bytes, reply: Reply) -> None:
+    def _order(self, identity: Identity, wire: bytes, reply: Reply) -> None:
         try:
             statement = Statement.decode(wire)
-            _check_signer(visitor, statement)
-            envelope = self._envelope(visitor, statement)
+            _check_signer(identity, statement)
+            envelope = self._envelope(identity, statement)
         except ManifestError as error:
             reply(control.TriggerReply(error.code, _sentence(error), b"", 0, False))
             return
@@ -119,11 +119,11 @@ class TriggerServer:
             reply(control.TriggerReply("E_BUSY", "too many orders at once; try again soon", b"", 0, False))
             return
         self._orders += 1
-        self._nursery.start_soon(self._carry_out, visitor, statement, envelope, reply)
+        self._nursery.start_soon(self._carry_out, identity, statement, envelope, reply)
 
-    async def _carry_out(self, visitor: Identity, statement: Statement, envelope: bytes | None, reply: Reply) -> None:
+    async def _carry_out(self, identity: Identity, statement: Statement, envelope: bytes | None, reply: Reply) -> None:
         try:
-            sentence, already = await self._host.trigger_order(visitor, statement, envelope)
+            sentence, already = await self._host.trigger_order(identity, statement, envelope)
         except GossipdError as error:
             reply(control.TriggerReply(error.code, _sentence(error), statement.deployment, statement.epoch, False))
         else:
@@ -131,9 +131,9 @@ class TriggerServer:
         finally:
             self._orders -= 1
 
-    def _envelope(self, visitor: Identity, statement: Statement) -> bytes | None:
+    def _envelope(self, identity: Identity, statement: Statement) -> bytes | None:
         """The uploaded manifest that the statement is about, if there is a whole one."""
-        upload = self._uploads.pop((visitor, statement.deployment), None)
+        upload = self._uploads.pop((identity, statement.deployment), None)
         if upload is None or len(upload.parts) != upload.total:
             return None
         envelope = bytes(upload.parts)
@@ -142,8 +142,8 @@ class TriggerServer:
         return envelope
 
 
-def _check_signer(visitor: Identity, statement: Statement) -> None:
-    signer = visitor.client == statement.signer if visitor.client else visitor.node == node_id(statement.signer)
+def _check_signer(identity: Identity, statement: Statement) -> None:
+    signer = identity.client == statement.signer if identity.client else identity.node == node_id(statement.signer)
     if not signer:
         raise ManifestError("statement: signed by another key than the connection's", code="E_TRIGGER_FIELD")
 

@@ -22,7 +22,7 @@ from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.manifest import Manifest
-from gossipd.runtime.worker_threads import in_thread
+from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.models.scrub import Checked
 from membership.member import MemberState, NodeId
@@ -47,20 +47,20 @@ class AdminOperations:
         wake: Callable[[], None],
         register: StatementStore,
         deployments: Deployments,
-        spread: Dissemination,
+        dissemination: Dissemination,
         store: ChunkStore,
         state: StateDirectory,
-        teller: ProgressPublisher,
+        progress_publisher: ProgressPublisher,
         audit: Callable[..., None],
     ) -> None:
         self._swim = swim
         self._wake = wake
         self._register = register
         self._deployments = deployments
-        self._spread = spread
+        self._dissemination = dissemination
         self._store = store
         self._state = state
-        self._teller = teller
+        self._progress_publisher = progress_publisher
         self._audit = audit
 
     def _one(self, name: str, version: int) -> Deployment:
@@ -75,7 +75,7 @@ class AdminOperations:
         if deployment.statement.verb is Verb.CANCEL:
             return Done(changed=False, sentence=f"{name}@{version} is cancelled already")
         size = deployment.statement.manifest_bytes
-        self._spread.say(deployment.id, Verb.CANCEL, size)
+        self._dissemination.say(deployment.id, Verb.CANCEL, size)
         await self._keep_register()
         self._audit("cancelled", name=name, version=version)
         return Done(changed=True, sentence=f"{name}@{version} is cancelled; hosts that are complete keep it")
@@ -93,7 +93,7 @@ class AdminOperations:
         is_kept = await self._deployments.remember_removed(deployment.id)
         self._deployments.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
         try:
-            await in_thread(self._store.remove, name, version)
+            await run_blocking(self._store.remove, name, version)
         except NotFoundError:  # it was never begun here, or is deleted; the mark is what counts
             if was_removed:
                 return nothing_to_do
@@ -106,7 +106,7 @@ class AdminOperations:
         """See AdminPort."""
         if not self._store.versions(name):
             raise NotFoundError(f"no complete version of {name} is on this host")
-        version = await in_thread(self._store.rollback, name)
+        version = await run_blocking(self._store.rollback, name)
         self._audit("rolled back", name=name, version=version)
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
 
@@ -120,7 +120,7 @@ class AdminOperations:
             raise MemberAliveError(f"{node} is {found[0].state.value}; stop its daemon first")
         for member in gone:
             self._swim.forget(NodeId(member.record.node), trio.current_time())
-            self._teller.table.forget(member.record.node)
+            self._progress_publisher.table.forget(member.record.node)
         self._wake()
         self._audit("forgotten", member=node)
         return Done(changed=True, sentence=f"{node} is forgotten")
@@ -134,7 +134,7 @@ class AdminOperations:
         checks = self._store.verify(name, version)
         checked = bad = 0
         while True:
-            batch = await in_thread(_some, checks)
+            batch = await run_blocking(_some, checks)
             checked += len(batch)
             wrong = [_words(manifest, one.chunk) for one in batch if not one.is_good]
             bad += len(wrong)
@@ -146,7 +146,7 @@ class AdminOperations:
                 return
 
     async def _keep_register(self) -> None:
-        await in_thread(self._state.keep_register, *snapshot(self._register))
+        await run_blocking(self._state.keep_register, *snapshot(self._register))
 
 
 def _some(checks: Iterator[Checked]) -> list[Checked]:

@@ -58,11 +58,11 @@ from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.logs import set_level
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.turn_loop import TurnLoop
-from gossipd.runtime.worker_threads import calls_without_a_thread, in_thread
+from gossipd.runtime.worker_threads import calls_without_a_thread, run_blocking
 from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
-from gossipd.swarm.standing_links import acquaintances
+from gossipd.swarm.standing_links import standing_links
 from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.wire import control
 from membership.events import PayloadHeard
@@ -71,7 +71,7 @@ from membership.member import NodeId
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 THREADS_LOOK_S = 1.0
 NO_THREADS = "the system gives this daemon no more threads: raise its limit (ulimit -u, TasksMax, pids.max)"
-ACQUAINT_S, ACQUAINTED_AT_ONCE = 0.5, 10  # 2 % of a core while a cluster of 40 gets acquainted, which takes 2 s
+STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # 2 % of a core while a cluster of 40 gets acquainted, which takes 2 s
 PROBE_AGAIN_S = 10.0  # one request of one byte; storage that is back is found within the least pause of a seed
 log = structlog.get_logger("node")
 
@@ -85,7 +85,7 @@ class App:
         self._nursery = nursery
         self._token = trio.lowlevel.current_trio_token()
         self._bugs: list[BaseException] = []
-        self._guards: list[RequestGuard] = []
+        self._request_guards: list[RequestGuard] = []
         self._bug_found = trio.Event()
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
@@ -96,94 +96,151 @@ class App:
         roster = self.state.roster()
         record = settings_mapping.own_record(config, keys.node.public, self.state.next_boot(wall_s))
         self.own: NodeId = record.node
-        self.gossip = MembershipHost(config, keys, record=record, roster=roster, alarm=self.alarms.ring)
+        self.membership_host = MembershipHost(config, keys, record=record, roster=roster, alarm=self.alarms.ring)
         self.cluster = MemberDirectory(self.own)
-        self.cluster.begin(self.gossip.swim.self_record(), roster)
+        self.cluster.begin(self.membership_host.swim.self_record(), roster)
         self.planner = Planner(
             node=self.own, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
             settings=PlannerSettings(), rng=Random(secrets.randbits(64)), can_read_sources=config.sources.enabled,
         )  # fmt: skip
-        self.beat = TurnLoop(late=self.lag.observe)
-        self.brain = PlannerDriver(self.planner, beat=self.beat, perform=self._perform, note=self._note)
-        self.hands = DataPlane(
-            config, keys, state=self.state, cluster=self.cluster, on_store=self._store_said, post=self.brain.post,
+        self.turn_loop = TurnLoop(late=self.lag.observe)
+        self.driver = PlannerDriver(self.planner, turn_loop=self.turn_loop, perform=self._perform, note=self._note)
+        self.data_plane = DataPlane(
+            config, keys, state=self.state, cluster=self.cluster, on_store=self._store_reported, post=self.driver.post,
             token_of=self._token_of, recheck=self._recheck, before_evict=self._before_evict,
             is_coming=self._is_coming,
         )  # fmt: skip
         self._build_control()
         self._build_deployments(now, wall_s)
-        self._build_doors()
+        self._build_api()
 
     def _build_control(self) -> None:
-        self.doorman = ControlDelegate(
-            cluster=self.cluster, tokens=self.hands.tokens, purse=self.hands.purse, clients=lambda: self.keys.clients,
-            post=self.brain.post, audit=self.audit.record,
-        )  # fmt: skip
+        self.delegate = ControlDelegate(
+            cluster=self.cluster,
+            tokens=self.data_plane.tokens,
+            received_tokens=self.data_plane.received_tokens,
+            clients=lambda: self.keys.clients,
+            post=self.driver.post,
+            audit=self.audit.record,
+        )
         self.plane = ControlPlane(
-            secret=self.keys.node, host=self.doorman, settings=ControlSettings(), rng=Random(secrets.randbits(64)),
-            beat=self.beat,
-        )  # fmt: skip
+            secret=self.keys.node,
+            host=self.delegate,
+            settings=ControlSettings(),
+            rng=Random(secrets.randbits(64)),
+            turn_loop=self.turn_loop,
+        )
 
     def _build_deployments(self, now: float, wall_s: float) -> None:
-        config, hands = self.config, self.hands
-        self.spread = Dissemination(
+        config, data_plane = self.config, self.data_plane
+        self.dissemination = Dissemination(
             secret=self.keys.node, own=self.own, cluster=self.cluster, register=self.register, state=self.state,
-            client=hands.client, clients=lambda: self.keys.clients, trusted=self.trusted,
-            publish=self.gossip.publish_statement, audit=self.audit.record, rng=Random(secrets.randbits(64)),
+            client=data_plane.client, clients=lambda: self.keys.clients, trusted=self.trusted,
+            publish=self.membership_host.publish_statement, audit=self.audit.record, rng=Random(secrets.randbits(64)),
         )  # fmt: skip
         self.deployments = Deployments(
-            host=HostIdentity(config.node.name, config.node.rack), trusted=self.trusted, register=self.register,
-            state=self.state, store=hands.store, post=self.brain.post, pull=self.spread.pull, audit=self.audit.record,
-            rack_of=self._rack_of, begun=self._deployment_begun, opened=self._deployment_opened,
-            closed=self._deployment_closed, nursery=self._nursery,
-            complete_before=frozenset(model.deployment for model in hands.store.models() if model.is_published),
-        )  # fmt: skip
-        self.spread.deployments = self.doorman.deployments = self.deployments
-        self.triggers = Triggers(
-            register=self.register, deployments=self.deployments, spread=self.spread, trusted=self.trusted,
+            host=HostIdentity(config.node.name, config.node.rack),
+            trusted=self.trusted,
+            register=self.register,
+            state=self.state,
+            store=data_plane.store,
+            post=self.driver.post,
+            pull=self.dissemination.pull,
             audit=self.audit.record,
-        )  # fmt: skip
-        self.doorman.desk = TriggerServer(self.triggers, self._nursery)
-        self.teller = ProgressPublisher(
-            own=self.own, table=self.state.progress(now=now, wall_s=wall_s), deployments=self.deployments,
-            store=hands.store, hosts=lambda: len(self.cluster.records),
-            publish=self.gossip.publish_progress, uploaded=hands.shelf.take_uploaded,
-        )  # fmt: skip
-        self.keeping = StateSaver(
-            state=self.state, register=self.register, swim=self.gossip.swim, teller=self.teller,
-            alarm=self.alarms.ring, cured=self.alarms.cured,
-        )  # fmt: skip
-        self.performer = CommandExecutor(
-            cluster=self.cluster, plane=self.plane, client=hands.client, server=hands.server, reader=hands.reader,
-            store=hands.store, manifest_of=self.deployments.manifest_of, post=self.brain.post,
+            rack_of=self._rack_of,
+            begun=self._deployment_begun,
+            opened=self._deployment_opened,
+            closed=self._deployment_closed,
+            nursery=self._nursery,
+            complete_before=frozenset(model.deployment for model in data_plane.store.models() if model.is_published),
+        )
+        self.dissemination.deployments = self.delegate.deployments = self.deployments
+        self.triggers = Triggers(
+            register=self.register,
+            deployments=self.deployments,
+            dissemination=self.dissemination,
+            trusted=self.trusted,
+            audit=self.audit.record,
+        )
+        self.delegate.trigger_server = TriggerServer(self.triggers, self._nursery)
+        self.progress_publisher = ProgressPublisher(
+            own=self.own,
+            table=self.state.progress(now=now, wall_s=wall_s),
+            deployments=self.deployments,
+            store=data_plane.store,
+            hosts=lambda: len(self.cluster.records),
+            publish=self.membership_host.publish_progress,
+            uploaded=data_plane.chunk_access.take_uploaded,
+        )
+        self.state_saver = StateSaver(
+            state=self.state,
+            register=self.register,
+            swim=self.membership_host.swim,
+            progress_publisher=self.progress_publisher,
+            alarm=self.alarms.ring,
+            cured=self.alarms.cured,
+        )
+        self.executor = CommandExecutor(
+            cluster=self.cluster,
+            plane=self.plane,
+            client=data_plane.client,
+            server=data_plane.server,
+            reader=data_plane.reader,
+            store=data_plane.store,
+            manifest_of=self.deployments.manifest_of,
+            post=self.driver.post,
             claim_seed=self._claim_seed,
-            finish=self.deployments.finish, stalled=self.deployments.stalled, read_threads=config.sources.connections,
-            audit=self.audit.record, bug=self.bug, trouble=lambda deployment, error: self._token.run_sync_soon(
+            finish=self.deployments.finish,
+            stalled=self.deployments.stalled,
+            read_threads=config.sources.connections,
+            audit=self.audit.record,
+            bug=self.bug,
+            trouble=lambda deployment, error: self._token.run_sync_soon(
                 self.deployments.source_trouble, deployment, error
             ),
-        )  # fmt: skip
+        )
 
-    def _build_doors(self) -> None:
-        config, hands = self.config, self.hands
+    def _build_api(self) -> None:
+        config, data_plane = self.config, self.data_plane
         self.cluster.callbacks = MemberCallbacks(
-            post=self.brain.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
-            roster_changed=self.spread.roster_changed, heard=self._heard, probe_wanted=self._probe_wanted,
+            post=self.driver.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
+            roster_changed=self.dissemination.roster_changed, heard=self._heard, probe_wanted=self._probe_wanted,
             alarm=self.alarms.ring, cured=self.alarms.cured,
         )  # fmt: skip
-        self.inbox = Inbox(config.store.inbox, self.spread.offer)
+        self.inbox = Inbox(config.store.inbox, self.dissemination.offer)
         self.view = DaemonStatus(
             StatusSources(
-                config=config, own=self.own, swim=self.gossip.swim, planner=self.planner, deployments=self.deployments,
-                teller=self.teller, store=hands.store, server=hands.server, client=hands.client, reader=hands.reader,
-                pool=hands.pool, inbox=self.inbox, audit=self.audit, lag=self.lag, alarms=self.alarms,
-                control_figures=self.plane.statistics, sent_bytes=hands.shelf.sent_bytes,
-                status_refused=lambda: sum(guard.refused for guard in self._guards),
+                config=config,
+                own=self.own,
+                swim=self.membership_host.swim,
+                planner=self.planner,
+                deployments=self.deployments,
+                progress_publisher=self.progress_publisher,
+                store=data_plane.store,
+                server=data_plane.server,
+                client=data_plane.client,
+                reader=data_plane.reader,
+                pool=data_plane.pool,
+                inbox=self.inbox,
+                audit=self.audit,
+                lag=self.lag,
+                alarms=self.alarms,
+                control_figures=self.plane.statistics,
+                sent_bytes=data_plane.chunk_access.sent_bytes,
+                status_refused=lambda: sum(request_guard.refused for request_guard in self._request_guards),
             )
-        )  # fmt: skip
+        )
         self.orders = AdminOperations(
-            swim=self.gossip.swim, wake=self.gossip.wake, register=self.register, deployments=self.deployments,
-            spread=self.spread, store=hands.store, state=self.state, teller=self.teller, audit=self.audit.record,
-        )  # fmt: skip
+            swim=self.membership_host.swim,
+            wake=self.membership_host.wake,
+            register=self.register,
+            deployments=self.deployments,
+            dissemination=self.dissemination,
+            store=data_plane.store,
+            state=self.state,
+            progress_publisher=self.progress_publisher,
+            audit=self.audit.record,
+        )
 
     # ---- life --------------------------------------------------------------------------------------
 
@@ -200,10 +257,10 @@ class App:
                 outer.start_soon(self.audit.run)
                 await outer.start(self.plane.serve, config.net.bind, config.net.port)
                 with _listening("TCP", *config.bulk_address, "net.bulk_port"):
-                    await in_thread(self.hands.server.start, *config.bulk_address)
+                    await run_blocking(self.data_plane.server.start, *config.bulk_address)
                 with _listening("UDP", config.net.bind, config.net.port, "net.port"):
-                    await self.gossip.start(outer, self.cluster.hear, beat=self.beat)
-                await self._check_doors()
+                    await self.membership_host.start(outer, self.cluster.hear, turn_loop=self.turn_loop)
+                await self._check_listeners()
                 async with trio.open_nursery() as inner:
                     await self._begin(inner)
                     yield
@@ -211,26 +268,28 @@ class App:
                     inner.cancel_scope.cancel()
             finally:
                 ending()
-                await self._close_hands()
+                await self._close_data_plane()
             outer.cancel_scope.cancel()
 
     async def _begin(self, nursery: trio.Nursery) -> None:
         for task in (
-            self.brain.run,
-            self.teller.run,
+            self.driver.run,
+            self.progress_publisher.run,
             self.lag.run,
-            self.keeping.run,
-            self.spread.adopt_orphans,
+            self.state_saver.run,
+            self.dissemination.adopt_orphans,
             self._stop_for_bugs,
             self._probe_sources_again,
             self._watch_threads,
-            self._keep_acquainted,
+            self._keep_standing_links,
         ):
             nursery.start_soon(task)
-        nursery.start_soon(keep_joining, self.gossip.swim, lambda: self.config.net.join, self.gossip.wake)
-        await self._open_local_doors(nursery)
-        await in_thread(self._finish_removals)
-        self.spread.begin()
+        nursery.start_soon(
+            keep_joining, self.membership_host.swim, lambda: self.config.net.join, self.membership_host.wake
+        )
+        await self._open_local_sockets(nursery)
+        await run_blocking(self._finish_removals)
+        self.dissemination.begin()
 
     def _finish_removals(self) -> None:
         """What was marked as removed when the last run ended and is still there, and manifests nobody speaks of.
@@ -241,13 +300,13 @@ class App:
             for deployment in self.state.envelopes():
                 if self.register.statement(deployment) is None:
                     self.state.forget_envelope(deployment)
-            for model in self.hands.store.models():
+            for model in self.data_plane.store.models():
                 if self.register.is_removed(model.deployment) and model.name:
-                    self.hands.store.remove(model.name, model.version)
+                    self.data_plane.store.remove(model.name, model.version)
         except (OSError, StoreWriteError, NotFoundError) as error:
             log.warning("what was removed is not deleted yet", reason=str(error))
 
-    async def _check_doors(self) -> None:
+    async def _check_listeners(self) -> None:
         """Strangers are refused, or we do not run."""
         config = self.config
         host, port = config.bulk_address
@@ -261,28 +320,28 @@ class App:
             )
             encryption = settings_mapping.bulk_settings(config).encryption
             keys = self.keys.cluster.keys
-            nursery.start_soon(in_thread, check_bulk, (reachable, port), encryption, keys)
+            nursery.start_soon(run_blocking, check_bulk, (reachable, port), encryption, keys)
 
-    async def _open_local_doors(self, nursery: trio.Nursery) -> None:
+    async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         await nursery.start(self.inbox.run)
-        self._guards.append(RequestGuard(status_app(self.view, self.orders)))
-        nursery.start_soon(self._guards[-1].serve, bind_unix(self.config.status.socket))
+        self._request_guards.append(RequestGuard(status_app(self.view, self.orders)))
+        nursery.start_soon(self._request_guards[-1].serve, bind_unix(self.config.status.socket))
         if self.config.status.metrics_port:
             listener = bind_loopback("127.0.0.1", self.config.status.metrics_port)
-            self._guards.append(RequestGuard(health_app(self.view)))
-            nursery.start_soon(self._guards[-1].serve, listener)
+            self._request_guards.append(RequestGuard(health_app(self.view)))
+            nursery.start_soon(self._request_guards[-1].serve, listener)
 
     def _say_goodbye(self) -> None:
         for deployment in self.deployments.by_id.values():
-            self.teller.tell(deployment)
-        self.gossip.leave()
+            self.progress_publisher.tell(deployment)
+        self.membership_host.leave()
 
-    async def _close_hands(self) -> None:
+    async def _close_data_plane(self) -> None:
         with trio.CancelScope(shield=True):
-            await in_thread(self.hands.stop_moving)
-            await in_thread(self.performer.close)
-            await in_thread(self.hands.close)
-            await in_thread(self.keeping.keep_all)
+            await run_blocking(self.data_plane.stop_moving)
+            await run_blocking(self.executor.close)
+            await run_blocking(self.data_plane.close)
+            await run_blocking(self.state_saver.keep_all)
 
     def bug(self, error: BaseException) -> None:
         """From any thread: something that cannot happen did. The node stops, with everything verified kept."""
@@ -308,16 +367,16 @@ class App:
             await trio.sleep(PROBE_AGAIN_S)
             for deployment in self.deployments.by_id.values():
                 if deployment.state is HostState.DOWNLOADING and deployment.source_trouble is not HostReason.NONE:
-                    self.performer.perform(ProbeSource(deployment.id))
+                    self.executor.perform(ProbeSource(deployment.id))
 
-    async def _keep_acquainted(self) -> None:
+    async def _keep_standing_links(self) -> None:
         """Never returns: keep links to those that the next deployment will need, whenever it comes."""
         settings = self.planner.settings
         while True:
             rack_of = {node: self.cluster.records[node].rack for node in self.cluster.live()}
-            nodes = acquaintances(self.config.node.rack, rack_of, settings)
-            self.plane.keep_links(nodes, dials_max=ACQUAINTED_AT_ONCE)
-            await trio.sleep(ACQUAINT_S)
+            nodes = standing_links(self.config.node.rack, rack_of, settings)
+            self.plane.keep_links(nodes, dials_max=DIALS_AT_ONCE)
+            await trio.sleep(STANDING_LINKS_S)
 
     # ---- what parts tell each other ----------------------------------------------------------------
 
@@ -326,18 +385,18 @@ class App:
         return frozenset(key.ed25519 for key in self.keys.publishers)
 
     def _recheck(self, deployment: DeploymentId, chunk: int) -> None:
-        self.performer.recheck(deployment, chunk)
+        self.executor.recheck(deployment, chunk)
 
     def _perform(self, command: Command) -> None:
-        self.performer.perform(command)
+        self.executor.perform(command)
 
     def _note(self, event: Event) -> None:
         self.deployments.note(event)
 
-    def _store_said(self, event: StoreEvent) -> None:
+    def _store_reported(self, event: StoreEvent) -> None:
         """From the store's threads."""
         if isinstance(event, ChunkStored | ChunkLost):
-            self.brain.post(event)
+            self.driver.post(event)
         elif isinstance(event, StoreConditionChanged | ModelEvicted):
             self._token.run_sync_soon(self._store_changed, event)
         # SpaceFreed: a deployment that waits for space looks again by itself
@@ -366,29 +425,29 @@ class App:
         return None if record is None else record.rack
 
     def _deployment_begun(self, deployment: Deployment) -> None:
-        self.teller.restore(deployment)
+        self.progress_publisher.restore(deployment)
 
     def _deployment_opened(self, deployment: Deployment) -> None:
         self.plane.deployment_opened(deployment.id)
 
     def _deployment_closed(self, deployment: Deployment) -> None:
         self.plane.deployment_closed(deployment.id)
-        self.hands.reader.forget(deployment.id)
+        self.data_plane.reader.forget(deployment.id)
 
     def _member_gone(self, node: NodeId) -> None:
         self.plane.member_gone(node)
 
     def _heard(self, event: PayloadHeard) -> None:
-        self.gossip.hear(event, statement=self.spread.heard, progress=self.teller.heard)
+        self.membership_host.hear(event, statement=self.dissemination.heard, progress=self.progress_publisher.heard)
 
     def _probe_wanted(self, node: NodeId) -> None:
-        self._nursery.start_soon(self.gossip.ping, node, self._ask)
+        self._nursery.start_soon(self.membership_host.ping, node, self._ask)
 
     async def _ask(self, node: NodeId) -> None:
         await self.plane.request(node, control.Ping(), PING_S)
 
     def _claim_seed(self, term: int) -> None:
-        self.gossip.claim_seed(term)
+        self.membership_host.claim_seed(term)
         self.audit.record("seed claimed" if term else "seed given up", rack=self.config.node.rack, term=term)
 
     def _token_of(self, node: NodeId) -> bytes:
@@ -400,17 +459,17 @@ class App:
     def change(self, config: Config, keys: Keys) -> None:
         """SIGHUP: limits, sources, trust, clients and the cluster's key ring may change while running."""
         if keys.cluster != self.keys.cluster:
-            self.gossip.set_keys(keys)
-            self.hands.set_keys(keys)
+            self.membership_host.set_keys(keys)
+            self.data_plane.set_keys(keys)
             self.audit.record("cluster keys changed", accepted=len(keys.cluster.keys))
         self.config, self.keys = config, keys
         self.view.change(config)
-        self.hands.change_limits(config)
+        self.data_plane.change_limits(config)
         self.plane.clients_changed()
-        self.spread.roster_changed()
+        self.dissemination.roster_changed()
         self.planner.set_own(can_read_sources=config.sources.enabled)
-        self.brain.look_again()
-        self.gossip.change(config)
+        self.driver.look_again()
+        self.membership_host.change(config)
         set_level(config.log.level)
 
 

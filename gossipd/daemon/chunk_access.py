@@ -33,12 +33,12 @@ class ChunkAccess:
     """
 
     def __init__(
-        self, store: ChunkStore, state: StateDirectory, *, is_mate: Callable[[NodeId], bool],
+        self, store: ChunkStore, state: StateDirectory, *, is_rack_peer: Callable[[NodeId], bool],
         is_coming: Callable[[DeploymentId], bool],
     ) -> None:  # fmt: skip
         self._store = store
         self._state = state
-        self._is_mate = is_mate
+        self._is_rack_peer = is_rack_peer
         self._is_coming = is_coming
         self._lock = threading.Lock()
         self._uploaded: Counter[DeploymentId] = Counter()
@@ -60,7 +60,7 @@ class ChunkAccess:
 
     def sent(self, node: NodeId, deployment: DeploymentId, length: int) -> None:
         """A whole chunk has gone out to ``app``."""
-        scope = "rack" if self._is_mate(node) else "far"
+        scope = "rack" if self._is_rack_peer(node) else "far"
         with self._lock:
             self._sent.setdefault(deployment, Counter())[scope] += length
 

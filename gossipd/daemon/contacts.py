@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from gossipd.config.kinds import split_contact
-from gossipd.runtime.worker_threads import in_thread
+from gossipd.runtime.worker_threads import run_blocking
 from membership.member import Address
 from membership.swim import Swim
 
@@ -42,7 +42,7 @@ async def _resolve(contacts: Sequence[str]) -> list[Address]:
     for contact in contacts:
         host, port = split_contact(contact)
         try:
-            answers = await in_thread(partial(socket.getaddrinfo, host, port, type=socket.SOCK_DGRAM))
+            answers = await run_blocking(partial(socket.getaddrinfo, host, port, type=socket.SOCK_DGRAM))
         except OSError as error:
             log.warning("contact cannot be looked up", contact=contact, reason=str(error))
             continue

@@ -31,19 +31,19 @@ class ControlDelegate:
         *,
         cluster: MemberDirectory,
         tokens: IssuedTokens | None,
-        purse: ReceivedTokens,
+        received_tokens: ReceivedTokens,
         clients: Callable[[], tuple[PublicKey, ...]],
         post: Callable[[Event], None],
         audit: Callable[..., None],
     ) -> None:
         self._cluster = cluster
         self._tokens = tokens
-        self._purse = purse
+        self._received_tokens = received_tokens
         self._clients = clients
         self._post = post
         self._audit = audit
         self.deployments: Deployments | None = None
-        self.desk: TriggerServer | None = None
+        self.trigger_server: TriggerServer | None = None
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
         """See ControlPort."""
@@ -79,7 +79,7 @@ class ControlDelegate:
     def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
         """See ControlPort."""
         if self._tokens is not None:
-            self._purse.put(node, tokens, min(valid_s, TOKEN_LIFE_S))
+            self._received_tokens.put(node, tokens, min(valid_s, TOKEN_LIFE_S))
 
     def on_event(self, event: Event) -> None:
         """See ControlPort."""
@@ -88,16 +88,16 @@ class ControlDelegate:
     def on_message(self, node: NodeId, message: control.Message) -> None:
         """See ControlPort: a greeting asks for nothing."""
 
-    def on_request(self, visitor: Identity, message: control.Message, reply: Reply) -> None:
+    def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         """See ControlPort."""
         if isinstance(message, control.Ping):
             reply(control.Pong())
         elif isinstance(message, control.TokenWanted):
-            if self._tokens is None or visitor.node is None:
+            if self._tokens is None or identity.node is None:
                 reply(control.Refused("E_TOKEN"))
             else:
-                reply(control.Token(self._tokens.issue(visitor.node), int(TOKEN_LIFE_S)))
-        elif self.desk is None or not self.desk.hear(visitor, message, reply):
+                reply(control.Token(self._tokens.issue(identity.node), int(TOKEN_LIFE_S)))
+        elif self.trigger_server is None or not self.trigger_server.hear(identity, message, reply):
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 
     def on_refused(self, reason: str, address: str) -> None:

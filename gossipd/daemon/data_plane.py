@@ -62,7 +62,7 @@ class DataPlane:
         self.external = RateLimit(settings_mapping.rate(limits.source_bytes_per_s), within=self.download)
         self.pool = BufferPool(limits.pool_bytes)
         self.tokens = None if is_tls else IssuedTokens()
-        self.purse = ReceivedTokens()
+        self.received_tokens = ReceivedTokens()
         make_root(config.store.models, mode=0o750)
         self.store = ChunkStore(
             config.store.models,
@@ -70,25 +70,25 @@ class DataPlane:
             on_event=on_store,
             before_evict=before_evict,
         )
-        self.shelf = ChunkAccess(
-            self.store, state, is_mate=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
+        self.chunk_access = ChunkAccess(
+            self.store, state, is_rack_peer=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
         )
-        arrivals = IncomingChunks(
+        incoming_chunks = IncomingChunks(
             on_listed=lambda deployment, chunk, supplier: post(ChunkArriving(deployment, chunk, supplier)),
             on_ending=lambda deployment, chunk, supplier: post(ChunkEnding(deployment, chunk, supplier)),
         )
         self.server = BulkServer(
-            reader=self.shelf,
+            reader=self.chunk_access,
             settings=bulk,
             is_member=cluster.is_member,
             throttle=self.upload,
             credentials=credentials,
             tokens=self.tokens,
             on_slots=lambda free: post(SlotsChanged(free)),
-            on_sent=self.shelf.sent,
+            on_sent=self.chunk_access.sent,
             on_complaint=lambda _node, deployment, chunk: recheck(deployment, chunk),
             on_bad_read=recheck,
-            arrivals=arrivals,
+            incoming_chunks=incoming_chunks,
         )
         self.client = BulkClient(
             settings=bulk,
@@ -96,14 +96,14 @@ class DataPlane:
             throttle=self.download,
             credentials=credentials,
             get_token=None if is_tls else lambda node: _token(token_of, node),
-            arrivals=arrivals,
-            purse=self.purse,
+            incoming_chunks=incoming_chunks,
+            received_tokens=self.received_tokens,
         )
         start_runtime()
         self.reader = SourceReader(
             writer=SourceWriter(self.store, post),
             pool=self.pool,
-            arrivals=arrivals,
+            incoming_chunks=incoming_chunks,
             throttle=self.external,
             policy=SourcePolicy.parse(config.sources.allow),
             settings=settings_mapping.source_settings(config),

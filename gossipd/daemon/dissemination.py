@@ -36,7 +36,7 @@ from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import QueueFullError
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, open_manifest
-from gossipd.runtime.worker_threads import in_thread
+from gossipd.runtime.worker_threads import run_blocking
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
 from membership.member import NodeId
@@ -92,8 +92,8 @@ class Dissemination:
             del self._unproven[wire]
             self.heard(wire)
 
-    def heard(self, wire: bytes, teller: NodeId | None = None, key: bytes | None = None) -> None:
-        """A statement from gossip, which passes it on; ``teller`` brought it and has its manifest, or is about to.
+    def heard(self, wire: bytes, forwarder: NodeId | None = None, key: bytes | None = None) -> None:
+        """A statement from gossip, which passes it on; ``forwarder`` brought it and has its manifest, or is about to.
 
         Args:
             key: under which gossip keeps it, and of which it bounds the number: it must be the deployment's.
@@ -109,14 +109,14 @@ class Dissemination:
                 if len(self._unproven) > UNPROVEN_MAX:
                     self._unproven.popitem(last=False)
             elif error.code != "E_KEY_UNKNOWN":
-                self._audit("statement refused", subject=short(teller) if teller else "roster", code=error.code)
+                self._audit("statement refused", subject=short(forwarder) if forwarder else "roster", code=error.code)
             return
         if heard is Heard.NEWS:
             self._act(statement)
         assert self.deployments is not None
         known = self.deployments.by_id.get(statement.deployment)
-        if known is not None and teller is not None:
-            known.holders[teller] = None
+        if known is not None and forwarder is not None:
+            known.holders[forwarder] = None
 
     def order(self, statement: Statement) -> bool:
         """A client's statement that came by trigger; False when we had it. Raises ManifestError."""
@@ -175,7 +175,7 @@ class Dissemination:
         Raises ManifestError, and QueueFullError to be asked again later.
         """
         try:
-            manifest = await in_thread(open_manifest, envelope, self._trusted())
+            manifest = await run_blocking(open_manifest, envelope, self._trusted())
             is_new = await self.deploy(manifest)
         except ManifestError as error:
             self._audit("manifest refused", file=file_name, code=error.code, reason=str(error.args[0]))
@@ -221,7 +221,7 @@ class Dissemination:
             return self._client.fetch_manifest(node, endpoint, deployment.id, size, timeout_s=PULL_TIMEOUT_S)
 
         try:
-            return await in_thread(fetch, abandon_on_cancel=True, limiter=self._pulling)
+            return await run_blocking(fetch, abandon_on_cancel=True, limiter=self._pulling)
         except TransferError as error:
             log.debug("manifest not to be had", deployment=short(deployment.id), code=error.code)
             return None

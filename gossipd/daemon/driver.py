@@ -28,10 +28,15 @@ class PlannerDriver:
     """
 
     def __init__(
-        self, planner: Planner, *, beat: TurnLoop, perform: Callable[[Command], None], note: Callable[[Event], None]
+        self,
+        planner: Planner,
+        *,
+        turn_loop: TurnLoop,
+        perform: Callable[[Command], None],
+        note: Callable[[Event], None],
     ) -> None:
         self.planner = planner
-        self._beat = beat
+        self._turn_loop = turn_loop
         self._perform = perform
         self._note = note
         self._events: deque[Event] = deque()  # bounded by work in flight: every event answers a command or a peer
@@ -40,17 +45,17 @@ class PlannerDriver:
     def post(self, event: Event) -> None:
         """Hand an event to the planner, from any thread. Events of one thread keep their order."""
         self._events.append(event)
-        self._beat.wake_from_thread()
+        self._turn_loop.wake_from_thread()
 
     async def run(self) -> None:
         """Never returns; cancelled with the daemon."""
-        with self._beat.joined(Phase.DECIDE, self._turn, due_s=lambda: self._due_s):
+        with self._turn_loop.joined(Phase.DECIDE, self._turn, due_s=lambda: self._due_s):
             await trio.sleep_forever()
 
     def look_again(self) -> None:
         """The planner was told something other than by an event: plan soon. On the trio loop."""
         self._due_s = -math.inf
-        self._beat.wake()
+        self._turn_loop.wake()
 
     def _turn(self, now: float) -> bool:
         heard = bool(self._events)
@@ -64,5 +69,5 @@ class PlannerDriver:
         for command in self.planner.drain():
             self._perform(command)
         self._due_s = self.planner.next_deadline(now)
-        self._beat.tempo.chunk_time_s = self.planner.chunk_time_s()
+        self._turn_loop.turn_interval.chunk_time_s = self.planner.chunk_time_s()
         return heard

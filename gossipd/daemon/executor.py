@@ -25,7 +25,7 @@ from gossipd.core.ids import DeploymentId, short
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
-from gossipd.runtime.thread_priority import give_way
+from gossipd.runtime.thread_priority import lower_priority
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.transfer.client import BulkClient
@@ -151,7 +151,7 @@ class CommandExecutor:
         log.debug("fetch", deployment=short(command.deployment), chunk=command.chunk, peer=self._name(command.peer))
         began = time.monotonic()
         try:
-            arrival = self._client.fetch_chunk(
+            incoming = self._client.fetch_chunk(
                 command.peer, endpoint, command.deployment, command.chunk, length,
                 timeout_s=command.timeout_s, behind=command.behind,
             )  # fmt: skip
@@ -161,9 +161,9 @@ class CommandExecutor:
             return error.reason
         try:
             is_new = self._store.put(
-                command.deployment, command.chunk, arrival.view, command.peer, time.monotonic() - began
+                command.deployment, command.chunk, incoming.view, command.peer, time.monotonic() - began
             )
-            arrival.land()
+            incoming.land()
         except DigestMismatchError as error:
             self._blame(command, error)
             self._submit(self._chores, self._complain, command)
@@ -173,7 +173,7 @@ class CommandExecutor:
         except NotHeldError:
             return FailReason.CANCELLED
         finally:
-            arrival.release()
+            incoming.release()
         return None if is_new else FailReason.CANCELLED
 
     def _blame(self, command: events.StartFetch, error: GossipdError) -> None:
@@ -249,7 +249,7 @@ def pool_with_threads(count: int, name: str) -> ThreadPoolExecutor:
     Whoever starts a thread waits until it runs. Under full load that is a turn of the interpreter's lock for each, and
     the loop, which submits, was held up for 135 ms by sixteen of them.
     """
-    pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=give_way)
+    pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=lower_priority)
     together = threading.Barrier(count)
     try:
         for _ in range(count):

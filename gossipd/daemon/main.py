@@ -33,7 +33,7 @@ from gossipd.daemon.app import App
 from gossipd.daemon.systemd import Notifier
 from gossipd.runtime import logs
 from gossipd.runtime.buffer_pool import limit_arenas
-from gossipd.runtime.thread_priority import interrupt_nobody
+from gossipd.runtime.thread_priority import use_batch_policy
 from gossipd.store.errors import StoreLockedError
 
 STOP_S = 5.0
@@ -53,7 +53,7 @@ def main(config_path: str) -> int:
     logs.configure(level=config.log.level, as_json=as_json)
     code = int(ExitCode.OTHER)
     limit_arenas()
-    interrupt_nobody()
+    use_batch_policy()
     try:
         code = trio.run(_live, config)
     except* (GossipdError, OSError) as group:

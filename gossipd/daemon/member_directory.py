@@ -13,7 +13,7 @@ import structlog
 
 from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen, PeerView
 from gossipd.swarm.capabilities import NodeCapabilities
-from membership import events as said
+from membership import events as membership_events
 from membership.member import Member, NodeId, Record
 
 log = structlog.get_logger("cluster")
@@ -27,7 +27,7 @@ class MemberCallbacks:
     member_changed: Callable[[NodeId], None]
     member_gone: Callable[[NodeId], None]
     roster_changed: Callable[[], None]
-    heard: Callable[[said.PayloadHeard], None]
+    heard: Callable[[membership_events.PayloadHeard], None]
     probe_wanted: Callable[[NodeId], None]
     alarm: Callable[[str, str], None]
     cured: Callable[[str], None] = lambda code: None
@@ -74,27 +74,32 @@ class MemberDirectory:
 
     # ---- on the loop -------------------------------------------------------------------------------
 
-    def hear(self, event: said.Event) -> None:
+    def hear(self, event: membership_events.Event) -> None:
         """Take in what membership says."""
         calls = self.callbacks
         assert calls is not None
-        if isinstance(event, said.MemberUp | said.MemberChanged | said.MemberSuspected):
+        if isinstance(
+            event, membership_events.MemberUp | membership_events.MemberChanged | membership_events.MemberSuspected
+        ):
             self._seen(event.member, calls)
-            if isinstance(event, said.MemberUp):
+            if isinstance(event, membership_events.MemberUp):
                 calls.cured("E_JOIN_REFUSED")  # who sees others was let in
                 log.info("member up", member=event.member.record.name, rack=event.member.record.rack)
-        elif isinstance(event, said.MemberDown | said.MemberLeft):
+        elif isinstance(event, membership_events.MemberDown | membership_events.MemberLeft):
             node = event.member.record.node
             self._live.discard(node)
             calls.post(PeerLost(node))
             calls.member_gone(node)
             self._no_namesake(node, calls)
-            reason = event.reason.value if isinstance(event, said.MemberDown) else "left"
+            reason = event.reason.value if isinstance(event, membership_events.MemberDown) else "left"
             log.info("member down", member=event.member.record.name, reason=reason)
-            if isinstance(event, said.MemberDown) and event.reason is said.DownReason.FORGOTTEN:
+            if (
+                isinstance(event, membership_events.MemberDown)
+                and event.reason is membership_events.DownReason.FORGOTTEN
+            ):
                 self._drop(node)
             calls.roster_changed()
-        elif isinstance(event, said.MemberForgotten):
+        elif isinstance(event, membership_events.MemberForgotten):
             self._live.discard(event.node)
             calls.post(PeerLost(event.node))
             calls.member_gone(event.node)
@@ -102,13 +107,13 @@ class MemberDirectory:
             self._drop(event.node)
             calls.roster_changed()
             log.info("member forgotten", member=event.name)
-        elif isinstance(event, said.PayloadHeard):
+        elif isinstance(event, membership_events.PayloadHeard):
             calls.heard(event)
-        elif isinstance(event, said.ControlProbeWanted):
+        elif isinstance(event, membership_events.ControlProbeWanted):
             calls.probe_wanted(event.node)
-        elif isinstance(event, said.Isolated):
+        elif isinstance(event, membership_events.Isolated):
             _isolated(calls, isolated=event.isolated)
-        elif isinstance(event, said.NameConflict):
+        elif isinstance(event, membership_events.NameConflict):
             self._namesakes[event.other] = event.name
             calls.alarm("E_NAME_CONFLICT", f"another living host calls itself {event.name}; rename one of the two")
         else:
@@ -124,11 +129,16 @@ class MemberDirectory:
         if self._namesakes.get(node, record.name) != record.name:
             self._no_namesake(node, calls)
         self._live.add(node)
-        standing = NodeCapabilities.from_bytes(record.payload)
+        capabilities = NodeCapabilities.from_bytes(record.payload)
         calls.post(
             PeerSeen(
                 PeerView(
-                    node, record.rack, record.zone, standing.can_read_sources, standing.seed_term, name=record.name
+                    node,
+                    record.rack,
+                    record.zone,
+                    capabilities.can_read_sources,
+                    capabilities.seed_term,
+                    name=record.name,
                 )
             )
         )

@@ -26,7 +26,7 @@ from gossipd.daemon import settings_mapping
 from gossipd.deployment.progress import ProgressFormatError
 from gossipd.deployment.statement import Statement
 from gossipd.runtime.turn_loop import Phase, TurnLoop
-from membership import events as said
+from membership import events as membership_events
 from membership.errors import PayloadRefusedError
 from membership.member import NodeId, Record
 from membership.runtime import SwimRuntime, open_udp_socket, serve
@@ -62,14 +62,16 @@ class MembershipHost:
             roster=roster,
         )
 
-    async def start(self, nursery: trio.Nursery, on_event: Callable[[said.Event], None], *, beat: TurnLoop) -> None:
+    async def start(
+        self, nursery: trio.Nursery, on_event: Callable[[membership_events.Event], None], *, turn_loop: TurnLoop
+    ) -> None:
         """Listen and speak until the nursery ends. Raises OSError when the port is taken."""
         net = self._config.net
         udp = open_udp_socket(net.bind, net.port)
         nursery.start_soon(_close_at_the_end, udp.close)
-        speak = partial(serve, self.swim, udp, on_event=on_event, clock=trio.current_time, attended=beat.awake)
+        speak = partial(serve, self.swim, udp, on_event=on_event, clock=trio.current_time, attended=turn_loop.awake)
         self._runtime = await nursery.start(speak)
-        nursery.start_soon(_take_part, beat, self._runtime)
+        nursery.start_soon(_take_part, turn_loop, self._runtime)
 
     def wake(self) -> None:
         """After any direct call of the brain."""
@@ -85,13 +87,13 @@ class MembershipHost:
 
     def publish_statement(self, statement: Statement) -> None:
         """To everybody, late joiners too."""
-        self._publish(said.PayloadKind.STATEMENT, statement.deployment, statement.rank, statement.encode())
+        self._publish(membership_events.PayloadKind.STATEMENT, statement.deployment, statement.rank, statement.encode())
 
     def publish_progress(self, key: bytes, version: int, record: bytes) -> None:
         """To everybody who is there; the next one supersedes it."""
-        self._publish(said.PayloadKind.PROGRESS, key, version, record)
+        self._publish(membership_events.PayloadKind.PROGRESS, key, version, record)
 
-    def _publish(self, kind: said.PayloadKind, key: bytes, version: int, payload: bytes) -> None:
+    def _publish(self, kind: membership_events.PayloadKind, key: bytes, version: int, payload: bytes) -> None:
         try:
             self.swim.publish(kind, key, version, payload, trio.current_time())
         except PayloadRefusedError as error:
@@ -101,34 +103,34 @@ class MembershipHost:
     def claim_seed(self, term: int) -> None:
         """Put the term on our record; zero gives the claim up."""
         self._seed_term = term
-        self._say_standing()
+        self._publish_capabilities()
 
     def change(self, config: Config) -> None:
         """Whether we may read storage has perhaps changed."""
         self._config = config
-        self._say_standing()
+        self._publish_capabilities()
 
     def set_keys(self, keys: Keys) -> None:
         """Another key ring of this cluster; nothing is sent for it."""
         self.swim.set_keys(keys.cluster)
 
-    def _say_standing(self) -> None:
-        standing = settings_mapping.standing(self._config, seed_term=self._seed_term)
-        self.swim.update_payload(standing.to_bytes(), trio.current_time())
+    def _publish_capabilities(self) -> None:
+        capabilities = settings_mapping.capabilities(self._config, seed_term=self._seed_term)
+        self.swim.update_payload(capabilities.to_bytes(), trio.current_time())
         self.wake()
 
     # ---- heard ---------------------------------------------------------------------------------------
 
     def hear(
         self,
-        event: said.PayloadHeard,
+        event: membership_events.PayloadHeard,
         *,
         statement: Callable[[bytes, NodeId, bytes], None],
         progress: Callable[[bytes, int, bytes], None],
     ) -> None:
         """Pass an application event to whom it concerns."""
-        if event.kind is said.PayloadKind.STATEMENT:
-            statement(event.payload, event.teller, event.key)
+        if event.kind is membership_events.PayloadKind.STATEMENT:
+            statement(event.payload, event.forwarder, event.key)
             return
         try:
             progress(event.key, event.version, event.payload)
@@ -150,12 +152,12 @@ class MembershipHost:
         self.wake()
 
 
-async def _take_part(beat: TurnLoop, runtime: SwimRuntime) -> None:
+async def _take_part(turn_loop: TurnLoop, runtime: SwimRuntime) -> None:
     def turn(_now: float) -> bool:
         runtime.catch_up()
         return False  # what is said all day must not keep the beat awake
 
-    with beat.joined(Phase.HEAR, turn):
+    with turn_loop.joined(Phase.HEAR, turn):
         await trio.sleep_forever()
 
 

@@ -59,7 +59,7 @@ def rate(bytes_per_s: int) -> float | None:
     return float(bytes_per_s) if bytes_per_s else None
 
 
-def standing(config: Config, *, seed_term: int = 0) -> NodeCapabilities:
+def capabilities(config: Config, *, seed_term: int = 0) -> NodeCapabilities:
     """What we say of ourselves."""
     return NodeCapabilities(config.sources.enabled, seed_term, config.bulk.encryption == "none")
 
@@ -79,5 +79,5 @@ def own_record(config: Config, public: PublicKey, boot: int) -> Record:
         transport_key=public.curve25519,
         capacity=0,
         software=__version__,
-        payload=standing(config).to_bytes(),
+        payload=capabilities(config).to_bytes(),
     )

@@ -17,7 +17,7 @@ from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore
-from gossipd.runtime.worker_threads import in_thread
+from gossipd.runtime.worker_threads import run_blocking
 from membership.swim import Swim
 
 LOOK_S = 1.0
@@ -33,14 +33,14 @@ class StateSaver:
         state: StateDirectory,
         register: StatementStore,
         swim: Swim,
-        teller: ProgressPublisher,
+        progress_publisher: ProgressPublisher,
         alarm: Callable[[str, str], None],
         cured: Callable[[str], None],
     ) -> None:
         self._state = state
         self._register = register
         self._swim = swim
-        self._teller = teller
+        self._progress_publisher = progress_publisher
         self._alarm = alarm
         self._cured = cured
 
@@ -58,13 +58,13 @@ class StateSaver:
             if trio.current_time() - kept_s > ROSTER_KEEP_S:
                 kept_s = trio.current_time()
                 writes.append(partial(self._state.keep_roster, self._swim.roster_records()))
-            table = self._teller.table.to_bytes()
+            table = self._progress_publisher.table.to_bytes()
             if table != kept_table:  # our own counters are in it, and nobody else can tell us those after a crash
                 kept_table = table
                 writes.append(partial(self._state.keep_progress, table))
             try:
                 for write in writes:
-                    await in_thread(write)
+                    await run_blocking(write)
                 if writes:
                     self._cured(StateWriteError.code)
             except StateWriteError as error:
@@ -84,5 +84,5 @@ class StateSaver:
         with contextlib.suppress(StateWriteError):
             self._state.keep_roster(self._swim.roster_records())
             self._state.keep_register(*snapshot(self._register))
-            self._state.keep_progress(self._teller.table.to_bytes())
+            self._state.keep_progress(self._progress_publisher.table.to_bytes())
         self._state.close()

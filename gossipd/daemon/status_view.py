@@ -85,7 +85,7 @@ class StatusSources:
     swim: Swim
     planner: Planner
     deployments: Deployments
-    teller: ProgressPublisher
+    progress_publisher: ProgressPublisher
     store: ChunkStore
     server: BulkServer
     client: BulkClient
@@ -106,8 +106,8 @@ class StatusSources:
 class DaemonStatus:
     """See StatusPort. All on the trio loop."""
 
-    def __init__(self, sights: StatusSources) -> None:
-        self._see = sights
+    def __init__(self, status_sources: StatusSources) -> None:
+        self._see = status_sources
 
     def change(self, config: Config) -> None:
         """The configuration was reloaded."""
@@ -180,7 +180,7 @@ class DaemonStatus:
             stall=deployment.stall.value if deployment.stall is not None else None,
         )
         targets.sort(key=lambda target: target.name)
-        return deployment_row(facts, self._see.teller.table, targets, now=trio.current_time())
+        return deployment_row(facts, self._see.progress_publisher.table, targets, now=trio.current_time())
 
     def _members(self) -> list[MemberRow]:
         seeds = self._see.planner.statistics().seeds

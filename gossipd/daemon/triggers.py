@@ -19,7 +19,7 @@ from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import open_manifest
-from gossipd.runtime.worker_threads import in_thread
+from gossipd.runtime.worker_threads import run_blocking
 from gossipd.wire import control
 
 
@@ -31,13 +31,13 @@ class Triggers:
         *,
         register: StatementStore,
         deployments: Deployments,
-        spread: Dissemination,
+        dissemination: Dissemination,
         trusted: Callable[[], frozenset[bytes]],
         audit: Callable[..., None],
     ) -> None:
         self._register = register
         self._deployments = deployments
-        self._spread = spread
+        self._dissemination = dissemination
         self._trusted = trusted
         self._audit = audit
 
@@ -58,11 +58,11 @@ class Triggers:
             len(manifest.envelope) if manifest is not None else 0,
         )
 
-    async def trigger_order(self, visitor: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+    async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
         """See TriggerHost."""
         manifest = self._deployments.manifest_of(statement.deployment)
         if envelope is not None:
-            manifest = await in_thread(open_manifest, envelope, self._trusted())
+            manifest = await run_blocking(open_manifest, envelope, self._trusted())
         elif manifest is None:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
         if statement.verb is Verb.DEPLOY:
@@ -70,7 +70,7 @@ class Triggers:
             self._register.accept(manifest, time.time())
             await self._deployments.keep(manifest)
             self._register.clear_removed(manifest.id)
-        is_news = self._spread.order(statement)
+        is_news = self._dissemination.order(statement)
         verb = "deploy" if statement.verb is Verb.DEPLOY else "cancel"
         self._audit(
             "trigger accepted",

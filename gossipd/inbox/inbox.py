@@ -29,7 +29,7 @@ from inotify_simple import INotify, flags
 
 from gossipd.core.errors import GossipdError, LocalError
 from gossipd.inbox.drop_folder import ACCEPTED, REJECTED, Drop, DropError, DropFolder, Print, UnfinishedError
-from gossipd.runtime.worker_threads import in_thread
+from gossipd.runtime.worker_threads import run_blocking
 
 Offer = Callable[[bytes, str], Awaitable[str]]
 """Judge the bytes of a file of that name. Returns a sentence on what was done with it ("qwen@3 accepted").
@@ -121,8 +121,8 @@ class Inbox:
     async def look(self) -> float:
         """One pass over the folder. Returns after how many seconds the next one is due."""
         try:
-            await in_thread(self._folder.check)
-            drops, more = await in_thread(self._folder.scan, self._settings.drops_max)
+            await run_blocking(self._folder.check)
+            drops, more = await run_blocking(self._folder.scan, self._settings.drops_max)
         except (OSError, DropError) as error:
             self._report_trouble(error)
             return self._settings.rescan_s
@@ -167,7 +167,7 @@ class Inbox:
 
     async def _judge(self, drop: Drop, seen: _Seen) -> None:
         try:
-            content = await in_thread(self._folder.read, drop)
+            content = await run_blocking(self._folder.read, drop)
             if not content:
                 raise DropError(f"{drop.shown} is empty", code="E_WATCH_EMPTY")
             sentence = await self._offer(content, drop.shown)
@@ -180,7 +180,7 @@ class Inbox:
 
     async def _settle(self, drop: Drop, seen: _Seen) -> None:
         folder = ACCEPTED if seen.reason is None else REJECTED
-        name = await in_thread(lambda: self._folder.settle(drop, folder=folder))
+        name = await run_blocking(lambda: self._folder.settle(drop, folder=folder))
         del self._seen[drop.name]
         if name is None:
             return
@@ -197,7 +197,7 @@ class Inbox:
         trouble: OSError | None = None
         for name, reason in list(self._reasons_due.items()):
             try:
-                await in_thread(self._folder.write_reason, name, reason)
+                await run_blocking(self._folder.write_reason, name, reason)
             except OSError as error:
                 trouble = error
             else:
@@ -217,7 +217,7 @@ class Inbox:
 
     async def _inode(self) -> int | None:
         try:
-            return (await in_thread(self._folder.directory.stat)).st_ino
+            return (await run_blocking(self._folder.directory.stat)).st_ino
         except OSError:
             return None
 
@@ -235,7 +235,7 @@ class Inbox:
             await trio.sleep(self._settings.rescan_s)
 
     async def _ring(self, changed: _Wakeup) -> None:
-        watch = await in_thread(INotify)  # finding the C library takes some 10 ms, once
+        watch = await run_blocking(INotify)  # finding the C library takes some 10 ms, once
         with watch:
             watch.add_watch(self._folder.directory, _EVENTS)
             changed.ring()  # for what came before there was a watch

@@ -123,7 +123,7 @@ class StoredObjects:
         self._sleep = sleep
         self.threads = THREADS
 
-    def hash_run(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """Raises SourceChangedError, StorageError."""
         for attempt in range(ATTEMPTS):
             try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from gossipd.manifest.chunk_layout import Layout, Segment
 
-RUN_BYTES_MAX = 16 * 1024 * 1024
+EXTENT_BYTES_MAX = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class FileExtent:
 
 def runs(layout: Layout) -> Iterator[FileExtent]:
     """All of a model's chunks, each in exactly one run."""
-    per_run = max(1, RUN_BYTES_MAX // layout.chunk_bytes)
+    per_extent = max(1, EXTENT_BYTES_MAX // layout.chunk_bytes)
     chunk = 0
     while chunk < layout.packed_chunk:
         segment = layout.segments(chunk)[0]
-        stop = min(chunk + per_run, layout.chunks_of(segment.file_index).stop)
+        stop = min(chunk + per_extent, layout.chunks_of(segment.file_index).stop)
         length = min((stop - chunk) * layout.chunk_bytes, layout.sizes[segment.file_index] - segment.offset)
         yield FileExtent(chunk, stop - chunk, (Segment(segment.file_index, segment.offset, length),), length)
         chunk = stop

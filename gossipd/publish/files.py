@@ -46,7 +46,7 @@ class LocalFiles:
         self._mapped = mapped
         self.threads = len(os.sched_getaffinity(0))
 
-    def hash_run(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """Raises SourceChangedError, PublishError ``E_SOURCE_READ``."""
         if run.count > 1 or len(run.segments) == 1:
             return self._hash_adjacent(run.segments[0], chunk_bytes)

@@ -18,18 +18,18 @@ from gossipd.manifest.payload import DIGEST_BYTES
 from gossipd.publish.extents import FileExtent, runs
 
 
-class RunReader(Protocol):
+class ExtentReader(Protocol):
     """Where bytes come from. Thread-safe."""
 
     @property
     def threads(self) -> int:
         """How many runs are worth reading at a time."""
 
-    def hash_run(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """The BLAKE3-256 of each chunk of a run, one after the other."""
 
 
-def hash_chunks(layout: Layout, reader: RunReader, on_bytes: Callable[[int], None]) -> bytes:
+def hash_chunks(layout: Layout, reader: ExtentReader, on_bytes: Callable[[int], None]) -> bytes:
     """The hashes of all chunks, in order.
 
     Args:
@@ -47,7 +47,7 @@ def hash_chunks(layout: Layout, reader: RunReader, on_bytes: Callable[[int], Non
     def worker() -> None:
         try:
             while (run := take()) is not None:
-                found = reader.hash_run(run, layout.chunk_bytes)
+                found = reader.hash_extent(run, layout.chunk_bytes)
                 assert len(found) == run.count * DIGEST_BYTES
                 with lock:
                     digests[run.first_chunk * DIGEST_BYTES : (run.first_chunk + run.count) * DIGEST_BYTES] = found

@@ -28,7 +28,7 @@ from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.files import LocalFiles
-from gossipd.publish.hashing import RunReader, hash_chunks
+from gossipd.publish.hashing import ExtentReader, hash_chunks
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection
 from gossipd.publish.tree import FoundFile, find_files
@@ -90,7 +90,7 @@ class _Origin:
     """One place that is being published: what is in it, how to read it, and where seeds find it."""
 
     found: Found
-    reader: RunReader
+    reader: ExtentReader
     base_url: str
     look_again: Callable[[], Found]
 

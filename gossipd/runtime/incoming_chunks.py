@@ -49,12 +49,12 @@ class IncomingChunk:
     """One chunk under way. ``view`` is the receiver's until ``release``; others use ``piece``."""
 
     def __init__(
-        self, arrivals: IncomingChunks, key: Key, supplier: Supplier, lease: Lease, *, ending_share: float
+        self, incoming_chunks: IncomingChunks, key: Key, supplier: Supplier, lease: Lease, *, ending_share: float
     ) -> None:  # fmt: skip
         self.supplier = supplier
         self.view = lease.view
         self.length = len(lease.view)
-        self._arrivals = arrivals
+        self._incoming_chunks = incoming_chunks
         self._key = key
         self._lease = lease
         self._changed = threading.Condition()
@@ -87,10 +87,10 @@ class IncomingChunk:
             self._filled = filled
             self._changed.notify_all()
         if not self._is_listed and filled < self.length and filled * _TOLD_SHARE >= self.length:
-            self._is_listed = self._arrivals.list(self._key, self)
+            self._is_listed = self._incoming_chunks.list(self._key, self)
         if self._ending_share and self._is_ending(filled):
             self._ending_share = 0.0
-            self._arrivals.ending(self._key, self.supplier)
+            self._incoming_chunks.ending(self._key, self.supplier)
 
     def _is_ending(self, filled: int) -> bool:
         left, now = self.length - filled, time.monotonic()
@@ -114,7 +114,7 @@ class IncomingChunk:
             self._is_over = True
             self._changed.notify_all()
         if self._is_listed:
-            self._arrivals.drop(self._key, self)
+            self._incoming_chunks.drop(self._key, self)
         self._let_go()
 
     @contextmanager
@@ -174,7 +174,7 @@ class IncomingChunks:
         self._on_listed = on_listed
         self._on_ending = on_ending
         self._lock = threading.Lock()
-        self._arrivals: dict[Key, IncomingChunk] = {}
+        self._incoming_chunks: dict[Key, IncomingChunk] = {}
 
     def begin(
         self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease, *,
@@ -190,15 +190,15 @@ class IncomingChunks:
     def find(self, deployment: DeploymentId, chunk: ChunkIndex) -> IncomingChunk | None:
         """The one that may be relayed now."""
         with self._lock:
-            return self._arrivals.get((deployment, chunk))
+            return self._incoming_chunks.get((deployment, chunk))
 
-    def list(self, key: Key, arrival: IncomingChunk) -> bool:
+    def list(self, key: Key, incoming: IncomingChunk) -> bool:
         """Let others find it; False while there is another of the same chunk."""
         with self._lock:
-            if self._arrivals.setdefault(key, arrival) is not arrival:
+            if self._incoming_chunks.setdefault(key, incoming) is not incoming:
                 return False
         if self._on_listed is not None:
-            self._on_listed(*key, arrival.supplier)
+            self._on_listed(*key, incoming.supplier)
         return True
 
     def ending(self, key: Key, supplier: Supplier) -> None:
@@ -206,8 +206,8 @@ class IncomingChunks:
         if self._on_ending is not None:
             self._on_ending(*key, supplier)
 
-    def drop(self, key: Key, arrival: IncomingChunk) -> None:
+    def drop(self, key: Key, incoming: IncomingChunk) -> None:
         """Nobody finds it any more."""
         with self._lock:
-            if self._arrivals.get(key) is arrival:
-                del self._arrivals[key]
+            if self._incoming_chunks.get(key) is incoming:
+                del self._incoming_chunks[key]

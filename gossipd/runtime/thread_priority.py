@@ -17,20 +17,20 @@ from __future__ import annotations
 import os
 import threading
 
-BULK_NICENESS = 5  # a third of the loop's weight (sched(7)); the loop needs far less than what that leaves it
-_NICENESS_MAX = 19
+BULK_NICE_VALUE = 5  # a third of the loop's weight (sched(7)); the loop needs far less than what that leaves it
+_NICE_VALUE_MAX = 19
 
 
-def give_way() -> None:
+def lower_priority() -> None:
     """Make this thread nicer than the process for good, whatever it was before. Nothing where that is forbidden."""
-    niceness = os.getpriority(os.PRIO_PROCESS, os.getpid()) + BULK_NICENESS
+    nice_value = os.getpriority(os.PRIO_PROCESS, os.getpid()) + BULK_NICE_VALUE
     try:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(_NICENESS_MAX, niceness))
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), min(_NICE_VALUE_MAX, nice_value))
     except OSError:  # a sandbox's rule: the thread stays as it is, and only the loop's lag suffers
         return
 
 
-def interrupt_nobody() -> None:
+def use_batch_policy() -> None:
     """Have this thread wait for its turn when it wakes up, instead of taking it (SCHED_BATCH, sched(7)); for good.
 
     Nothing where it is forbidden, or where somebody has given the process another policy than the usual one.

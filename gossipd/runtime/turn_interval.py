@@ -19,7 +19,7 @@ the wall grows with the run queue too, but also with what there is to do, when r
 from __future__ import annotations
 
 # Half of the chunk time of the smallest chunks at 100 Mbit/s (21 ms): it never decides how stale a plan is.
-BEAT_S = 0.01
+TURN_S = 0.01
 # Seven fetches of 16 MiB on a link of 10 Gbit/s take twice that: one that has ended has others beside it. What it costs
 # a pair of daemons on two cores is not settled: with 0.08 1.20 and 1.19 GB/s in turn with 1.23 and 1.26 without any of
 # it; with 0.04 1.26 and 1.22 in turn with 1.11; with 0.05 1.19, and nothing in turn.
@@ -45,5 +45,5 @@ class TurnInterval:
 
     @property
     def rest_s(self) -> float:
-        """How long the next rest should be, from ``BEAT_S`` to ``REST_S_MAX``."""
-        return min(REST_S_MAX, max(BEAT_S, _LATES * self._late_s, _CHUNK_SHARE * self.chunk_time_s))
+        """How long the next rest should be, from ``TURN_S`` to ``REST_S_MAX``."""
+        return min(REST_S_MAX, max(TURN_S, _LATES * self._late_s, _CHUNK_SHARE * self.chunk_time_s))

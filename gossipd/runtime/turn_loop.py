@@ -66,7 +66,7 @@ class TurnLoop:
         self._is_awake = False  # a turn will be taken within a beat: whoever posts need not wake it
         self._posted = False  # from a thread, since the last turn began
         self._hurried = False
-        self.tempo = TurnInterval()
+        self.turn_interval = TurnInterval()
         self._next_s = -math.inf
         self._token = trio.lowlevel.current_trio_token()
 
@@ -113,11 +113,11 @@ class TurnLoop:
 
     async def watch(self, socket: zmq.Socket[bytes]) -> None:
         """Wake the beat when ``socket``, which a turn reads until it is empty, may have something. Never returns."""
-        bell = SocketWakeup()
+        wakeup = SocketWakeup()
         self._sockets.append(socket)
         try:
             while True:
-                await bell.wait(socket)
+                await wakeup.wait(socket)
                 self.wake()
                 await self._asleep.wait()  # till then the turns read it
         finally:
@@ -146,7 +146,7 @@ class TurnLoop:
         await trio.sleep_until(self._next_s)
         if is_early:
             late_s = trio.current_time() - self._next_s
-            self.tempo.woken(late_s)
+            self.turn_interval.woken(late_s)
             self._late(late_s)
 
     def _take_turn(self) -> bool:
@@ -156,6 +156,6 @@ class TurnLoop:
         for part in self._parts:
             busy = part.turn(now) or busy
         # From its end, so that however long turns take others have theirs.
-        rest_s = self.tempo.rest_s
+        rest_s = self.turn_interval.rest_s
         self._next_s = trio.current_time() + (rest_s / 2 if self._hurried else rest_s)
         return busy

@@ -23,7 +23,7 @@ _REFUSAL = "can't start new thread"  # CPython, all versions; the class is a bar
 _waiting = 0
 
 
-async def in_thread(
+async def run_blocking(
     call: Callable[[*Ts], T],
     *args: *Ts,
     limiter: trio.CapacityLimiter | None = None,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from gossipd.core.events import IsolationChanged, PeerLost, PeerSeen, PeerView
 from gossipd.sim.message_size import datagram_bytes
 from gossipd.swarm.capabilities import NodeCapabilities
-from membership import events as said
+from membership import events as membership_events
 from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, Member, NodeId, Record, node_id
 from membership.seal import KeyRing
@@ -64,7 +64,7 @@ class Membership:
         self._by_address: dict[Address, _HostMembership] = {}
         self._by_node: dict[NodeId, _HostMembership] = {}  # by the node ids of records, which follow from their keys
         self._keys = FakeKeys()
-        self._lexicon = VerifiedCache(_RING.cluster_id, self._keys.verify)
+        self._verified_cache = VerifiedCache(_RING.cluster_id, self._keys.verify)
         for host in world.hosts:
             self._add(host)
         first = self._brains[0].swim
@@ -84,9 +84,15 @@ class Membership:
             software="1.0.0", payload=NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(),
         )  # fmt: skip
         swim = Swim(
-            settings=SwimSettings(), record=record, sign=self._keys.signer(public), keyring=_RING,
-            rng=Random(self._rng.getrandbits(64)), now=self._world.now, lexicon=self._lexicon, make_seal=OpenSeal,
-        )  # fmt: skip
+            settings=SwimSettings(),
+            record=record,
+            sign=self._keys.signer(public),
+            keyring=_RING,
+            rng=Random(self._rng.getrandbits(64)),
+            now=self._world.now,
+            verified_cache=self._verified_cache,
+            make_seal=OpenSeal,
+        )
         brain = _HostMembership(host, swim, address)
         self._brains.append(brain)
         self._by_address[address] = self._by_node[node_id(public)] = brain
@@ -114,7 +120,7 @@ class Membership:
     def _flush(self, brain: _HostMembership) -> None:
         world = self._world
         for output in brain.swim.drain():
-            if isinstance(output, said.SendDatagram):
+            if isinstance(output, membership_events.SendDatagram):
                 brain.host.membership_bytes += datagram_bytes(len(output.datagram))
                 other = self._by_address[output.address]
                 delay_s = world.delay(brain.host, other.host, self._rng)
@@ -128,25 +134,29 @@ class Membership:
 
     # ---- what the planner hears ----------------------------------------------------------------
 
-    def _hear(self, brain: _HostMembership, event: said.Event) -> None:
+    def _hear(self, brain: _HostMembership, event: membership_events.Event) -> None:
         host = brain.host
-        if isinstance(event, said.MemberUp | said.MemberChanged | said.MemberSuspected):
+        if isinstance(
+            event, membership_events.MemberUp | membership_events.MemberChanged | membership_events.MemberSuspected
+        ):
             host.post(PeerSeen(self._view(event.member)))
-        elif isinstance(event, said.MemberDown):
+        elif isinstance(event, membership_events.MemberDown):
             lost = self._by_node[event.member.node].host
             self._world.lost(host, lost)
             host.post(PeerLost(lost.node))
-        elif isinstance(event, said.Isolated):
+        elif isinstance(event, membership_events.Isolated):
             host.post(IsolationChanged(event.isolated))
-        elif isinstance(event, said.ControlProbeWanted):
+        elif isinstance(event, membership_events.ControlProbeWanted):
             subject = self._by_node[event.node]
             delay_s = _CONTROL_DELAYS * self._world.delay(host, subject.host, self._rng)
             self._world.after(delay_s, self._answer_control, brain, subject)
 
     def _view(self, member: Member) -> PeerView:
-        record, standing = member.record, NodeCapabilities.from_bytes(member.record.payload)
+        record, capabilities = member.record, NodeCapabilities.from_bytes(member.record.payload)
         node = self._by_node[member.node].host.node
-        return PeerView(node, record.rack, record.zone, standing.can_read_sources, standing.seed_term, name=record.name)
+        return PeerView(
+            node, record.rack, record.zone, capabilities.can_read_sources, capabilities.seed_term, name=record.name
+        )
 
     def _answer_control(self, brain: _HostMembership, subject: _HostMembership) -> None:
         if brain.host.alive and subject.host.alive:

@@ -36,7 +36,7 @@ class Assembly:
 
     def __init__(
         self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, what: str, writer: ChunkWriter, pool: BufferPool,
-        arrivals: IncomingChunks, clock: Callable[[], float], stopped: Callable[[], bool],
+        incoming_chunks: IncomingChunks, clock: Callable[[], float], stopped: Callable[[], bool],
         on_stored: Callable[[ChunkIndex], None],
     ) -> None:  # fmt: skip
         self._manifest = manifest
@@ -44,13 +44,13 @@ class Assembly:
         self._what = what
         self._writer = writer
         self._pool = pool
-        self._arrivals = arrivals
+        self._incoming_chunks = incoming_chunks
         self._clock = clock
         self._stopped = stopped
         self._on_stored = on_stored
         self._position = 0
         self._filled = 0
-        self._arrival: IncomingChunk | None = None
+        self._incoming: IncomingChunk | None = None
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
@@ -59,7 +59,7 @@ class Assembly:
         Raises: SourceHashError; StoreWriteError and NotHeldError from the store; PoolExhaustedError when stopped.
         """
         while piece:
-            if self._arrival is None:
+            if self._incoming is None:
                 chunk = self._chunks[self._position]
                 length = self._manifest.chunk_length(chunk)
                 if len(piece) >= length:  # a whole chunk in somebody else's memory needs none of ours
@@ -68,30 +68,32 @@ class Assembly:
                     continue
                 lease = self._pool.acquire(length, gave_up=self._stopped)
                 share = _ENDING_SHARE if self._position == len(self._chunks) - 1 else 0.0
-                self._arrival = self._arrivals.begin(self._manifest.id, chunk, SOURCE, lease, ending_share=share)
+                self._incoming = self._incoming_chunks.begin(
+                    self._manifest.id, chunk, SOURCE, lease, ending_share=share
+                )
                 self._filled = 0
-            view = self._arrival.view
+            view = self._incoming.view
             step = min(len(piece), len(view) - self._filled)
             view[self._filled : self._filled + step] = piece[:step]
             self._filled += step
             piece = piece[step:]
-            self._arrival.advance(self._filled)
+            self._incoming.advance(self._filled)
             if self._filled == len(view):
                 self._deliver(view)
 
     def close(self) -> None:
         """Gives the memory back; what had come of an unfinished chunk is lost, and its relays end."""
-        if self._arrival is not None:
-            self._arrival.release()
-            self._arrival = None
+        if self._incoming is not None:
+            self._incoming.release()
+            self._incoming = None
 
     def _deliver(self, body: memoryview) -> None:
         chunk = self._chunks[self._position]
         now = self._clock()
         try:
             self._writer.put(self._manifest.id, chunk, body, SOURCE, now - self._began_s)
-            if self._arrival is not None:
-                self._arrival.land()
+            if self._incoming is not None:
+                self._incoming.land()
         except DigestMismatchError:
             raise SourceHashError(self._what, f"chunk {chunk} does not hash to the manifest's digest") from None
         finally:

@@ -33,7 +33,7 @@ class ReadExtent:
     ranges: tuple[FileRange, ...]
 
 
-def next_run(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_max: int) -> ReadExtent:
+def next_extent(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_max: int) -> ReadExtent:
     """The longest run that begins with ``chunks[0]`` and needs one request, or one packed chunk.
 
     Args:

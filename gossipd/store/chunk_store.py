@@ -84,10 +84,10 @@ class ChunkStore:
         assert used is not None
         self._disk: Disk = used
         self._emit = on_event
-        keeper = ConditionTracker(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
+        tracker = ConditionTracker(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
         handles = Handles(used, idle_max=settings.open_files_max)
         self._context = Context(
-            used, WholeSync(used), handles, keeper, settings, on_event, clock, wall, self._wake, background
+            used, WholeSync(used), handles, tracker, settings, on_event, clock, wall, self._wake, background
         )
         try:
             self._lock_descriptor = prepare_root(used)
@@ -96,13 +96,13 @@ class ChunkStore:
                 self._posix.shut()
             if isinstance(error, StoreError):
                 raise
-            raise keeper.refused(error, clock(), need_bytes=0) from error
+            raise tracker.refused(error, clock(), need_bytes=0) from error
         try:
             for path in forsaken_trees(used):
                 publishing.trash(used, path)
             publishing.empty_trash(used)
         except OSError as error:  # it stays until the next start; a disk that takes no writes can be served from
-            keeper.refused(error, clock(), need_bytes=0)
+            tracker.refused(error, clock(), need_bytes=0)
         self._models = Models(
             self._context,
             boot=boot if boot is not None else _boot_id(),
@@ -210,7 +210,7 @@ class ChunkStore:
             with replica.lock:
                 replica.counters.mismatch_count += 1
             raise DigestMismatchError(f"chunk {chunk} of {manifest.name}@{manifest.version} has wrong bytes")
-        self._context.keeper.check()
+        self._context.tracker.check()
 
         def fill(segment: Segment, position: int, descriptor: int) -> None:
             write_all(self._disk, descriptor, body[position : position + segment.length], segment.offset)
@@ -287,7 +287,7 @@ class ChunkStore:
 
     def condition(self) -> StoreCondition:
         """Whether the disk takes writes, and what it lacks."""
-        return self._context.keeper.condition
+        return self._context.tracker.condition
 
     def statistics(self) -> StoreStatistics:
         """Figures of this moment."""
@@ -295,7 +295,7 @@ class ChunkStore:
             condition=self.condition(),
             models={replica.deployment: replica_statistics(replica) for replica in self._models.all()},
             open_files=self._context.handles.count,
-            free_bytes=self._context.keeper.free_bytes(),
+            free_bytes=self._context.tracker.free_bytes(),
             scrubbed_bytes=self._scrubber.scrubbed_bytes,
             oldest_unchecked_age_s=self._scrubber.oldest_unchecked_age_s(),
         )
@@ -327,7 +327,7 @@ class ChunkStore:
     def _refused(self, error: OSError, need_bytes: int) -> StoreWriteError:
         if error.errno == errno.ELOOP:  # says nothing about the disk
             return StoreWriteError(f"{error.filename or 'a path'} is a symlink; remove it", code="E_PATH_SYMLINK")
-        refusal = self._context.keeper.refused(error, self._context.clock(), need_bytes=need_bytes)
+        refusal = self._context.tracker.refused(error, self._context.clock(), need_bytes=need_bytes)
         self._wake()
         return refusal
 

@@ -15,9 +15,9 @@ Urgent news wait for one batch time, which takes all that is pending for that pe
 a second; 1,000 hosts, chunks of 0.2 s, simulation). What is being read from storage rides on every message and is
 urgent for other readers. Subscribers with the same pending news share one command.
 
-A mate need not hear of a chunk from all its holders at once, only from some (``tellers``): from the others it hears
-with later news. When everybody told everybody two of three messages were of no use: 1,000 hosts in 25 racks are 27.4
-chunk times behind with either, and a host sends 20.7 KB/s instead of 29.3 (200 chunks of 0.2 s, simulation).
+A mate need not hear of a chunk from all its holders at once, only from some (``early_announcers``): from the others it
+hears with later news. When everybody told everybody two of three messages were of no use: 1,000 hosts in 25 racks are
+27.4 chunk times behind with either, and a host sends 20.7 KB/s instead of 29.3 (200 chunks of 0.2 s, simulation).
 
 What happened is one list for all subscribers, and each has its place in it: a chunk stored is one entry, and not one
 for each of a hundred neighbours (a list for each took a tenth of the time of a simulation).
@@ -38,17 +38,18 @@ _ITEMS_MAX = 256  # of one list of a delta; longer news are split
 _LATELY_SHARE = 0.5  # of ``news_lazy_s``: to whom something was told since, the rest is told when it has company
 
 
-def told_soon(mates: Collection[NodeId], holders: int, tellers: int, rng: Random) -> Collection[NodeId]:
-    """Which mates that lack a chunk one of its holders tells soon, so that each hears from ``tellers`` on average.
+def told_soon(rack_peers: Collection[NodeId], holders: int, early_announcers: int, rng: Random) -> Collection[NodeId]:
+    """Which mates that lack a chunk one of its holders tells soon, so that each hears from ``early_announcers`` on
+    average.
 
     Args:
         holders: of the chunk in this rack, as far as is known, the one that tells included.
     """
-    if holders <= tellers:
-        return mates
-    share = tellers / holders
+    if holders <= early_announcers:
+        return rack_peers
+    share = early_announcers / holders
     # In an order of their own: that of a set follows a hash seed, and with it who would be drawn.
-    return [mate for mate in sorted(mates) if rng.random() < share]
+    return [rack_peer for rack_peer in sorted(rack_peers) if rng.random() < share]
 
 
 class _Subscriber:

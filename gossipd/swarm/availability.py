@@ -47,12 +47,12 @@ class Availability:
         self.near.pop(chunk, None)
         self.far.pop(chunk, None)
 
-    def lost_here(self, chunk: int, mates: set[NodeId]) -> None:
+    def lost_here(self, chunk: int, rack_peers: set[NodeId]) -> None:
         """Wanted again: find its holders among what peers have said."""
         self._held &= ~(1 << chunk)
         for node, holdings in self._holdings.items():
             if holdings.bits >> chunk & 1 and node not in self.near_full and node not in self.far_full:
-                (self.near if node in mates else self.far).setdefault(chunk, []).append(node)
+                (self.near if node in rack_peers else self.far).setdefault(chunk, []).append(node)
 
     def replace(self, node: NodeId, chunks: ChunkSet, *, near: bool) -> tuple[int, ...]:
         """Complete holdings of a peer; what was known of it before is void. Returns wanted chunks that are news."""

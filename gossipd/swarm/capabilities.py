@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-STANDING_VERSION = 1
+CAPABILITIES_VERSION = 1
 SEED_TERM_MAX = 2**32 - 1
 _BYTES = 6
 _CAN_READ, _IN_CLEAR = 1, 2
@@ -26,12 +26,12 @@ class NodeCapabilities:
     def to_bytes(self) -> bytes:
         """The record's payload."""
         flags = _CAN_READ * self.can_read_sources | _IN_CLEAR * self.in_clear
-        return bytes([STANDING_VERSION, flags]) + self.seed_term.to_bytes(4, "big")
+        return bytes([CAPABILITIES_VERSION, flags]) + self.seed_term.to_bytes(4, "big")
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> NodeCapabilities:
         """Never fails: a payload that is not one says nothing."""
-        if len(payload) < _BYTES or payload[0] < STANDING_VERSION:
+        if len(payload) < _BYTES or payload[0] < CAPABILITIES_VERSION:
             return cls()
         flags = payload[1]
         return cls(bool(flags & _CAN_READ), int.from_bytes(payload[2:_BYTES], "big"), bool(flags & _IN_CLEAR))

@@ -93,7 +93,7 @@ class Demand:
         self.near.discard(chunk)
         self.imports.discard(chunk)
 
-    def set_places(self, places: list[int], rack_places: list[int], now: float, patience_s: float) -> None:
+    def set_places(self, places: list[int], rack_places: list[int], now: float, late_wait_s: float) -> None:
         """Duties have moved, so look again at every wanted chunk that somebody holds, or that may be asked for.
 
         Args:
@@ -107,13 +107,13 @@ class Demand:
         known = self._availability
         heard_of = {*known.near, *known.far, *self.near, *self.imports}
         for chunk in self.wanted if known.near_full or known.far_full else heard_of:
-            self.consider(chunk, now, patience_s)
+            self.consider(chunk, now, late_wait_s)
 
     def place(self, chunk: int) -> int:
         """Our place in line for this chunk."""
         return self._places[bucket_of(chunk)]
 
-    def consider(self, chunk: int, now: float, patience_s: float) -> None:
+    def consider(self, chunk: int, now: float, late_wait_s: float) -> None:
         """A wanted chunk's holders have changed, or its fetch has ended: may it be asked for?
 
         Args:
@@ -128,7 +128,7 @@ class Demand:
             if place <= self._settings.spread * holders or self._availability.near_full:
                 self.near.add(chunk)
             elif chunk not in self.near:
-                self._later(now + patience_s, chunk, importing=False)
+                self._later(now + late_wait_s, chunk, importing=False)
             return
         self.near.discard(chunk)
         far = self._availability.far_count(chunk)
@@ -138,9 +138,9 @@ class Demand:
             if self._rack_places[bucket_of(chunk)] < self._settings.spread_far * far:
                 self.imports.add(chunk)
             elif chunk not in self.imports:
-                self._later(now + patience_s, chunk, importing=True)
+                self._later(now + late_wait_s, chunk, importing=True)
         elif chunk not in self.imports:
-            wait_s = max(self._settings.import_fallback_s, 2 * patience_s)
+            wait_s = max(self._settings.import_fallback_s, 2 * late_wait_s)
             self._later(now + wait_s * min(place, 8), chunk, importing=True)
 
     def _later(self, due: float, chunk: int, *, importing: bool) -> None:

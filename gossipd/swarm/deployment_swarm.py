@@ -86,17 +86,17 @@ class DeploymentSwarm:
         size = event.shape.chunk_count
         self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now)
         self.availability = Availability(size, event.held.bits)
-        self.duties = Roles(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
+        self.roles = Roles(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
         self.demand = Demand(self.availability, settings)
         self.demand.want(self.replica.missing())
-        self.endings = Pipelining()
-        self.scheduler = Scheduler(self.availability, self.demand, peers, self.endings, settings=settings, rng=rng)
+        self.pipelining = Pipelining()
+        self.scheduler = Scheduler(self.availability, self.demand, peers, self.pipelining, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(event.held.bits)
-        self.news = Announcements(event.deployment, settings)
+        self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = Subscriptions(settings)
-        self.laggards = SlowHosts(settings)
+        self.slow_hosts = SlowHosts(settings)
         self.stall = StallWatch(settings.stall_s)
         # Told to others, though not here yet: whence it comes, or None when somebody may have been refused it since.
         self._promised: dict[int, Supplier | None] = {}
@@ -109,7 +109,7 @@ class DeploymentSwarm:
         # How long to leave busy and silent peers alone: what a chunk takes, or while none has come as long as the first
         # have been under way. News do not wait for that: after a slow start others would read twice.
         self.pause_s = _CHUNK_TIME_FALLBACK_S
-        self.patience_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
+        self.late_wait_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
         self.batch_s = settings.batch_s_min  # how long urgent news wait for company
         self._flows = settings.flows(size)
         self.window_min = self.window_max = self._flows
@@ -133,7 +133,7 @@ class DeploymentSwarm:
             most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
             self.window_max = min(settings.fetches_max, most)
         usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
-        self.patience_s = self.settings.patience * usual_s
+        self.late_wait_s = self.settings.late_wait * usual_s
 
     def _seal(self) -> None:
         self.replica.turn(Transition.LAST_STORED)
@@ -146,10 +146,10 @@ class DeploymentSwarm:
         chunk, supplier = event.chunk, event.supplier
         landed = self.replica.land(chunk, supplier)
         if not isinstance(supplier, Origin):
-            self.endings.drop(supplier, chunk)
+            self.pipelining.drop(supplier, chunk)
             if landed:
                 self.peers.delivered(supplier, event.elapsed_s)
-                if supplier not in self.duties.mates:
+                if supplier not in self.roles.rack_peers:
                     self.import_window.arrived(event.elapsed_s)
         elif supplier is SOURCE:
             self.reader.read_ended(event.elapsed_s, self.chunk_time_s)
@@ -163,7 +163,7 @@ class DeploymentSwarm:
         if self._promised.pop(chunk, None) != supplier:
             self._tell(chunk, supplier)
         elif supplier is SOURCE:
-            self.news.hurry(self.reader.readers)
+            self.announcements.hurry(self.reader.readers)
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
@@ -173,7 +173,7 @@ class DeploymentSwarm:
         """Others may ask for a chunk while it comes."""
         chunk, supplier = event.chunk, event.supplier
         is_coming = self.replica.arrives(chunk, supplier)
-        is_help = self._is_writable and self.laggards.may_promise(self.replica.held_count)
+        is_help = self._is_writable and self.slow_hosts.may_promise(self.replica.held_count)
         if is_coming and is_help and not self.replica.holds(chunk):
             self._promised[chunk] = None if chunk in self._promised else supplier
             self._tell(chunk, supplier)
@@ -181,35 +181,35 @@ class DeploymentSwarm:
     def ending(self, event: ChunkEnding) -> None:
         """The next chunk may be asked for where this one comes from."""
         if self.replica.ends(event.chunk, event.supplier) and not isinstance(event.supplier, Origin):
-            self.endings.add(event.supplier, event.chunk)
+            self.pipelining.add(event.supplier, event.chunk)
 
     def is_promised(self, chunk: int) -> bool:
         """Told to others, though not here yet: who holds it in our rack may have it from us."""
         return chunk in self._promised
 
     def _tell(self, chunk: int, supplier: Supplier) -> None:
-        lacks, duties = self.availability.lacks, self.duties
-        mates = [mate for mate in duties.mates if lacks(mate, chunk)]
+        lacks, roles = self.availability.lacks, self.roles
+        rack_peers = [rack_peer for rack_peer in roles.rack_peers if lacks(rack_peer, chunk)]
         holders = self.availability.near_count(chunk) + 1
-        urgent = list(told_soon(mates, holders, self.settings.tellers, self._rng))
+        urgent = list(told_soon(rack_peers, holders, self.settings.early_announcers, self._rng))
         if supplier is SOURCE and self.replica.holds(chunk):  # other readers may begin the next ones
             urgent += [reader for reader in self.reader.readers if lacks(reader, chunk)]
         bucket = bucket_of(chunk)
-        if supplier not in duties.mates or not duties.places[bucket]:
-            firsts = [duties.first_in_line(rack, bucket) for rack in duties.racks if rack != self.own.rack]
+        if supplier not in roles.rack_peers or not roles.places[bucket]:
+            firsts = [roles.first_in_line(rack, bucket) for rack in roles.racks if rack != self.own.rack]
             urgent += [first for first in firsts if first is not None and lacks(first, chunk)]
-        self.news.stored(chunk, urgent)
+        self.announcements.stored(chunk, urgent)
 
     def chunk_lost(self, chunk: int, now: float) -> None:
         """A held chunk has rotted: it is wanted again, and nobody may ask us for it."""
         if not self.replica.lose(chunk):
             return
         self.replica.turn(Transition.CHUNK_LOST)
-        self.availability.lost_here(chunk, self.duties.mates)
-        self.news.lost(chunk)
+        self.availability.lost_here(chunk, self.roles.rack_peers)
+        self.announcements.lost(chunk)
         self.demand.want([chunk])
         self.reader.rebuild(self.replica.held | self.availability.union())
-        self.demand.consider(chunk, now, self.patience_s)
+        self.demand.consider(chunk, now, self.late_wait_s)
 
     # ---- fetches and reads that failed ---------------------------------------------------------
 
@@ -218,17 +218,17 @@ class DeploymentSwarm:
         if not self.replica.holds(chunk) and chunk not in self.replica.flights:
             if chunk in self._promised:
                 del self._promised[chunk]
-                self.news.lost(chunk)
+                self.announcements.lost(chunk)
             self.demand.want([chunk])
-            self.demand.consider(chunk, now, self.patience_s)
+            self.demand.consider(chunk, now, self.late_wait_s)
 
     def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
         """A fetch from a peer ended without a chunk."""
         flight = self.replica.land(chunk, peer)
-        self.endings.drop(peer, chunk)
+        self.pipelining.drop(peer, chunk)
         if flight is None:
             return
-        if reason is FailReason.SLOW and peer not in self.duties.mates:
+        if reason is FailReason.SLOW and peer not in self.roles.rack_peers:
             self.import_window.too_slow(flight.started_s, self._importing() + 1, now)
         self.peers.failed(peer, reason, now)
         self.stall.fetch_failed(reason, now)
@@ -239,7 +239,7 @@ class DeploymentSwarm:
         if reason is FailReason.NOT_HELD:
             self._dropped(peer, [chunk])
         elif reason is FailReason.CORRUPT:
-            self.distrust(peer, now)
+            self.drop_holdings(peer, now)
         elif reason is FailReason.GONE:
             self.forget(peer, now)
         self.want_again(chunk, now)
@@ -254,7 +254,7 @@ class DeploymentSwarm:
         for chunk in event.chunks:
             if self.replica.land(chunk, SOURCE):
                 self.want_again(chunk, now)
-        self.news.hurry(self.reader.readers)  # who leave it to us for as long as our claim counts
+        self.announcements.hurry(self.reader.readers)  # who leave it to us for as long as our claim counts
 
     # ---- what peers say ------------------------------------------------------------------------
 
@@ -265,8 +265,8 @@ class DeploymentSwarm:
             return
         before = self.availability.bits_of(event.peer)
         self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
-        news = self.availability.replace(event.peer, event.chunks, near=event.peer in self.duties.mates)
-        self._heard(news, now)
+        announcements = self.availability.replace(event.peer, event.chunks, near=event.peer in self.roles.rack_peers)
+        self._heard(announcements, now)
         if lost := before & ~event.chunks.bits:
             self.reader.rebuild(self.replica.held | self.availability.union())
             self._consider(ChunkSet(event.chunks.size, lost), now)
@@ -280,12 +280,12 @@ class DeploymentSwarm:
         if event.dropped:
             self._dropped(peer, event.dropped)
             self._consider(event.dropped, now)
-        self.unclaimed(self.reader.claimed(peer, event.reading, now))
+        self.claims_released(self.reader.claimed(peer, event.reading, now))
         for chunk in event.reading:
             if not self.replica.holds(chunk):
-                self.reader.doubted(chunk)
+                self.reader.recheck_presence(chunk)
         if event.added:
-            self._heard(self.availability.add(peer, event.added, near=peer in self.duties.mates), now)
+            self._heard(self.availability.add(peer, event.added, near=peer in self.roles.rack_peers), now)
 
     def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
         """A peer does not hold these, or does not get them. What nobody else holds must leave storage again."""
@@ -297,17 +297,17 @@ class DeploymentSwarm:
             self.reader.rebuild(self.replica.held | availability.union())
 
     def _consider(self, chunks: Iterable[int], now: float) -> None:
-        patience_s = self.patience_s
+        late_wait_s = self.late_wait_s
         for chunk in chunks:
-            self.demand.consider(chunk, now, patience_s)
+            self.demand.consider(chunk, now, late_wait_s)
 
-    def _heard(self, news: tuple[int, ...], now: float) -> None:
-        seen, consider, patience_s = self.reader.seen, self.demand.consider, self.patience_s
-        for chunk in news:
+    def _heard(self, announcements: tuple[int, ...], now: float) -> None:
+        seen, consider, late_wait_s = self.reader.seen, self.demand.consider, self.late_wait_s
+        for chunk in announcements:
             seen(chunk)
-            consider(chunk, now, patience_s)
+            consider(chunk, now, late_wait_s)
 
-    def unclaimed(self, chunks: Collection[int]) -> None:
+    def claims_released(self, chunks: Collection[int]) -> None:
         """Nobody says any more that these are being read: what somebody holds has been read."""
         holds, near, far = self.replica.holds, self.availability.near_count, self.availability.far_count
         for chunk in chunks:
@@ -316,7 +316,7 @@ class DeploymentSwarm:
 
     def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
         """A peer wants our news: answer with everything, unless there is no room."""
-        if self.news.subscribe(peer):
+        if self.announcements.subscribe(peer):
             promised = sum(1 << chunk for chunk in self._promised)
             held = ChunkSet(self.replica.shape.chunk_count, self.replica.held | promised)
             self.commands.append(SendHoldings(peer, self.deployment, held, max(0, free_slots)))
@@ -324,13 +324,13 @@ class DeploymentSwarm:
 
     def forget(self, peer: NodeId, now: float) -> None:
         """A peer is out of reach: what it held does not count, and it is asked again when it is back."""
-        self.news.unsubscribe(peer)
-        self.distrust(peer, now)
+        self.announcements.unsubscribe(peer)
+        self.drop_holdings(peer, now)
 
-    def distrust(self, peer: NodeId, now: float) -> None:
+    def drop_holdings(self, peer: NodeId, now: float) -> None:
         """What a peer holds does not count while it is shunned, or a rack would wait for it; then it is asked anew."""
         self.subscriptions.forget(peer)
-        self.unclaimed(self.reader.forget(peer))
+        self.claims_released(self.reader.forget(peer))
         if self.availability.bits_of(peer):
             self.availability.forget(peer)
             self.reader.rebuild(self.replica.held | self.availability.union())
@@ -350,10 +350,10 @@ class DeploymentSwarm:
     def _window(self, backlog: int) -> int:
         return min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
 
-    def window_of_mates(self) -> int:
+    def window_of_rack_peers(self) -> int:
         """How many fetches our rack mates are likely to have in flight: by the one that is least behind us."""
         count_of, listened = self.availability.count_of, self.subscriptions
-        known = [count_of(node) for node in self.duties.mates if node in listened]
+        known = [count_of(node) for node in self.roles.rack_peers if node in listened]
         return self._window(max(0, self.replica.held_count - max(known))) if known else self.window_min
 
     def plan_fetches(self, room: int, now: float) -> int:
@@ -388,7 +388,9 @@ class DeploymentSwarm:
 
     def _importing(self) -> int:
         flights = [flight for flights in self.replica.flights.values() for flight in flights]
-        return sum(not isinstance(one.supplier, Origin) and one.supplier not in self.duties.mates for one in flights)
+        return sum(
+            not isinstance(one.supplier, Origin) and one.supplier not in self.roles.rack_peers for one in flights
+        )
 
     def start_fetch(self, chunk: int, node: NodeId, now: float, *, behind: int | None = None) -> None:
         """Ask one peer for one chunk."""
@@ -405,7 +407,7 @@ class DeploymentSwarm:
 
     def may_read(self) -> bool:
         """Whether storage is, or may be, this host's to read, or was."""
-        return self.reader.is_reader or bool(self.news.reading)
+        return self.reader.is_reader or bool(self.announcements.reading)
 
     def is_being_read(self, now: float) -> bool:
         """Whether this host or another reads it from storage now."""
@@ -415,21 +417,21 @@ class DeploymentSwarm:
         """Read from storage what is ours to read, and little where it ``yields`` to a deployment of higher priority."""
         allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
         # Whoever comes late hears from a neighbour what is there before it begins, or from the probe that it may.
-        knows = self.reader.readable or not self.duties.neighbours or bool(self.subscriptions.heard_s)
+        knows = self.reader.readable or not self.roles.neighbours or bool(self.subscriptions.heard_s)
         if knows and now >= allowed_s and self.replica.state is ReplicaState.FETCHING:
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now, yields=yields):
                 for chunk in run:
                     self.replica.start(chunk, SOURCE, now)
                     self.demand.unwant(chunk)
-                self.commands.append(StartSourceRead(self.deployment, run, bool(self.news.subscribers)))
-        if self.replica.reads or self.news.reading:
+                self.commands.append(StartSourceRead(self.deployment, run, bool(self.announcements.subscribers)))
+        if self.replica.reads or self.announcements.reading:
             reading = tuple(sorted(filter(self.replica.reads_now, self.replica.flights)))
-            self.news.read(reading, self.reader.readers)
+            self.announcements.read(reading, self.reader.readers)
 
     def tell(self, free_slots: int, now: float) -> None:
         """Send news that are due."""
-        self.commands.extend(self.news.flush(now, self.batch_s, free_slots))
+        self.commands.extend(self.announcements.flush(now, self.batch_s, free_slots))
 
     def report(self, *, alone: bool, now: float) -> None:
         """Say why nothing comes, or that it comes again."""
@@ -450,7 +452,7 @@ class DeploymentSwarm:
 
     def subscribe(self, now: float) -> None:
         """Ask neighbours for their news while chunks are missing, and no longer."""
-        neighbours = self.duties.neighbours if self.replica.missing_count else set[NodeId]()
+        neighbours = self.roles.neighbours if self.replica.missing_count else set[NodeId]()
         count_of, size = self.availability.count_of, self.replica.shape.chunk_count
 
         def is_usable(node: NodeId) -> bool:
@@ -466,8 +468,8 @@ class DeploymentSwarm:
     def next_deadline(self, now: float) -> float:
         """When planning would do something that neither an event nor a tick announces."""
         deadline = math.inf
-        if (news := self.news.next_deadline(self.batch_s)) is not None:
-            deadline = news
+        if (announcements := self.announcements.next_deadline(self.batch_s)) is not None:
+            deadline = announcements
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn
         if self.scheduler.all_busy and (self.demand.near or self.demand.imports):

@@ -13,23 +13,23 @@ from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
 _LOST_AFTER = 2.0  # the hand ends every fetch by its timeout; twice that means that it never will
 
 
-def refresh_duties(swarm: DeploymentSwarm, around: Surroundings, now: float) -> None:
+def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> None:
     """Look at the view again if it may have changed; move duties, neighbours and readers."""
-    mates = sum(1 for node in swarm.duties.mates if swarm.availability.count_of(node))
-    swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, mates)))
-    laggards, replica = swarm.laggards, swarm.replica
-    laggards.look(
-        swarm.availability, swarm.subscriptions, swarm.duties.mates,
+    rack_peers = sum(1 for node in swarm.roles.rack_peers if swarm.availability.count_of(node))
+    swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, rack_peers)))
+    slow_hosts, replica = swarm.slow_hosts, swarm.replica
+    slow_hosts.look(
+        swarm.availability, swarm.subscriptions, swarm.roles.rack_peers,
         held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s, now=now,
     )  # fmt: skip
-    swarm.scheduler.slow = laggards.others
-    slow = laggards.others | {around.own.node} if laggards.is_own else laggards.others
+    swarm.scheduler.slow = slow_hosts.others
+    slow = slow_hosts.others | {around.own.node} if slow_hosts.is_own else slow_hosts.others
     swarm.own = around.own
-    if not swarm.duties.refresh(around.own, swarm.peers, slow, around.seeds, now):
+    if not swarm.roles.refresh(around.own, swarm.peers, slow, around.seeds, now):
         return
-    duties = swarm.duties
-    swarm.unclaimed(swarm.reader.set_readers(duties.reader_lines, by_chunk=duties.readers_are_first, now=now))
-    swarm.demand.set_places(duties.places, duties.rack_places, now, swarm.patience_s)
+    roles = swarm.roles
+    swarm.claims_released(swarm.reader.set_readers(roles.reader_lines, by_chunk=roles.readers_are_first, now=now))
+    swarm.demand.set_places(roles.places, roles.rack_places, now, swarm.late_wait_s)
     swarm.probe_if_reader()
 
 
@@ -39,7 +39,7 @@ def hedge(swarm: DeploymentSwarm, room: int, now: float) -> int:
     if room <= 0 or not usual_s:
         return 0
     at_end = replica.missing_count <= max(2, int(swarm.settings.hedge_share * replica.shape.chunk_count))
-    patience = 1.5 if at_end else swarm.settings.hedge_after
+    late_wait = 1.5 if at_end else swarm.settings.hedge_after
     hedged, imports_room = 0, swarm.imports_room()
     for chunk, flights in list(replica.flights.items()):
         flight = flights[0]
@@ -48,12 +48,12 @@ def hedge(swarm: DeploymentSwarm, room: int, now: float) -> int:
         first = None if isinstance(flight.supplier, Origin) else flight.supplier
         near = swarm.availability.near_holders(chunk)
         age_s = now - flight.started_s
-        if swarm.is_promised(chunk) and first not in swarm.duties.mates:
+        if swarm.is_promised(chunk) and first not in swarm.roles.rack_peers:
             near = []  # they have it from us, or will,
             if first is None and age_s < swarm.reader.takeover_s():
                 continue  # and so have all others until one of them reads it again
         # An uplink that many share is slow for everybody: a second fetch over it only makes it slower.
-        if age_s < patience * (usual_s if near else max(usual_s, swarm.import_window.usual_s)):
+        if age_s < late_wait * (usual_s if near else max(usual_s, swarm.import_window.usual_s)):
             continue
         if not near and imports_room <= 0:
             continue

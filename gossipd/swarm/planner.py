@@ -78,7 +78,7 @@ from gossipd.core.events import (
 from gossipd.core.ids import LOCAL, DeploymentId, Origin
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
-from gossipd.swarm.maintenance import give_up_lost, hedge, refresh_duties
+from gossipd.swarm.maintenance import give_up_lost, hedge, refresh_roles
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from gossipd.swarm.settings import PlannerSettings
@@ -172,7 +172,7 @@ class Planner:
             case HoldingsHeard():
                 swarm.holdings_heard(event, now)
             case UnsubscribeHeard():
-                swarm.news.unsubscribe(event.peer)
+                swarm.announcements.unsubscribe(event.peer)
             case SourceReadFailed():
                 swarm.read_failed(event, now)
             case SourceProbed():
@@ -291,7 +291,7 @@ class Planner:
         self._tick_s = now
         self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
         self._peers.expire(now)
-        if any(swarm.laggards.is_own for swarm in self._swarms.values()):
+        if any(swarm.slow_hosts.is_own for swarm in self._swarms.values()):
             self._election.give_up(now)
         wanting = [swarm for swarm in self._swarms.values() if swarm.replica.missing_count]
         self._election.sources_fail = bool(wanting) and all(swarm.reader.readable is False for swarm in wanting)
@@ -305,7 +305,7 @@ class Planner:
         for swarm in self._by_priority():
             if self._peers.version != swarm.upkeep_version or now >= swarm.upkeep_s + _UPKEEP_S:
                 swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
-                refresh_duties(swarm, around, now)
+                refresh_roles(swarm, around, now)
                 swarm.subscribe(now)
                 give_up_lost(swarm, now)
             room -= hedge(swarm, room, now)
@@ -333,7 +333,7 @@ class Planner:
         if not self._swarms:
             return
         swarms = self._swarms.values()
-        window = max(max(swarm.fetch_window(), swarm.window_of_mates()) for swarm in swarms)
+        window = max(max(swarm.fetch_window(), swarm.window_of_rack_peers()) for swarm in swarms)
         self._window += (max(window, self.settings.fetches_min) - self._window) * _WINDOW_SMOOTH
         between = self.settings.handling_s / 2 / min(swarm.chunk_time_s for swarm in swarms)
         slots = min(self.settings.slots_max, max(self.settings.slots_min, round(self._window + between)))
@@ -373,8 +373,8 @@ class Planner:
                 fetches=swarm.replica.fetches,
                 reads=swarm.replica.reads,
                 duplicate_chunks=swarm.replica.duplicate_chunks,
-                neighbours=len(swarm.duties.neighbours),
-                subscribers=len(swarm.news.subscribers),
+                neighbours=len(swarm.roles.neighbours),
+                subscribers=len(swarm.announcements.subscribers),
                 readers=swarm.reader.readers,
                 stall=swarm.stall.reported,
                 one_copy=0 not in swarm.reader.present,

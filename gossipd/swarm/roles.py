@@ -4,7 +4,7 @@ What lives here: the view (which usable hosts are targets, by rack) and everythi
 rendezvous hashing. What does not: holdings, and any decision about a chunk.
 
 Neighbours are symmetric without being negotiated, as both ends compute them from the same view. In the rack:
-all mates, or a ring of ``mates_max`` where there are more. Across racks: for each bucket the racks stand on a ring
+all mates, or a ring of ``rack_peers_max`` where there are more. Across racks: for each bucket the racks stand on a ring
 of their own, and the first in line of a rack is a neighbour of the first in line of the racks 1, 2, 4, 8 ...
 places away, so that a chunk reaches R racks in log2 R hops and no host has more than some dozens of neighbours.
 A reader is the first in its rack's line for the buckets that it reads, so that importers elsewhere hear of a chunk from
@@ -127,7 +127,7 @@ class Roles:
         self._lines: dict[str, tuple[tuple[NodeId, ...], ...]] = {}
         self._made_of: dict[str, _Rack] = {}
         self._folds = BUCKETS
-        self.mates: set[NodeId] = set()
+        self.rack_peers: set[NodeId] = set()
         self.readers: tuple[NodeId, ...] = ()
         self.reader_lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self.readers_are_first = False  # in their racks' lines, for what they read
@@ -156,7 +156,7 @@ class Roles:
             targets.append(own)
         self.changed_s = now
         self.racks, self.rack_of = _by_rack(frozenset(targets), frozenset(unusable | slow))
-        self.mates = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
+        self.rack_peers = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
         self.readers = self._elect([view for view in targets if view.node not in unusable], slow, seeds)
         most = max((len(members) for members in self.racks.values()), default=1)
         self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
@@ -194,7 +194,7 @@ class Roles:
     def _heads(self, lines: tuple[tuple[NodeId, ...], ...]) -> dict[NodeId, list[tuple[int, NodeId]]]:
         """For each reader the buckets in whose line it stands first, with itself: so many that all who follow it on
         their rings of racks can be its neighbours."""
-        room = self._settings.subscribers_max - self._settings.mates_max - len(self.readers)
+        room = self._settings.subscribers_max - self._settings.rack_peers_max - len(self.readers)
         most = room // max(1, len(_ring_steps(len(self.racks))))
         found: dict[NodeId, list[tuple[int, NodeId]]] = {reader: [] for reader in self.readers}
         for bucket, (reader, *_) in enumerate(lines if self.readers else ()):
@@ -227,16 +227,16 @@ class Roles:
         own = self._own.node
         if size <= self._settings.everyone_max:
             return {node for node in self.rack_of if node != own}
-        mates = self._ring_of_mates()
+        rack_peers = self._ring_of_rack_peers()
         far = self._ring_of_racks()
         if own in self.readers:
             far.update(node for node in self.readers if node != own)
-        return mates | far
+        return rack_peers | far
 
-    def _ring_of_mates(self) -> set[NodeId]:
-        ring = sorted([*self.mates, self._own.node], key=lambda node: scores(node, self._salt, 1))
-        if len(ring) <= self._settings.mates_max + 1:
-            return set(self.mates)
+    def _ring_of_rack_peers(self) -> set[NodeId]:
+        ring = sorted([*self.rack_peers, self._own.node], key=lambda node: scores(node, self._salt, 1))
+        if len(ring) <= self._settings.rack_peers_max + 1:
+            return set(self.rack_peers)
         at, size = ring.index(self._own.node), len(ring)
         chosen: set[NodeId] = set()
         step = 1
@@ -244,7 +244,7 @@ class Roles:
             chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
             step *= 2
         for step in range(3, size):
-            if len(chosen) >= self._settings.mates_max:
+            if len(chosen) >= self._settings.rack_peers_max:
                 break
             chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
         chosen.discard(self._own.node)

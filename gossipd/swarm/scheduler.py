@@ -49,13 +49,13 @@ class Scheduler:
     """Chooses for one deployment. Changes nothing but the peers' count of what we ask of them, and ``pipelining``."""
 
     def __init__(
-        self, availability: Availability, demand: Demand, peers: Peers, endings: Pipelining, *,
+        self, availability: Availability, demand: Demand, peers: Peers, pipelining: Pipelining, *,
         settings: PlannerSettings, rng: Random,
     ) -> None:  # fmt: skip
         self._availability = availability
         self._demand = demand
         self._peers = peers
-        self._endings = endings
+        self._pipelining = pipelining
         self._settings = settings
         self._rng = rng
         self.asked_max = settings.fetches_per_peer_max
@@ -107,7 +107,7 @@ class Scheduler:
             return None
         self._peers.started(best[2])
         node = best[2].view.node
-        return Pick(best[1], node, self._endings.take(node) if may_follow else None)
+        return Pick(best[1], node, self._pipelining.take(node) if may_follow else None)
 
     def supplier(
         self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None, may_follow: bool = False
@@ -129,12 +129,12 @@ class Scheduler:
         rng = self._rng.random
         asked_max, weight = self.asked_max, self._settings.busy_weight
         slots, slow_s = self._peers.slots_most, self._peers.slow_s()
-        get, endings = self._peers.get, self._endings
+        get, pipelining = self._peers.get, self._pipelining
         for node in holders:
             peer = get(node)
             if peer is None:
                 continue
-            if may_follow and node in endings and peer.elapsed_s <= slow_s and peer.usable(now):
+            if may_follow and node in pipelining and peer.elapsed_s <= slow_s and peer.usable(now):
                 cost = _FOLLOW_COST * rng()
                 if best is None or cost < best_cost:
                     best, best_cost = peer, cost

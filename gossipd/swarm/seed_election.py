@@ -48,7 +48,7 @@ class Election:
         self.sources_fail = False
         """Whether no deployment that lacks chunks has a source that this host can read."""
         self._peers_version = -1
-        self._mates: list[PeerView] = []
+        self._rack_peers: list[PeerView] = []
         self._claimants: frozenset[NodeId] = frozenset()
         self._racks = 1
         self.seeds: frozenset[NodeId] = frozenset()
@@ -64,9 +64,9 @@ class Election:
         """The term to put on our record when it must change (0 gives the claim up), else None."""
         self._look_again(peers)
         self._term_seen = max(self._term_seen, self.term)
-        mates = self._mates
-        rivals = [view for view in mates if view.seed_term > 0]
-        seats = self._seats(mates)
+        rack_peers = self._rack_peers
+        rivals = [view for view in rack_peers if view.seed_term > 0]
+        seats = self._seats(rack_peers)
         before = self.term
         able = self._is_able(now)
         if self.term and (not able or sum(self._beats(view) for view in rivals) >= seats):
@@ -76,7 +76,7 @@ class Election:
         elif self._vacant_s is None or len(rivals) != self._rival_count:
             self._vacant_s = now  # the next in line may have claimed already: hear of it first
         self._rival_count = len(rivals)
-        if self._vacant_s is not None and now >= self._vacant_s + self._place(mates) * self._settings.claim_rank_s:
+        if self._vacant_s is not None and now >= self._vacant_s + self._place(rack_peers) * self._settings.claim_rank_s:
             # A mate may have claimed the last term there is: then the line decides among equals.
             self.term = min(self._term_seen + 1, SEED_TERM_MAX)
             self._vacant_s = None
@@ -91,22 +91,22 @@ class Election:
         mine = (self.term, scores(self.own.node, _SALT, 1))
         return (rival.seed_term, scores(rival.node, _SALT, 1)) > mine
 
-    def _seats(self, mates: list[PeerView]) -> int:
+    def _seats(self, rack_peers: list[PeerView]) -> int:
         """How many seeds this rack should have."""
-        candidates = sum(view.can_read_sources for view in mates) + self.own.can_read_sources
+        candidates = sum(view.can_read_sources for view in rack_peers) + self.own.can_read_sources
         return max(1, min(_SEEDS_OF_FEW_RACKS // self._racks, candidates // 2))
 
-    def _place(self, mates: list[PeerView]) -> int:
+    def _place(self, rack_peers: list[PeerView]) -> int:
         """How many stand before us in line and have no claim yet."""
         own = scores(self.own.node, _SALT, 1)
-        waiting = (view for view in mates if view.can_read_sources and not view.seed_term)
+        waiting = (view for view in rack_peers if view.can_read_sources and not view.seed_term)
         return sum(1 for view in waiting if scores(view.node, _SALT, 1) > own)
 
     def next_deadline(self) -> float | None:
         """When ``decide`` would do something by itself."""
         if self._vacant_s is None:
             return None
-        return self._vacant_s + self._place(self._mates) * self._settings.claim_rank_s
+        return self._vacant_s + self._place(self._rack_peers) * self._settings.claim_rank_s
 
     def _look_again(self, peers: Peers) -> None:
         """What the members say, if it has changed: there may be 10,000 of them."""
@@ -114,10 +114,10 @@ class Election:
             return
         self._peers_version = peers.version
         views = peers.members()
-        self._mates = [view for view in views if view.rack == self.own.rack]
+        self._rack_peers = [view for view in views if view.rack == self.own.rack]
         self._claimants = frozenset(view.node for view in views if view.seed_term > 0)
         self._racks = len({view.rack for view in views} | {self.own.rack})
-        self._term_seen = max([self._term_seen, self.term, *(view.seed_term for view in self._mates)])
+        self._term_seen = max([self._term_seen, self.term, *(view.seed_term for view in self._rack_peers)])
 
     def _settle(self, now: float) -> None:
         seeds = self._claimants | {self.own.node} if self.term else self._claimants

@@ -54,13 +54,13 @@ class PlannerSettings:
     """How late a neighbour hears what it has already or need not act on. With 1 a third of all deltas was such news; 3
     instead of 2 takes a fifth off all messages, and of five comparisons cost a chunk time or none in four and four in
     one; 4 costs 6 to 10 (160 and 250 hosts with 200 chunks of 0.2 s, 1,000 with 60, simulation)."""
-    tellers: int = 2
+    early_announcers: int = 2
     """From so many holders of a chunk a rack mate that lacks it hears soon. With all of them a host sent 105 deltas a
     second and the last one was 29 and 29 chunk times behind, with 4 74 (28), with 2 60 (28, 30), with 1 48 (32, 34; 160
     hosts in 4 racks, 200 chunks of 0.2 s, simulation); with 5 % of the hosts killed 28 with 2 for 28 with all, with 3 %
     of them slow 33 for 32."""
 
-    mates_max: int = 40
+    rack_peers_max: int = 40
     """Neighbours in the rack. 20 to 40 are needed for 95 % and more (design notes, simulation)."""
     far_neighbours_max: int = 64
     """Neighbours in other racks, from whom and to whom this host imports and relays. No more readers than this and one,
@@ -83,11 +83,11 @@ class PlannerSettings:
     """What a busy slot of a holder weighs against one fetch of our own in flight from it."""
     rarity_weight: float = 0.2
     """What a place in the order of rarity weighs against one busy slot of a holder."""
-    patience: float = 3.0
+    late_wait: float = 3.0
     """A host that is late in line asks anyway after so many times what a fetch usually takes."""
     import_fallback_s: float = 1.5
     """How long the next in line waits at least for the one before it to import a chunk that another rack is known to
-    hold; else ``patience`` times what a fetch usually takes."""
+    hold; else ``late_wait`` times what a fetch usually takes."""
 
     reader_share: float = 0.8
     """Where many readers read, how much of the flows that their reads allow on their own links is used: not all of
@@ -108,8 +108,8 @@ class PlannerSettings:
     read_stuck_s: float = 1.5
     """An extent at the head of the order for so long no longer holds up the extents behind it."""
     read_takeover_s: float = 3.0
-    """After so long at least, or ``patience`` times what reads take, the next in line reads an extent whose owner makes
-    no progress."""
+    """After so long at least, or ``late_wait`` times what reads take, the next in line reads an extent whose owner
+    makes no progress."""
     read_grace_s: float = 1.0
     """A new owner waits so long for news of chunks that the old owner had read."""
     read_share_max: float = 0.01
@@ -160,7 +160,7 @@ class PlannerSettings:
             raise ValueError("reads_per_flow must be 1 to 16")
         if not 2 <= self.reads_min <= 64:
             raise ValueError("reads_min must be 2 to 64")
-        if self.tellers < 1:
+        if self.early_announcers < 1:
             raise ValueError("tellers must be at least 1")
         if self.spread < 1:
             raise ValueError("spread must be at least 1")

@@ -46,10 +46,10 @@ class SlowHosts:
         self._unheard = settings.lag_chunks  # so many may be under way to a healthy host, or news of them to us
         self._counted_s: list[float] = []  # when we held ...
         self._counts: list[int] = []  # ... so much
-        self._mates_held = 0.0  # by half of the rack mates; 0 when that says nothing
+        self._rack_peers_held = 0.0  # by half of the rack mates; 0 when that says nothing
 
     def look(
-        self, availability: Availability, listened: Subscriptions, mates: Collection[NodeId], *,
+        self, availability: Availability, listened: Subscriptions, rack_peers: Collection[NodeId], *,
         held: int, missing: int, chunk_time_s: float, now: float,
     ) -> None:  # fmt: skip
         """Judge anew.
@@ -69,9 +69,9 @@ class SlowHosts:
             [node for node in behind if count_of(node) < self._floor(self._held_at(max(heard[node], patient_s)))]
             + [node for node in self.others if node not in heard]
         )
-        counts = [count_of(node) for node in mates if node in heard] if missing else []
-        self._mates_held = median(counts) if len(counts) >= 2 else 0.0
-        self.is_own = held < self._floor(self._mates_held)
+        counts = [count_of(node) for node in rack_peers if node in heard] if missing else []
+        self._rack_peers_held = median(counts) if len(counts) >= 2 else 0.0
+        self.is_own = held < self._floor(self._rack_peers_held)
 
     def _count(self, held: int, now: float) -> None:
         if not self._counts or self._counts[-1] != held:
@@ -90,4 +90,4 @@ class SlowHosts:
 
     def may_promise(self, held: int) -> bool:
         """Whether a host that holds so much by now is as good a relay as its mates."""
-        return held >= self._mates_held - self._settings.behind_chunks
+        return held >= self._rack_peers_held - self._settings.behind_chunks

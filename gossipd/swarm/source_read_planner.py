@@ -132,7 +132,7 @@ class SourceReadPlanner:
         if chunk not in self._claim_counts:
             self.present[chunk] = 1
 
-    def doubted(self, chunk: int) -> None:
+    def recheck_presence(self, chunk: int) -> None:
         """Somebody reads it, and it is not here: who was said to have it may only be promised it."""
         if self.present[chunk] and chunk in self._claim_counts:
             self.present[chunk] = 0
@@ -268,10 +268,10 @@ class SourceReadPlanner:
         many as it may be reading beyond what it has just claimed, and one. Who has nothing left everybody can see once
         its last claim is heard, which takes less than a read; until then two may help with the same extent.
         """
-        unclaimed = [position for position in head if not self._is_claimed(position)]
-        left = Counter(self._line(position)[0] for position in unclaimed if self._line(position))
+        claims_released = [position for position in head if not self._is_claimed(position)]
+        left = Counter(self._line(position)[0] for position in claims_released if self._line(position))
         before = Counter(left)
-        for position in reversed(unclaimed):
+        for position in reversed(claims_released):
             line = self._line(position)
             before.subtract(line[:1])
             helper = next((node for node in line if not left[node]), None)
@@ -325,7 +325,7 @@ class SourceReadPlanner:
 
     def takeover_s(self) -> float:
         """How long a read may make no progress before somebody else begins it."""
-        return max(self._settings.read_takeover_s, self._settings.patience * self._likely_s())
+        return max(self._settings.read_takeover_s, self._settings.late_wait * self._likely_s())
 
     def lost_s(self) -> float:
         """After how long a read will never end, for all the hand says of it.

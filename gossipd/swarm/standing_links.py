@@ -18,7 +18,7 @@ from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
 
-def acquaintances(rack: str, rack_of: Mapping[NodeId, str], settings: PlannerSettings) -> frozenset[NodeId]:
+def standing_links(rack: str, rack_of: Mapping[NodeId, str], settings: PlannerSettings) -> frozenset[NodeId]:
     """Those of the living members that will be neighbours whatever is deployed.
 
     Args:
@@ -26,5 +26,5 @@ def acquaintances(rack: str, rack_of: Mapping[NodeId, str], settings: PlannerSet
     """
     if len(rack_of) < settings.everyone_max:
         return frozenset(rack_of)
-    mates = frozenset(node for node, other in rack_of.items() if other == rack)
-    return mates if len(mates) <= settings.mates_max else frozenset()
+    rack_peers = frozenset(node for node, other in rack_of.items() if other == rack)
+    return rack_peers if len(rack_peers) <= settings.rack_peers_max else frozenset()

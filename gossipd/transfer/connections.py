@@ -57,7 +57,7 @@ class ConnectionPool:
         self._settings = settings
         self._close_channel = close_channel
         self._changed = threading.Condition()
-        self._shelves: dict[BulkPeer, _IdlePool] = {}
+        self._idle_pools: dict[BulkPeer, _IdlePool] = {}
         self._open_count = 0
         self._closed = False
 
@@ -75,44 +75,44 @@ class ConnectionPool:
         try:
             with self._changed:
                 while True:
-                    shelf = self._shelves.setdefault(peer, _IdlePool())
-                    while shelf.idle:
-                        link = shelf.idle.pop()
-                        if link.channel.is_quiet():
-                            return link
+                    idle_pool = self._idle_pools.setdefault(peer, _IdlePool())
+                    while idle_pool.idle:
+                        connection = idle_pool.idle.pop()
+                        if connection.channel.is_quiet():
+                            return connection
                         self._uncount(peer)
-                        shelf = self._shelves.setdefault(peer, _IdlePool())
-                        stale.append(link)
-                    if self._has_room(shelf, stale):
-                        shelf.open_count += 1
+                        idle_pool = self._idle_pools.setdefault(peer, _IdlePool())
+                        stale.append(connection)
+                    if self._has_room(idle_pool, stale):
+                        idle_pool.open_count += 1
                         self._open_count += 1
                         return None
                     left = deadline - time.monotonic()
                     if left <= 0 or gave_up():
                         self._tidy(peer)
                         raise TimeoutError
-                    shelf.waiting += 1
+                    idle_pool.waiting += 1
                     self._changed.wait(left)
-                    shelf.waiting -= 1
+                    idle_pool.waiting -= 1
         finally:
-            for link in stale:
-                self._close_channel(link.channel)
+            for connection in stale:
+                self._close_channel(connection.channel)
 
-    def give_back(self, link: BulkConnection) -> None:
+    def give_back(self, connection: BulkConnection) -> None:
         """The link may be lent again."""
-        link.may_be_stale = True
-        link.idle_since = time.monotonic()
+        connection.may_be_stale = True
+        connection.idle_since = time.monotonic()
         with self._changed:
             if not self._closed:
-                self._shelves[link.peer].idle.append(link)
+                self._idle_pools[connection.peer].idle.append(connection)
                 self._changed.notify_all()
                 return
-        self.drop(link)
+        self.drop(connection)
 
-    def drop(self, link: BulkConnection) -> None:
+    def drop(self, connection: BulkConnection) -> None:
         """The link is of no more use: close it."""
-        self._close_channel(link.channel)
-        self.forget(link.peer)
+        self._close_channel(connection.channel)
+        self.forget(connection.peer)
 
     def forget(self, peer: BulkPeer) -> None:
         """A dial that ``borrow`` allowed came to nothing."""
@@ -124,19 +124,23 @@ class ConnectionPool:
         """Close idle links: of one peer or of all, all of them or those not used since ``idle_before``."""
         dropped: list[BulkConnection] = []
         with self._changed:
-            for owner in [peer] if peer is not None else list(self._shelves):
-                shelf = self._shelves.get(owner)
-                if shelf is None:
+            for owner in [peer] if peer is not None else list(self._idle_pools):
+                idle_pool = self._idle_pools.get(owner)
+                if idle_pool is None:
                     continue
-                old = [link for link in shelf.idle if idle_before is None or link.idle_since < idle_before]
-                shelf.idle = [link for link in shelf.idle if link not in old]
-                for link in old:
-                    self._uncount(link.peer)
+                old = [
+                    connection
+                    for connection in idle_pool.idle
+                    if idle_before is None or connection.idle_since < idle_before
+                ]
+                idle_pool.idle = [connection for connection in idle_pool.idle if connection not in old]
+                for connection in old:
+                    self._uncount(connection.peer)
                 dropped += old
             if dropped:
                 self._changed.notify_all()
-        for link in dropped:
-            self._close_channel(link.channel)
+        for connection in dropped:
+            self._close_channel(connection.channel)
 
     def close(self) -> None:
         """Close idle links now, and every other one when it comes back."""
@@ -147,33 +151,33 @@ class ConnectionPool:
     def is_awaited(self, peer: BulkPeer) -> bool:
         """Whether a borrower waits for one to come back."""
         with self._changed:
-            shelf = self._shelves.get(peer)
-            return shelf is not None and shelf.waiting > 0
+            idle_pool = self._idle_pools.get(peer)
+            return idle_pool is not None and idle_pool.waiting > 0
 
     def wake(self) -> None:
         """Make every waiting borrower ask its ``gave_up`` again."""
         with self._changed:
             self._changed.notify_all()
 
-    def _has_room(self, shelf: _IdlePool, stale: list[BulkConnection]) -> bool:
-        if shelf.open_count >= self._settings.connections_per_peer:
+    def _has_room(self, idle_pool: _IdlePool, stale: list[BulkConnection]) -> bool:
+        if idle_pool.open_count >= self._settings.connections_per_peer:
             return False
         if self._open_count < self._settings.connections_out_max:
             return True
-        idle = [link for other in self._shelves.values() for link in other.idle]
+        idle = [connection for other in self._idle_pools.values() for connection in other.idle]
         if not idle:
             return False
-        oldest = min(idle, key=lambda link: link.idle_since)
-        self._shelves[oldest.peer].idle.remove(oldest)
+        oldest = min(idle, key=lambda connection: connection.idle_since)
+        self._idle_pools[oldest.peer].idle.remove(oldest)
         self._uncount(oldest.peer)
         stale.append(oldest)
         return True
 
     def _uncount(self, peer: BulkPeer) -> None:
-        self._shelves[peer].open_count -= 1
+        self._idle_pools[peer].open_count -= 1
         self._open_count -= 1
         self._tidy(peer)
 
     def _tidy(self, peer: BulkPeer) -> None:
-        if not self._shelves[peer].open_count:
-            del self._shelves[peer]
+        if not self._idle_pools[peer].open_count:
+            del self._idle_pools[peer]

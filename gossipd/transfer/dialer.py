@@ -58,13 +58,13 @@ class Dialer:
         *,
         credentials: TlsCredentials | None,
         get_token: Callable[[NodeId], bytes] | None,
-        purse: ReceivedTokens | None = None,
+        received_tokens: ReceivedTokens | None = None,
     ) -> None:
         self._settings = settings
         self._watchdog = watchdog
         self.credentials = credentials
         self._get_token = get_token
-        self._purse = purse or ReceivedTokens()
+        self._received_tokens = received_tokens or ReceivedTokens()
 
     def dial(
         self, peer: BulkPeer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False
@@ -80,7 +80,7 @@ class Dialer:
         """
         channel = self._open(peer.endpoint)  # before a token is asked for, which would be of no use without it
         try:
-            given = None if asks or self._get_token is None else self._purse.take(peer.node)
+            given = None if asks or self._get_token is None else self._received_tokens.take(peer.node)
             prefix = b"" if self._get_token is None else hello(given or self._get_token(peer.node))
             attach(channel)
             self._connect(channel, peer.endpoint, deadline)
@@ -95,7 +95,7 @@ class Dialer:
 
     def forget_tokens(self, node: NodeId) -> None:
         """The node has taken none of those it gave ahead."""
-        self._purse.forget(node)
+        self._received_tokens.forget(node)
 
     def close(self, channel: Channel) -> None:
         """Close a channel that was dialed here."""

@@ -60,10 +60,10 @@ class Fetch:
         place = Successor(self.request.to_wire())
         with self._lock:
             self._awaited = place
-        link = place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
-        if link is None and self.cut_by is not None:
+        connection = place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
+        if connection is None and self.cut_by is not None:
             raise cut_error(self.cut_by, "while waiting for its turn")
-        return link
+        return connection
 
     def admit(self, place: Successor) -> bool:
         """Let another follow; False when one does, or there is no time for it. From any thread."""

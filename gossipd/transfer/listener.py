@@ -16,7 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 
-from gossipd.runtime.thread_priority import give_way
+from gossipd.runtime.thread_priority import lower_priority
 from gossipd.transfer.channel import EXHAUSTED, EXHAUSTED_PAUSE_S, family_of, prepare
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.traffic import Traffic
@@ -97,7 +97,7 @@ class BulkListener:
 
     def _accept(self) -> None:
         assert self._listener is not None
-        give_way()  # and so do the threads that serve, which this one starts
+        lower_priority()  # and so do the threads that serve, which this one starts
         while not self._closing.is_set():
             try:
                 sock, name = self._listener.accept()

@@ -29,7 +29,7 @@ class Successor:
         self.is_asked = False
         self._changed = threading.Condition()
         self._is_over = False
-        self._link: BulkConnection | None = None
+        self._connection: BulkConnection | None = None
 
     @property
     def is_over(self) -> bool:
@@ -43,20 +43,20 @@ class Successor:
             while not self._is_over and not gave_up() and (left_s := deadline - time.monotonic()) > 0:
                 self._changed.wait(left_s)
             self._is_over = True
-            return self._link
+            return self._connection
 
     def wake(self) -> None:
         """Make it ask its ``gave_up`` again. From any thread."""
         with self._changed:
             self._changed.notify()
 
-    def hand_over(self, link: BulkConnection | None) -> bool:
+    def hand_over(self, connection: BulkConnection | None) -> bool:
         """The connection is the successor's, or was lost; False when it waits no more, and the link is ours still."""
         with self._changed:
             if self._is_over:
                 return False
-            self._is_over, self._link = True, link
-            if link is not None:
-                link.may_be_stale, link.is_asked = True, self.is_asked
+            self._is_over, self._connection = True, connection
+            if connection is not None:
+                connection.may_be_stale, connection.is_asked = True, self.is_asked
             self._changed.notify()
         return True

@@ -138,7 +138,7 @@ class _Bench:
             endpoints[secret] = self._serve(stack, secret, origin, books[node_of(secret)])
         self._store_here = self._store(stack, "here")
         self._store_here.open(model.manifest)
-        self._performer = self._make_performer(stack, endpoints, books)
+        self._executor = self._make_executor(stack, endpoints, books)
 
     def _store(self, stack: ExitStack, name: str) -> ChunkStore:
         (self._base / name).mkdir(mode=0o700)
@@ -159,7 +159,7 @@ class _Bench:
         stack.callback(server.close)
         return server.start("127.0.0.1", 0)
 
-    def _make_performer(
+    def _make_executor(
         self, stack: ExitStack, endpoints: dict[SecretKey, tuple[str, int]], books: dict[NodeId, IssuedTokens]
     ) -> CommandExecutor:
         def token(node: NodeId) -> bytes:
@@ -172,15 +172,15 @@ class _Bench:
         )  # fmt: skip
         cluster = MemberDirectory(node_of(OWN))
         cluster.begin(record(OWN, 1), [record(secret, endpoint[1]) for secret, endpoint in endpoints.items()])
-        performer = CommandExecutor(
+        executor = CommandExecutor(
             cluster=cluster, plane=cast(ControlPlane, None), client=client, server=cast(BulkServer, None),
             reader=cast(SourceReader, None), store=self._store_here, manifest_of=lambda _: self._model.manifest,
             post=self._post, claim_seed=_ignore, finish=_ignore, stalled=_ignore, trouble=lambda _, error: None,
             audit=self._audit, bug=self._bug, read_threads=1,
         )  # fmt: skip
-        stack.callback(performer.close)
+        stack.callback(executor.close)
         stack.callback(client.close)
-        return performer
+        return executor
 
     def _post(self, event: object) -> None:
         with self._changed:
@@ -206,7 +206,7 @@ class _Bench:
         self._liar.said.clear()
         for secret, chunk in asks:
             command = StartFetch(self._model.manifest.id, chunk, node_of(secret), FETCH_SECONDS_MAX)
-            self._performer.perform(command)
+            self._executor.perform(command)
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._events) >= len(asks), ROUND_SECONDS_MAX):
                 self._found.say(f"{len(self._events)} of {len(asks)} fetches have ended after {ROUND_SECONDS_MAX} s")

@@ -1,6 +1,6 @@
 """Keeping what failed: the input, the seed that leads to it, and a smaller one that fails in the same place.
 
-What lives here: shrinking and writing. What does not: finding (``door``).
+What lives here: shrinking and writing. What does not: finding (``surface``).
 
 A door that holds state may fail only after all that came before: then the case alone does nothing at a new door, and
 the seed and the number of the input are what reproduces it.
@@ -17,14 +17,14 @@ from tests.fuzz.surface import Case, Finding, MakeSurface, once
 _TRIES_MAX = 400  # each makes a new door; some of them start a cluster
 
 
-async def keep(directory: Path, door: str, make: MakeSurface, finding: Finding, *, seed: int) -> Path:
+async def keep(directory: Path, surface: str, make: MakeSurface, finding: Finding, *, seed: int) -> Path:
     """Write one finding as JSON; returns the file."""
     alone = await once(make, finding.case, seed=seed)
     smaller = await shrink(make, finding.case, alone, seed=seed) if alone is not None else finding.case
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{door}-{seed}-{finding.number}.json"
+    path = directory / f"{surface}-{seed}-{finding.number}.json"
     content = {
-        "door": door,
+        "door": surface,
         "seed": seed,
         "number": finding.number,
         "verdict": finding.verdict,

@@ -1,7 +1,7 @@
 """One door under fire: what a door is, and the loop that feeds it, times it and watches its memory.
 
-What lives here: ``Surface``, ``Case`` and ``run_door``. What does not: the doors themselves (``doors``), mutations, and
-keeping what failed (``findings``).
+What lives here: ``Surface``, ``Case`` and ``run_surface``. What does not: the doors themselves (``doors``), mutations,
+and keeping what failed (``findings``).
 
 A door makes a case (from its corpus, changed), seals it as a genuine sender would if the change came before that, and
 is then handed the bytes. What it documents as a refusal it takes itself; whatever leaves ``deliver`` is a finding:
@@ -54,7 +54,7 @@ class Surface(Protocol):
 
     @property
     def name(self) -> str:
-        """As in ``--door``."""
+        """As in ``--surface``."""
 
     def case(self, rng: Random) -> Case:
         """The next input."""
@@ -97,7 +97,7 @@ class Finding:
 class Tally:
     """What a run found, and the JSON form of it."""
 
-    door: str
+    surface: str
     inputs: int = 0
     mutated_before_sealing: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
@@ -109,7 +109,7 @@ class Tally:
     def row(self) -> dict[str, object]:
         """One line of the report."""
         return {
-            "door": self.door,
+            "door": self.surface,
             "inputs": self.inputs,
             "mutated_before_sealing": self.mutated_before_sealing,
             "crashes": self.verdicts["crash"],
@@ -124,11 +124,11 @@ class Tally:
 FINDINGS_MAX = 40  # different ones; the rest is only counted
 
 
-async def run_door(make: MakeSurface, *, seed: int, inputs: int | None, until_s: float | None) -> Tally:
+async def run_surface(make: MakeSurface, *, seed: int, inputs: int | None, until_s: float | None) -> Tally:
     """Feed a new door until ``inputs`` are in or the monotonic time is ``until_s``."""
     rng = Random(seed)
-    door = make(rng)
-    tally = Tally(door.name)
+    surface = make(rng)
+    tally = Tally(surface.name)
     reasons: Counter[str] = Counter()
     limit = inputs if inputs is not None else 1 << 62
     began_s, cpu_s = time.monotonic(), time.process_time()
@@ -145,12 +145,12 @@ async def run_door(make: MakeSurface, *, seed: int, inputs: int | None, until_s:
             )
             if rss_bytes is None and warm:
                 rss_bytes = _resident_bytes()
-        case = door.case(rng)
+        case = surface.case(rng)
         if len(case.body) > INPUT_BYTES_MAX:
             continue
         tally.inputs += 1
         tally.mutated_before_sealing += case.before_sealing
-        elapsed_s, error = await _timed(door, door.seal(case))
+        elapsed_s, error = await _timed(surface, surface.seal(case))
         tally.slowest_ms = max(tally.slowest_ms, elapsed_s * 1000)
         if error is not None or elapsed_s > SLOW_S:
             verdict, reason = judged(error, elapsed_s)
@@ -162,16 +162,16 @@ async def run_door(make: MakeSurface, *, seed: int, inputs: int | None, until_s:
         tally.rss_growth_bytes = max(0, _resident_bytes() - rss_bytes)
     tally.cpu_s = time.process_time() - cpu_s
     gc.unfreeze()
-    door.close()
+    surface.close()
     return tally
 
 
-async def _timed(door: Surface, arrived: Any) -> tuple[float, Exception | None]:
+async def _timed(surface: Surface, arrived: Any) -> tuple[float, Exception | None]:
     began_s = time.thread_time()
     try:
-        await door.deliver(arrived)
+        await surface.deliver(arrived)
         elapsed_s = time.thread_time() - began_s
-        door.rest()
+        surface.rest()
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what we are looking for
         return time.thread_time() - began_s, error
     return elapsed_s, None
@@ -179,9 +179,9 @@ async def _timed(door: Surface, arrived: Any) -> tuple[float, Exception | None]:
 
 async def once(make: MakeSurface, case: Case, *, seed: int = 0) -> tuple[str, str] | None:
     """Verdict and reason of one case at a new door; None when it is taken well."""
-    door = make(Random(seed))
-    elapsed_s, error = await _timed(door, door.seal(case))
-    door.close()
+    surface = make(Random(seed))
+    elapsed_s, error = await _timed(surface, surface.seal(case))
+    surface.close()
     return judged(error, elapsed_s) if error is not None or elapsed_s > SLOW_S else None
 
 

@@ -33,7 +33,7 @@ from membership.node import MembershipNode
 from membership.record_merger import RecordMerger
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
-from membership.testing import TELLER, SimulatedCluster
+from membership.testing import FORWARDER, SimulatedCluster
 from membership.tombstones import Tombstones
 from membership.verified_cache import VerifiedCache
 from tests.bench.liars import Liars
@@ -82,7 +82,7 @@ def revives_by_rumour(patch: Patch) -> Callable[[], None]:
         stale = cluster.swim(3)._node.own.item
         cluster.crash(3)
         cluster.run(20.0)
-        cluster.swim(1)._take_items([stale], cluster.now, TELLER)
+        cluster.swim(1)._take_items([stale], cluster.now, FORWARDER)
         cluster._flush(1)
 
     return run
@@ -190,7 +190,7 @@ def tells_twice(patch: Patch) -> Callable[[], None]:
         for version in (2, 1):
             cluster.swim(0).publish(PayloadKind.PROGRESS, b"key", version, b"x", cluster.now)
             item = wire.event(2, cluster.hosts[0].node, version, b"key", b"x")
-            cluster.swim(1)._take_items([item, item], cluster.now, TELLER)
+            cluster.swim(1)._take_items([item, item], cluster.now, FORWARDER)
             cluster._flush(1)
 
     return run

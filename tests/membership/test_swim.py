@@ -28,7 +28,7 @@ from membership.record import sign_record
 from membership.seal import DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.testing import RING, TELLER, SimulatedCluster, SimulatedHost
+from membership.testing import FORWARDER, RING, SimulatedCluster, SimulatedHost
 
 
 class Told:
@@ -190,7 +190,7 @@ def test_who_brought_a_statement_has_heard_it_before() -> None:
     knowing = {cluster.hosts[4].node}
     for who, event in told.events:
         if isinstance(event, PayloadHeard):
-            assert event.teller in knowing
+            assert event.forwarder in knowing
             assert event.origin == cluster.hosts[4].node
             knowing.add(cluster.hosts[who].node)
     assert len(knowing) == 20
@@ -322,7 +322,7 @@ def test_a_life_with_an_older_boot_number_rises_above_what_others_remember() -> 
     record = replace(cluster.swim(1).self_record(), boot=old - 1, version=1, signature=b"")
     swim = Swim(
         settings=cluster.settings, record=record, sign=cluster.keys.signer(host.public), keyring=RING, rng=Random(1),
-        now=cluster.now, lexicon=cluster.lexicon, make_seal=host.make_seal,
+        now=cluster.now, verified_cache=cluster.verified_cache, make_seal=host.make_seal,
     )  # fmt: skip
     host.swim, host.up, host.wake_at = swim, True, float("inf")
     swim.join([cluster.hosts[0].address], cluster.now)
@@ -380,7 +380,7 @@ def test_a_changed_key_outlives_the_life_in_which_it_was_set() -> None:
     swim = cluster.swim(1)
     newer = replace(swim.self_record(), boot=swim.self_record().boot + 7)
     _, data = sign_record(newer, RING.cluster_id, cluster.keys.signer(newer.public_key))
-    swim._take_items([wire.item(wire.RECORD, data)], cluster.now, TELLER)
+    swim._take_items([wire.item(wire.RECORD, data)], cluster.now, FORWARDER)
     cluster.run(cluster.now + 5.0)
     assert swim.self_record().boot == newer.boot + 1
     assert all(cluster.swim(index).live_count == 3 for index in range(3))

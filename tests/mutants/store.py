@@ -31,13 +31,13 @@ MUTANTS = (
         """    try:
         replica.ledger.sync()
     except OSError as error:
-        context.keeper.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
         _mark_durable(replica, chunks)
 """,
         """    try:
         pass
     except OSError as error:
-        context.keeper.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
         _mark_durable(replica, chunks)
 """,
         (_CRASHES,),

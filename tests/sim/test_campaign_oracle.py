@@ -93,13 +93,13 @@ def test_a_store_that_gives_up_good_chunks_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_host_that_asks_for_what_it_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = Daemon._store_said
+    said = Daemon._store_reported
 
     def forget_every_third(self: Daemon, event: Any) -> None:
         if not isinstance(event, ChunkStored) or event.chunk % 3:
             said(self, event)
 
-    monkeypatch.setattr(Daemon, "_store_said", forget_every_third)
+    monkeypatch.setattr(Daemon, "_store_reported", forget_every_third)
     assert broken_rule() == "again"
 
 

@@ -89,7 +89,7 @@ def _restore(
         if is_new:
             raise
         # Full or read-only: what is here is served all the same. The probe starts the journal anew before any write.
-        context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+        context.tracker.refused(error, context.clock(), need_bytes=replica.missing_bytes())
 
 
 def _believe(

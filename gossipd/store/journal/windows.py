@@ -125,7 +125,7 @@ def _must_wait(context: Context, replica: ModelReplica) -> bool:
         return True
     if not context.has_thread or context.stopping.is_set() or replica.is_closed:
         return False
-    if context.keeper.condition.health is not StoreHealth.OK:
+    if context.tracker.condition.health is not StoreHealth.OK:
         return False
     if window.opened_s is None or window.byte_count < context.settings.window_bytes:
         return False
@@ -219,12 +219,12 @@ def _seal(context: Context, replica: ModelReplica) -> Window | None:
         try:
             replica.ledger.append_window(window.number + 1)
         except OSError as error:
-            context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+            context.tracker.refused(error, context.clock(), need_bytes=replica.missing_bytes())
             return None
     try:
         replica.ledger.sync()
     except OSError as error:
-        context.keeper.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
         if not renew_journal(context, replica):
             return None
     with replica.lock:
@@ -250,7 +250,7 @@ def _sync_files(context: Context, replica: ModelReplica, window: Window) -> None
             replica.held.difference_update(lost)
             replica.counters.lost_count += len(lost)
             window.chunks.clear()
-        context.keeper.sync_failed(error, context.clock(), chunk_count=len(lost))
+        context.tracker.sync_failed(error, context.clock(), chunk_count=len(lost))
         renew_journal(context, replica)
         for chunk in lost:
             context.emit(ChunkLost(replica.deployment, chunk))
@@ -273,19 +273,19 @@ def _claim(context: Context, replica: ModelReplica, window: Window) -> None:
                 raise OSError(errno.EIO, "the journal cannot be written")
             replica.ledger.append_commit(window.number, chunks)
     except OSError as error:
-        context.keeper.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+        context.tracker.refused(error, context.clock(), need_bytes=replica.missing_bytes())
         with replica.lock:
             _postpone(replica, window)
         return
     try:
         replica.ledger.sync()
     except OSError as error:
-        context.keeper.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
         _mark_durable(replica, chunks)
         renew_journal(context, replica)
         return
     _mark_durable(replica, chunks)
-    context.keeper.sync_succeeded()
+    context.tracker.sync_succeeded()
     if replica.ledger.is_long:
         renew_journal(context, replica)
 

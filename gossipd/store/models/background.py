@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event, Thread
 
-from gossipd.runtime.thread_priority import give_way
+from gossipd.runtime.thread_priority import lower_priority
 
 _SCRUB_IDLE_S = 60.0  # nothing published, or a whole pass younger than this
 _JOIN_S = 30.0  # a sync of a whole window on a slow disk
@@ -56,14 +56,14 @@ class Background:
         self._threads.clear()
 
     def _run_steps(self) -> None:
-        give_way()
+        lower_priority()
         while not self._stopped.is_set():
             self._woken.clear()
             wait_s = self._step()
             self._woken.wait(wait_s)
 
     def _run_scrub(self) -> None:
-        give_way()
+        lower_priority()
         while not self._stopped.is_set():
             wait_s = self._scrub()
             self._stopped.wait(_SCRUB_IDLE_S if wait_s is None else wait_s)

@@ -21,7 +21,7 @@ class Context:
     disk: Disk
     whole_sync: WholeSync
     handles: Handles
-    keeper: ConditionTracker
+    tracker: ConditionTracker
     settings: StoreSettings
     emit: Emit
     clock: Callable[[], float]

@@ -48,18 +48,18 @@ class StoreMaintenance:
                     replica.commit_at_s = self._context.clock() + _COMMIT_RETRY_S
             waits.append(left_s)
         waits += self._mend_broken()
-        probe_at = self._context.keeper.probe_at
+        probe_at = self._context.tracker.probe_at
         if probe_at is not None:
             if probe_at <= self._context.clock():
                 self._probe()
-            probe_at = self._context.keeper.probe_at
+            probe_at = self._context.tracker.probe_at
             if probe_at is not None:
                 waits.append(probe_at - self._context.clock())
         return max(0.01, min(waits)) if waits else None
 
     def _mend_broken(self) -> list[float]:
         """Journals that could not be started anew although the disk takes writes; seconds until the next attempt."""
-        if self._context.keeper.condition.health is not StoreHealth.OK:
+        if self._context.tracker.condition.health is not StoreHealth.OK:
             return []
         broken = [replica for replica in self._replicas() if replica.ledger.broken]
         if broken and self._context.clock() >= self._mend_at:
@@ -69,20 +69,20 @@ class StoreMaintenance:
         return [_MEND_RETRY_S] if broken else []
 
     def _probe(self) -> None:
-        disk, keeper, clock = self._context.disk, self._context.keeper, self._context.clock
+        disk, tracker, clock = self._context.disk, self._context.tracker, self._context.clock
         need_bytes = max([replica.missing_bytes() for replica in self._replicas() if replica.is_sparse], default=0)
         try:
             free_bytes = disk.space().free_bytes
-            if keeper.condition.health is not StoreHealth.OK:
+            if tracker.condition.health is not StoreHealth.OK:
                 self._write_probe()
         except OSError as error:
-            keeper.probed(error, clock(), need_bytes=need_bytes, free_bytes=0)
+            tracker.probed(error, clock(), need_bytes=need_bytes, free_bytes=0)
             return
         for replica in self._replicas():
             self._mend(replica)
-        for deployment in keeper.fitting(free_bytes):
+        for deployment in tracker.fitting(free_bytes):
             self._context.emit(SpaceFreed(deployment))
-        keeper.probed(None, clock(), need_bytes=need_bytes, free_bytes=free_bytes)
+        tracker.probed(None, clock(), need_bytes=need_bytes, free_bytes=free_bytes)
 
     def _write_probe(self) -> None:
         disk = self._context.disk

@@ -98,12 +98,12 @@ class Models:
         try:
             replica = open_replica(self._context, manifest, boot=self._boot, promised_bytes=promised)
         except NoSpaceError as error:
-            self._context.keeper.no_space(error, manifest.id, now)
+            self._context.tracker.no_space(error, manifest.id, now)
             self._context.wake()
             raise
         except OSError as error:
             raise self._refused(error, manifest.bytes_total) from error
-        self._context.keeper.forget(manifest.id)
+        self._context.tracker.forget(manifest.id)
         self._replicas = {**self._replicas, manifest.id: replica}
         self._unready[manifest.id] = False
         return replica
@@ -177,7 +177,7 @@ class Models:
 
     def abandon(self, deployment: DeploymentId) -> None:
         """See ``ChunkStore.abandon``."""
-        self._context.keeper.forget(deployment)
+        self._context.tracker.forget(deployment)
         replica = self._replicas.get(deployment)
         if replica is not None and replica.is_published:
             return
@@ -284,4 +284,4 @@ def _say_closed(context: Context, replica: ModelReplica) -> None:
             replica.ledger.append_closed()
         replica.ledger.sync()
     except OSError as error:
-        context.keeper.refused(error, context.clock(), need_bytes=0)
+        context.tracker.refused(error, context.clock(), need_bytes=0)

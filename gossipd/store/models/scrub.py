@@ -137,7 +137,7 @@ def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: boo
         try:
             mended = mend_tree(context, replica)
         except OSError as error:
-            context.keeper.refused(error, context.clock(), need_bytes=0)
+            context.tracker.refused(error, context.clock(), need_bytes=0)
     if chunk not in mended:
         drop(context, replica, [chunk])
     if replica.is_closed:

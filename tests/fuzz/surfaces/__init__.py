@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from tests.fuzz.surface import MakeSurface
-from tests.fuzz.surfaces.bulk import BulkDoor
-from tests.fuzz.surfaces.config import ConfigDoor
-from tests.fuzz.surfaces.control import ControlDoor
-from tests.fuzz.surfaces.datagram import DatagramDoor
-from tests.fuzz.surfaces.kept import KeptDoor
-from tests.fuzz.surfaces.manifest import ManifestDoor
-from tests.fuzz.surfaces.status import StatusDoor
-from tests.fuzz.surfaces.trigger import TriggerDoor
+from tests.fuzz.surfaces.bulk import BulkSurface
+from tests.fuzz.surfaces.config import ConfigSurface
+from tests.fuzz.surfaces.control import ControlSurface
+from tests.fuzz.surfaces.datagram import DatagramSurface
+from tests.fuzz.surfaces.kept import KeptSurface
+from tests.fuzz.surfaces.manifest import ManifestSurface
+from tests.fuzz.surfaces.status import StatusSurface
+from tests.fuzz.surfaces.trigger import TriggerSurface
 
-DOORS: dict[str, MakeSurface] = {
-    "datagram": DatagramDoor,
-    "control": ControlDoor,
-    "bulk": BulkDoor,
-    "manifest": ManifestDoor,
-    "kept": KeptDoor,
-    "trigger": TriggerDoor,
-    "status": StatusDoor,
-    "config": ConfigDoor,
+SURFACES: dict[str, MakeSurface] = {
+    "datagram": DatagramSurface,
+    "control": ControlSurface,
+    "bulk": BulkSurface,
+    "manifest": ManifestSurface,
+    "kept": KeptSurface,
+    "trigger": TriggerSurface,
+    "status": StatusSurface,
+    "config": ConfigSurface,
 }

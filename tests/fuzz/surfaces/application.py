@@ -24,7 +24,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
-from membership import events as said
+from membership import events as membership_events
 from membership.member import NODE_ID_BYTES, NodeId, Record, node_id
 from membership.swim import Swim
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
@@ -97,9 +97,9 @@ class Application:
         """The audit log, which only counts."""
         self.audited += 1
 
-    def _heard(self, event: said.PayloadHeard) -> None:
-        if event.kind is said.PayloadKind.STATEMENT:
-            self.spread.heard(event.payload, event.teller)
+    def _heard(self, event: membership_events.PayloadHeard) -> None:
+        if event.kind is membership_events.PayloadKind.STATEMENT:
+            self.spread.heard(event.payload, event.forwarder)
             return
         try:
             key = event.key
@@ -120,19 +120,21 @@ class Application:
 
     def samples(
         self, node: NodeId, public: bytes, number: int, *, sign: Callable[[bytes], bytes]
-    ) -> list[tuple[said.PayloadKind, bytes, int, bytes]]:
+    ) -> list[tuple[membership_events.PayloadKind, bytes, int, bytes]]:
         """Genuine events of one member: a statement and two records of progress."""
         deployment = MODEL if number == 1 else DeploymentId(bytes([number]) * 32)
         statement = sign_statement(
             _CLIENT, deployment, epoch=1 + number, verb=Verb.DEPLOY, manifest_bytes=999, now_s=_WALL_S
         )
-        events = [(said.PayloadKind.STATEMENT, bytes(deployment), statement.rank, statement.encode())]
+        events = [(membership_events.PayloadKind.STATEMENT, bytes(deployment), statement.rank, statement.encode())]
         for state in (HostState.DOWNLOADING, HostState.COMPLETE):
             progress = Progress(
                 state=state, chunks_verified=5, source_bytes=1 << 33, started_s=int(_WALL_S), elapsed_s=7
             )
             version = int(_WALL_S * 1000) + len(events)
-            events.append((said.PayloadKind.PROGRESS, node + progress_key(deployment), version, progress.to_bytes()))
+            events.append(
+                (membership_events.PayloadKind.PROGRESS, node + progress_key(deployment), version, progress.to_bytes())
+            )
         return events
 
     def change(self, number: int, payload: bytes, rng: Random) -> bytes:

@@ -139,7 +139,7 @@ class _Reader:
         return ENVELOPE
 
 
-class BulkDoor:
+class BulkSurface:
     """See the module."""
 
     name = "bulk"
@@ -149,11 +149,11 @@ class BulkDoor:
         settings = BulkSettings(encryption=Encryption.NONE)
         self._tokens = IssuedTokens(life_s=1e9)
         self._pool = BufferPool(1 << 20)
-        self._arrivals = IncomingChunks(lambda deployment, chunk, peer: None)
+        self._incoming_chunks = IncomingChunks(lambda deployment, chunk, peer: None)
         self._server = BulkServer(
             reader=cast(Any, _Reader()), settings=settings, is_member=lambda node: node != _STRANGER,
             throttle=RateLimit(None), tokens=self._tokens, on_complaint=lambda node, deployment, chunk: None,
-            on_bad_read=lambda deployment, chunk: None, arrivals=_with_one_that_did_not_come(self._pool),
+            on_bad_read=lambda deployment, chunk: None, incoming_chunks=_with_one_that_did_not_come(self._pool),
         )  # fmt: skip
         self._client = BulkClient(
             settings=settings, pool=self._pool, throttle=RateLimit(None), get_token=lambda node: bytes(32),
@@ -225,15 +225,15 @@ class BulkDoor:
         link = BulkConnection(_PEER, channel)
         fetch = Fetch(_PEER, asked, 30.0)
         sink = None if asked.verb is BulkVerb.COMPLAIN else self._sink[: asked.length]
-        links = self._client._links
+        links = self._client._connections
         assert links.borrow(_PEER, 1e18, lambda: False) is None  # counts a link to be
         with contextlib.suppress(TransferError):
             if asked.verb is not BulkVerb.CHUNK:
                 self._client._converse(fetch, link, sink, None)
             else:
                 lease = self._pool.acquire(asked.length)
-                with self._arrivals.begin(asked.deployment, asked.chunk, _PEER.node, lease) as arrival:
-                    self._client._converse(fetch, link, arrival.view, arrival)
+                with self._incoming_chunks.begin(asked.deployment, asked.chunk, _PEER.node, lease) as incoming:
+                    self._client._converse(fetch, link, incoming.view, incoming)
         assert self._pool.statistics().leased_bytes == 0
         assert links.open_count == 0
 
@@ -252,11 +252,11 @@ def _pieces(rng: Random) -> bytes:
 
 def _with_one_that_did_not_come(pool: BufferPool) -> IncomingChunks:
     """Of a chunk that the reader does not hold: a relay of it ends at once."""
-    arrivals = IncomingChunks()
-    arrival = arrivals.begin(MODEL, 4, _STRANGER, pool.acquire(CHUNK_BYTES))
-    arrival.release()
-    arrivals.list((MODEL, 4), arrival)
-    return arrivals
+    incoming_chunks = IncomingChunks()
+    incoming = incoming_chunks.begin(MODEL, 4, _STRANGER, pool.acquire(CHUNK_BYTES))
+    incoming.release()
+    incoming_chunks.list((MODEL, 4), incoming)
+    return incoming_chunks
 
 
 def _read_certificate(der: bytes) -> None:

@@ -88,7 +88,7 @@ class _Raw(str):
     """TOML as it stands."""
 
 
-class ConfigDoor:
+class ConfigSurface:
     """See the module."""
 
     name = "config"
@@ -158,7 +158,7 @@ def _use(config: Config) -> None:
     settings_mapping.store_settings(config)
     settings_mapping.bulk_settings(config)
     settings_mapping.source_settings(config)
-    settings_mapping.standing(config).to_bytes()
+    settings_mapping.capabilities(config).to_bytes()
     sign_record(settings_mapping.own_record(config, _SECRET.public, 1), b"c" * 16, lambda message: bytes(64))
     SourcePolicy.parse(config.sources.allow)
 

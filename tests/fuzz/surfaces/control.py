@@ -41,7 +41,7 @@ _STEP_S = 0.003
 _REFOLLOW_EVERY = 64
 
 
-class ControlDoor:
+class ControlSurface:
     """See the module."""
 
     name = "control"
@@ -68,16 +68,16 @@ class ControlDoor:
                 b"",
             )
             self._application.hear(MemberUp(Member(record, MemberState.ALIVE, 0, 0.0)), 1.0)
-        doorman = ControlDelegate(
+        delegate = ControlDelegate(
             cluster=self._application.cluster,
             tokens=IssuedTokens(life_s=1e9),
-            purse=ReceivedTokens(),
+            received_tokens=ReceivedTokens(),
             clients=lambda: (),
             post=self._post,
             audit=self._application.audit,
         )
         manifest = SimpleNamespace(chunk_count=CHUNKS)
-        doorman.deployments = cast(
+        delegate.deployments = cast(
             Any, SimpleNamespace(by_id={MODEL: SimpleNamespace(manifest=manifest, is_open=True)})
         )
         self._following = SubscriptionTable(resubscribe_s=5.0)
@@ -86,8 +86,8 @@ class ControlDoor:
         self.counters: Counter[str] = Counter()
         self.heard = 0
         """Events that reached the planner."""
-        self._hearing = FrameDispatcher(
-            host=doorman,
+        self._dispatcher = FrameDispatcher(
+            host=delegate,
             following=self._following,
             followers=self._followers,
             requests=self._requests,
@@ -142,10 +142,10 @@ class ControlDoor:
         if route == "link":
             with self._requests.opened(node, control.Token) as pending:
                 assert pending.number
-                self._hearing.from_link(node, frame)
+                self._dispatcher.from_link(node, frame)
         else:
-            visitor = Identity(node=node) if route == "visitor" else Identity(client=_CLIENT)
-            self._hearing.from_visitor(visitor, b"route", frame)
+            identity = Identity(node=node) if route == "visitor" else Identity(client=_CLIENT)
+            self._dispatcher.from_identity(identity, b"route", frame)
         self._application.plan(None, self._now)
         self._perform()
 
@@ -157,7 +157,7 @@ class ControlDoor:
             for node in self._nodes:
                 self._following.end(node, MODEL)
                 self._following.begin(node, MODEL, self._now)
-                self._hearing.from_visitor(
+                self._dispatcher.from_identity(
                     Identity(node=node), b"route", encode(control.Holdings(MODEL, 7, CHUNKS, b"\1", 4), number=0)
                 )
                 self._deltas[node] = 0

@@ -41,7 +41,7 @@ _HEADS = {
 }  # fmt: skip
 
 
-class DatagramDoor:
+class DatagramSurface:
     """See the module."""
 
     name = "datagram"

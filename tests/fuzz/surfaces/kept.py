@@ -36,7 +36,7 @@ _WEIGHTS = {
 }  # fmt: skip
 
 
-class KeptDoor:
+class KeptSurface:
     """See the module."""
 
     name = "kept"

@@ -57,7 +57,7 @@ def genuine(name: str = "org/model", version: int = 1, sizes: tuple[int, ...] = 
     return seal_manifest(draft, PUBLISHER)
 
 
-class ManifestDoor:
+class ManifestSurface:
     """See the module."""
 
     name = "manifest"

@@ -55,7 +55,7 @@ class _Said:
         return piece
 
 
-class StatusDoor:
+class StatusSurface:
     """See the module."""
 
     name = "status"

@@ -37,7 +37,7 @@ from membership.member import node_id
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, mutate_value, pick
 from tests.fuzz.surface import Case
 from tests.fuzz.surfaces.application import _CLIENT, MODEL, Application
-from tests.fuzz.surfaces.manifest import TRUSTED, ManifestDoor, genuine
+from tests.fuzz.surfaces.manifest import TRUSTED, ManifestSurface, genuine
 
 _NOW_S = 1_800_000_000
 _DEPLOYMENTS_MAX = 64
@@ -90,7 +90,7 @@ class _Deployments:
     manifest: Manifest | None = None
 
 
-class TriggerDoor:
+class TriggerSurface:
     """See the module."""
 
     name = "trigger"
@@ -101,29 +101,41 @@ class TriggerDoor:
         application = self._application = Application(publics)
         deployments = cast(Any, _Deployments())
         application.spread.deployments = deployments
-        doorman = ControlDelegate(
-            cluster=application.cluster, tokens=None, purse=ReceivedTokens(), clients=lambda: (_CLIENT.public,),
-            post=application.post, audit=application.audit,
-        )  # fmt: skip
-        doorman.deployments = cast(Any, SimpleNamespace(by_id={}))
+        delegate = ControlDelegate(
+            cluster=application.cluster,
+            tokens=None,
+            received_tokens=ReceivedTokens(),
+            clients=lambda: (_CLIENT.public,),
+            post=application.post,
+            audit=application.audit,
+        )
+        delegate.deployments = cast(Any, SimpleNamespace(by_id={}))
         self._nursery = _Nursery()
         triggers = Triggers(
-            register=application.register, deployments=deployments, spread=application.spread,
-            trusted=lambda: frozenset(TRUSTED), audit=self._accepted,
-        )  # fmt: skip
-        self._desk = doorman.desk = TriggerServer(triggers, cast(Any, self._nursery))
+            register=application.register,
+            deployments=deployments,
+            dissemination=application.spread,
+            trusted=lambda: frozenset(TRUSTED),
+            audit=self._accepted,
+        )
+        self._trigger_server = delegate.trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
         self.accepted = 0
         self._replies = 0
-        self._hearing = FrameDispatcher(
-            host=doorman, following=SubscriptionTable(resubscribe_s=5.0), followers=Subscribers(first_stream=0),
-            requests=RequestTable(limit=8), send=lambda node, message: True, answer=self._answer, counters=Counter(),
-        )  # fmt: skip
+        self._dispatcher = FrameDispatcher(
+            host=delegate,
+            following=SubscriptionTable(resubscribe_s=5.0),
+            followers=Subscribers(first_stream=0),
+            requests=RequestTable(limit=8),
+            send=lambda node, message: True,
+            answer=self._answer,
+            counters=Counter(),
+        )
         self._visitors = (
             Identity(client=_CLIENT.public.ed25519), Identity(client=b"x" * 32), Identity(node=node_id(publics[1])),
             Identity(node=node_id(publics[0])),
         )  # fmt: skip
         self._client = Ed25519PrivateKey.from_private_bytes(_CLIENT.seed)
-        self._manifests = ManifestDoor(rng)
+        self._manifests = ManifestSurface(rng)
         self._envelopes = [genuine(f"org/pool{number % 4}", number, (100 + number,)) for number in range(12)]
         self._messages: list[control.Message] = [
             control.TriggerQuery(MODEL), control.TriggerQuery(b"", "org/pool3@3"),
@@ -137,13 +149,13 @@ class TriggerDoor:
 
     def case(self, rng: Random) -> Case:
         """See Door."""
-        visitor = 0 if rng.random() < 0.85 else int(rng.random() * len(self._visitors))
+        identity = 0 if rng.random() < 0.85 else int(rng.random() * len(self._visitors))
         draw = rng.random()
         if draw < 0.35:
             frame = mutate_bytes(pick(rng, self._frames), rng, self._frames)
-            return Case("frames", _joined([frame]), False, visitor)
+            return Case("frames", _joined([frame]), False, identity)
         if draw < 0.75:
-            return Case("frames", _joined([self._changed_message(rng)]), True, visitor)
+            return Case("frames", _joined([self._changed_message(rng)]), True, identity)
         if draw < 0.87:
             made = self._manifests.case(rng)
             envelope = self._manifests.seal(made)
@@ -152,7 +164,7 @@ class TriggerDoor:
         else:
             envelope = pick(rng, self._envelopes)
         frames = self._conversation(envelope, rng)
-        return Case("frames", _joined(frames), True, visitor)
+        return Case("frames", _joined(frames), True, identity)
 
     def _changed_message(self, rng: Random) -> bytes:
         message = pick(rng, self._messages)
@@ -220,9 +232,9 @@ class TriggerDoor:
 
     async def deliver(self, arrived: tuple[Identity, list[bytes]]) -> None:
         """See Door."""
-        visitor, frames = arrived
+        identity, frames = arrived
         for frame in frames:
-            self._hearing.from_visitor(visitor, b"route", frame)
+            self._dispatcher.from_identity(identity, b"route", frame)
         jobs, self._nursery.jobs = self._nursery.jobs, []
         for job, arguments in jobs:
             await job(*arguments)

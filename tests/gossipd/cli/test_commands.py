@@ -14,7 +14,7 @@ import pytest
 
 from gossipd import __version__
 from gossipd.api.schema import AlarmRow
-from gossipd.cli import main as door
+from gossipd.cli import main as cli
 from gossipd.cli.main import VERBS, main
 from gossipd.core.errors import ExitCode
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
@@ -306,7 +306,7 @@ def test_help_lists_every_command_and_every_exit_code(shell: Shell) -> None:
 
 @pytest.mark.parametrize("name", VERBS)
 def test_every_command_in_the_table_exists_and_explains_itself(name: str) -> None:
-    command = door.cli.get_command(click.Context(door.cli), name)
+    command = cli.cli.get_command(click.Context(cli.cli), name)
     assert command is not None
     assert command.help
 

@@ -76,8 +76,8 @@ class FakeHost:
     def on_message(self, node: NodeId, message: control.Message) -> None:
         self.messages.append((node, message))
 
-    def on_request(self, visitor: Identity, message: control.Message, reply: Reply) -> None:
-        self.requests.append((visitor, message))
+    def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
+        self.requests.append((identity, message))
         answer = self.answer(message)
         if answer is not None:
             reply(answer)
@@ -122,7 +122,7 @@ async def start(
 ) -> Node:
     """A plane with key ``number``, on loopback unless told otherwise, that knows nobody but itself."""
     host = FakeHost(secret_of(number))
-    plane = ControlPlane(secret=host.secret, host=host, settings=settings, rng=Random(number), beat=TurnLoop())
+    plane = ControlPlane(secret=host.secret, host=host, settings=settings, rng=Random(number), turn_loop=TurnLoop())
     scope = trio.CancelScope()
 
     async def run(task_status: trio.TaskStatus[int]) -> None:

@@ -24,7 +24,7 @@ from gossipd.wire.control_frame import decode, indexes
 from membership.member import NodeId
 
 MODEL = DeploymentId(b"m" * 32)
-TELLER, HEARER = NodeId(b"t" * 16), NodeId(b"h" * 16)
+ANNOUNCER, HEARER = NodeId(b"t" * 16), NodeId(b"h" * 16)
 CHUNKS = 12
 RESUBSCRIBE_S = 5.0
 CHUNK = st.integers(0, CHUNKS - 1)
@@ -39,21 +39,21 @@ class NewsMachine(RuleBasedStateMachine):
         self.lives = 0
         self.held: set[int] = set()
         self.wire: deque[bytes] = deque()
-        self._start_teller()
+        self._start_announcer()
         self._start_hearer()
         self.send()
         self.arrive(count=1, subscribe_arrives=True)
 
-    def _start_teller(self) -> None:
+    def _start_announcer(self) -> None:
         self.lives += 1
         self.followers = Subscribers(first_stream=1000 * self.lives)
-        self.link = PeerChannel(HEARER, ControlSettings())
+        self.channel = PeerChannel(HEARER, ControlSettings())
         self.wire.clear()
 
     def _start_hearer(self) -> None:
         self.following = SubscriptionTable(resubscribe_s=RESUBSCRIBE_S)
         self.seen: set[int] | None = None
-        self.following.begin(TELLER, MODEL, self.now)
+        self.following.begin(ANNOUNCER, MODEL, self.now)
         self._ask()
 
     def _ask(self) -> None:
@@ -61,7 +61,7 @@ class NewsMachine(RuleBasedStateMachine):
         self.followers.add(HEARER, MODEL)
         stream = self.followers.stream(MODEL)
         held = ChunkSet.of(CHUNKS, self.held)
-        self.link.put_holdings(stream, control.Holdings(MODEL, stream, CHUNKS, held.to_wire(), 4))
+        self.channel.put_holdings(stream, control.Holdings(MODEL, stream, CHUNKS, held.to_wire(), 4))
 
     # ---- the teller --------------------------------------------------------------------------------
 
@@ -76,26 +76,26 @@ class NewsMachine(RuleBasedStateMachine):
         added, dropped = changed - self.held, changed & self.held
         self.held ^= changed
         stream = self.followers.stream(MODEL)
-        self.link.put_news(stream, DeltaPayload.of(stream, tuple(sorted(added)), tuple(sorted(dropped)), (), 4))
+        self.channel.put_news(stream, DeltaPayload.of(stream, tuple(sorted(added)), tuple(sorted(dropped)), (), 4))
 
     @rule()
     def teller_restarts(self) -> None:
-        self._start_teller()
-        for deployment in self.following.link_up(TELLER, self.now):
+        self._start_announcer()
+        for deployment in self.following.link_up(ANNOUNCER, self.now):
             assert deployment == MODEL
             self._ask()
 
     @rule()
     def hearer_restarts(self) -> None:
         self.wire.clear()
-        self.link.failed(self.now, jitter=1.0)
+        self.channel.failed(self.now, jitter=1.0)
         self._start_hearer()
 
     @rule()
     def link_fails_and_comes_back(self) -> None:
         self.wire.clear()
-        self.link.failed(self.now, jitter=1.0)
-        self.link.up(0.0)
+        self.channel.failed(self.now, jitter=1.0)
+        self.channel.up(0.0)
         if self.followers.of(HEARER):  # what the plane does for followers whose link was broken
             self._ask()
 
@@ -103,7 +103,7 @@ class NewsMachine(RuleBasedStateMachine):
 
     @rule()
     def send(self) -> None:
-        while (frame := self.link.next_frame()) is not None:
+        while (frame := self.channel.next_frame()) is not None:
             self.wire.append(frame)
 
     @rule(data=st.data())
@@ -120,7 +120,7 @@ class NewsMachine(RuleBasedStateMachine):
     def wait(self, seconds: float, subscribe_arrives: bool) -> None:
         self.now += seconds
         for peer, deployment in self.following.due(self.now):
-            assert (peer, deployment) == (TELLER, MODEL)
+            assert (peer, deployment) == (ANNOUNCER, MODEL)
             if subscribe_arrives:
                 self._ask()
 
@@ -129,11 +129,11 @@ class NewsMachine(RuleBasedStateMachine):
         assert decoded is not None
         message, number = decoded
         if isinstance(message, control.Holdings):
-            if self.following.heard_holdings(TELLER, message.deployment, message.stream, number):
+            if self.following.heard_holdings(ANNOUNCER, message.deployment, message.stream, number):
                 self.seen = set(ChunkSet.from_wire(message.chunks, size=CHUNKS))
             return
         assert isinstance(message, control.Delta)
-        deployment, ask = self.following.heard_delta(TELLER, message.stream, number, self.now)
+        deployment, ask = self.following.heard_delta(ANNOUNCER, message.stream, number, self.now)
         if deployment is not None and self.seen is not None:
             self.seen |= set(indexes(message.added, chunk_count=CHUNKS))
             self.seen -= set(indexes(message.dropped, chunk_count=CHUNKS))
@@ -144,20 +144,20 @@ class NewsMachine(RuleBasedStateMachine):
 
     def _is_current(self) -> bool:
         """The hearer has had Holdings of this life and no gap since."""
-        follow = self.following._follows[TELLER][MODEL]
+        follow = self.following._follows[ANNOUNCER][MODEL]
         stream = self.followers._streams.get(MODEL)
         if stream is None or follow.number is None or follow.stream != stream:
             return False
-        return self.link.streams.get(stream) == follow.number
+        return self.channel.streams.get(stream) == follow.number
 
     @invariant()
     def who_is_current_is_right(self) -> None:
-        if self._is_current() and not self.wire and not self.link.has_queued:
+        if self._is_current() and not self.wire and not self.channel.has_queued:
             assert self.seen == self.held
 
     @invariant()
     def queues_are_bounded_by_the_model(self) -> None:
-        assert len(self.link._news) <= 1
+        assert len(self.channel._news) <= 1
 
     def teardown(self) -> None:
         """With nothing lost any more, the next news and two waits are enough: a lost last word shows by the next."""

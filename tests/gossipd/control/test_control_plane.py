@@ -41,7 +41,7 @@ async def test_a_request_is_answered_by_the_node_it_was_sent_to() -> None:
         c.host.answer = lambda _: control.Token(b"c" * 32, 30)
         assert await a.plane.request(b.host.node, control.TokenWanted(), 5) == control.Token(b"b" * 32, 30)
         assert await a.plane.request(c.host.node, control.TokenWanted(), 5) == control.Token(b"c" * 32, 30)
-        assert [visitor.node for visitor, _ in b.host.requests] == [a.host.node]
+        assert [identity.node for identity, _ in b.host.requests] == [a.host.node]
 
 
 async def test_a_ping_is_answered_by_the_plane_itself() -> None:
@@ -104,11 +104,11 @@ async def test_a_request_does_not_sit_out_a_long_pause_before_dialing_again() ->
     slow = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.01, redial_max_s=3600)
     async with nodes(2, settings=slow) as (a, b):
         await a.plane.request(b.host.node, control.Ping(), 5)
-        link = a.plane.links.peek(b.host.node)
-        assert link is not None
+        channel = a.plane.channels.peek(b.host.node)
+        assert channel is not None
         a.plane.subscribe(b.host.node, DEPLOYMENT)  # a reason to keep the link
-        link._pause_s = 3600
-        a.plane.links._fail(link, "lost")
+        channel._pause_s = 3600
+        a.plane.channels._fail(channel, "lost")
         assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
 
 
@@ -237,7 +237,7 @@ async def test_a_node_whose_link_to_a_follower_broke_tells_it_everything_again()
         opened(a, b)
         await follow(a, b, ChunkSet(1000))
         before = len(b.of(events.SubscribeHeard))
-        b.plane.links._fail(b.plane.links._links[a.host.node], "lost")
+        b.plane.channels._fail(b.plane.channels._links[a.host.node], "lost")
         await until(lambda: len(b.of(events.SubscribeHeard)) > before)
         nursery.cancel_scope.cancel()
 
@@ -261,7 +261,7 @@ async def test_an_idle_link_is_closed_and_opened_again_when_needed() -> None:
     idle = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, link_idle_s=0.05, redial_min_s=0.02)
     async with nodes(2, settings=idle) as (a, b):
         await a.plane.request(b.host.node, control.Ping(), 5)
-        await until(lambda: a.plane.links.peek(b.host.node) is None)
+        await until(lambda: a.plane.channels.peek(b.host.node) is None)
         assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
         assert a.plane.statistics()["link_dialed"] == 2
 
@@ -271,12 +271,12 @@ async def test_links_to_acquaintances_are_dialed_a_few_at_a_time_and_stay_withou
     async with nodes(4, settings=idle) as (a, *others):
         known = frozenset(other.host.node for other in others)
         a.plane.keep_links(known, dials_max=2)
-        assert sum(a.plane.links.peek(node) is not None for node in known) == 2
+        assert sum(a.plane.channels.peek(node) is not None for node in known) == 2
         a.plane.keep_links(known, dials_max=2)
         await until(lambda: all(other.host.messages for other in others))  # greeted
         a.plane.keep_links(known - {others[0].host.node}, dials_max=2)
-        await until(lambda: a.plane.links.peek(others[0].host.node) is None)
-        assert all(a.plane.links.peek(other.host.node) is not None for other in others[1:])
+        await until(lambda: a.plane.channels.peek(others[0].host.node) is None)
+        assert all(a.plane.channels.peek(other.host.node) is not None for other in others[1:])
         assert a.plane.statistics()["link_dialed"] == 3
 
 
@@ -301,9 +301,9 @@ async def test_when_a_deployment_opens_acquaintances_are_dialed_without_sitting_
         b.scope.cancel()
         await until(lambda: a.plane.statistics()["link_failed"])
         async with trio.open_nursery() as nursery:
-            link = a.plane.links.peek(b.host.node)
-            assert link is not None
-            link.failed(trio.current_time(), jitter=1e6)  # so long a pause that only this test could sit it out
+            channel = a.plane.channels.peek(b.host.node)
+            assert channel is not None
+            channel.failed(trio.current_time(), jitter=1e6)  # so long a pause that only this test could sit it out
             again = await start(nursery, 2, port=b.port)
             again.host.introduce(a.host, a.port)
             opened(a)
@@ -335,10 +335,10 @@ async def test_a_full_queue_refuses_and_counts() -> None:
 async def test_what_a_peer_must_not_send_is_dropped_and_counted() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)
-        link = a.plane.links.link_to(b.host.node)
-        assert link is not None
+        channel = a.plane.channels.channel_to(b.host.node)
+        assert channel is not None
         for frame in (b"\x07", b"\x01\xc1", b"\x01\x92\x63\x00", b"\x01\x92\x09\x00", b"\x01\x93\x02\x00\xa1x"):
-            link.put(frame)
+            channel.put(frame)
         b.plane._following.begin(a.host.node, DEPLOYMENT, trio.current_time())
         for size, chunks in ((999, ChunkSet(999)), (1000, ChunkSet(16))):
             a.plane.send_nowait(
@@ -383,7 +383,7 @@ async def test_a_member_that_is_gone_is_neither_followed_nor_told() -> None:
         await follow(a, b, ChunkSet(1000))
         a.plane.member_gone(b.host.node)
         b.plane.member_gone(a.host.node)
-        assert a.plane.links.peek(b.host.node) is None
+        assert a.plane.channels.peek(b.host.node) is None
         assert not b.plane.send_holdings(a.host.node, DEPLOYMENT, ChunkSet(1000), 1)
 
 

@@ -16,7 +16,7 @@ PEER = NodeId(b"p" * 16)
 HOLDINGS = control.Holdings(DeploymentId(b"m" * 32), 7, 8, b"\0", 1)
 
 
-def link(**changed: int) -> PeerChannel:
+def channel(**changed: int) -> PeerChannel:
     return PeerChannel(PEER, ControlSettings(**changed))
 
 
@@ -44,7 +44,7 @@ def deltas(frames: list[bytes]) -> list[tuple[int, tuple[int, ...], tuple[int, .
 
 
 def test_messages_keep_their_order_and_come_before_news() -> None:
-    queue = link()
+    queue = channel()
     queue.put_holdings(7, HOLDINGS)
     queue.put_news(7, news(1))
     queue.put(b"later")
@@ -52,13 +52,13 @@ def test_messages_keep_their_order_and_come_before_news() -> None:
 
 
 def test_news_before_holdings_is_for_nobody() -> None:
-    queue = link()
+    queue = channel()
     assert not queue.put_news(7, news(1))
     assert drain(queue) == []
 
 
 def test_numbers_count_from_holdings_on() -> None:
-    queue = link()
+    queue = channel()
     queue.put_holdings(7, HOLDINGS)
     drain(queue)
     for chunk in (4, 5, 6):
@@ -67,7 +67,7 @@ def test_numbers_count_from_holdings_on() -> None:
 
 
 def test_news_for_a_slow_peer_merges_into_one_delta_without_a_gap() -> None:
-    queue = link()
+    queue = channel()
     queue.put_holdings(7, HOLDINGS)
     drain(queue)
     for chunk in range(100):
@@ -76,7 +76,7 @@ def test_news_for_a_slow_peer_merges_into_one_delta_without_a_gap() -> None:
 
 
 def test_the_last_word_on_a_chunk_counts_when_news_merges() -> None:
-    queue = link()
+    queue = channel()
     queue.put_holdings(7, HOLDINGS)
     drain(queue)
     queue.put_news(7, news(1, 2, reading=(3,)))
@@ -88,7 +88,7 @@ def test_the_last_word_on_a_chunk_counts_when_news_merges() -> None:
 
 
 def test_a_backlog_longer_than_a_frame_goes_out_in_several() -> None:
-    queue = link()
+    queue = channel()
     queue.put_holdings(7, HOLDINGS)
     drain(queue)
     queue.put_news(7, news(*range(0, 200)))
@@ -99,7 +99,7 @@ def test_a_backlog_longer_than_a_frame_goes_out_in_several() -> None:
 
 
 def test_new_holdings_supersede_news_that_waits() -> None:
-    queue = link()
+    queue = channel()
     queue.put_holdings(7, HOLDINGS)
     queue.put_news(7, news(dropped=(1,)))
     queue.put_holdings(7, HOLDINGS)
@@ -107,7 +107,7 @@ def test_new_holdings_supersede_news_that_waits() -> None:
 
 
 def test_who_missed_new_holdings_sees_a_gap_in_the_news_after_them() -> None:
-    queue = link()
+    queue = channel()
     queue.put_holdings(7, HOLDINGS)
     drain(queue)
     queue.failed(100.0, jitter=1.0)
@@ -119,7 +119,7 @@ def test_who_missed_new_holdings_sees_a_gap_in_the_news_after_them() -> None:
 
 
 def test_a_frame_that_could_not_be_sent_is_next_again() -> None:
-    queue = link()
+    queue = channel()
     queue.put(b"one")
     queue.put(b"two")
     first = queue.next_frame()
@@ -129,13 +129,13 @@ def test_a_frame_that_could_not_be_sent_is_next_again() -> None:
 
 
 def test_the_queue_is_bounded_in_number_and_in_bytes() -> None:
-    by_number = link(link_queue_messages_max=2)
+    by_number = channel(link_queue_messages_max=2)
     assert [by_number.put(b"x") for _ in range(3)] == [True, True, False]
-    by_bytes = link(link_queue_bytes_max=10)
+    by_bytes = channel(link_queue_bytes_max=10)
     assert [by_bytes.put(b"xxxx") for _ in range(3)] == [True, True, False]
     by_bytes.next_frame()
     assert by_bytes.put(b"xxxx")
-    assert not link(link_queue_messages_max=0).put_holdings(7, HOLDINGS)
+    assert not channel(link_queue_messages_max=0).put_holdings(7, HOLDINGS)
 
 
 def test_a_failed_link_forgets_its_queue_and_waits_longer_each_time_up_to_a_bound() -> None:
@@ -197,7 +197,7 @@ def test_merged_news_says_on_every_piece_what_is_read_now_even_if_nothing_else_i
 
 
 def test_a_frame_is_the_same_whether_packed_for_one_or_for_many() -> None:
-    queue = link()
+    queue = channel()
     queue.put_holdings(7, HOLDINGS)
     drain(queue)
     queue.put_news(7, news(3, 5))

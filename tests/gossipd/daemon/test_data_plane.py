@@ -33,33 +33,33 @@ def config_with(directory: Path, **limits: int) -> Config:
 
 
 @contextmanager
-def hands_with(config: Config) -> Iterator[DataPlane]:
+def data_plane_with(config: Config) -> Iterator[DataPlane]:
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
-    hands = DataPlane(
+    data_plane = DataPlane(
         config, keys, state=StateDirectory(config.file.parent / "state"),
         cluster=MemberDirectory(settings_mapping.own_record(config, keys.node.public, 1).node),
         on_store=lambda event: None, post=lambda event: None, token_of=lambda node: b"",
         recheck=lambda deployment, chunk: None, before_evict=lambda event: None, is_coming=lambda deployment: False,
     )  # fmt: skip
     try:
-        yield hands
+        yield data_plane
     finally:
-        hands.stop_moving()
-        hands.close()
+        data_plane.stop_moving()
+        data_plane.close()
 
 
 def test_each_limit_is_changed_and_taken_away(tmp_path: Path) -> None:
-    with hands_with(config_with(tmp_path, upload=1_000)) as hands:
+    with data_plane_with(config_with(tmp_path, upload=1_000)) as data_plane:
 
         def rates() -> tuple[float | None, ...]:
-            return hands.upload.rate, hands.download.rate, hands.external.rate
+            return data_plane.upload.rate, data_plane.download.rate, data_plane.external.rate
 
         assert rates() == (1_000, None, None)
-        hands.change_limits(config_with(tmp_path, upload=2_000, download=3_000, source=5_000))
+        data_plane.change_limits(config_with(tmp_path, upload=2_000, download=3_000, source=5_000))
         assert rates() == (2_000, 3_000, 3_000), "what is read from storage is downloaded, too"
-        hands.change_limits(config_with(tmp_path, download=6_000, source=5_000))
+        data_plane.change_limits(config_with(tmp_path, download=6_000, source=5_000))
         assert rates() == (None, 6_000, 5_000)
-        hands.change_limits(config_with(tmp_path))
+        data_plane.change_limits(config_with(tmp_path))
         assert rates() == (None, None, None)
 
 
@@ -80,13 +80,13 @@ def test_a_read_from_storage_that_waits_for_its_limit_goes_on_when_that_is_chang
 
     monkeypatch.setattr(RateLimit, "take", watched)
     outcomes: list[ReadOutcome] = []
-    with hands_with(config_with(tmp_path, **{limit: 1})) as hands:
-        hands.store.open(manifest)
-        reading = threading.Thread(target=lambda: outcomes.append(hands.reader.read_chunks(manifest, (0, 1, 2))))
+    with data_plane_with(config_with(tmp_path, **{limit: 1})) as data_plane:
+        data_plane.store.open(manifest)
+        reading = threading.Thread(target=lambda: outcomes.append(data_plane.reader.read_chunks(manifest, (0, 1, 2))))
         reading.start()
         assert asked.wait(WAIT_S)
         assert not outcomes, "the first page alone takes an hour"
-        hands.change_limits(config_with(tmp_path, **{limit: 1 << 30}))
+        data_plane.change_limits(config_with(tmp_path, **{limit: 1 << 30}))
         reading.join(WAIT_S)
         assert not reading.is_alive()
     assert outcomes[0].stored == (0, 1, 2)

@@ -127,8 +127,8 @@ class _Node:
     def orders(self) -> AdminOperations:
         nothing: Any = None
         return AdminOperations(
-            swim=nothing, wake=nothing, register=self.register, deployments=self.deployments, spread=nothing,
-            store=self.store, state=self.state, teller=nothing, audit=lambda *_, **__: None,
+            swim=nothing, wake=nothing, register=self.register, deployments=self.deployments, dissemination=nothing,
+            store=self.store, state=self.state, progress_publisher=nothing, audit=lambda *_, **__: None,
         )  # fmt: skip
 
     @property

@@ -38,7 +38,7 @@ class AllLive(MemberDirectory):
         return set(self.records) - {node_id(record(1).public_key)}
 
 
-class Desk:
+class SentStatements:
     """A Dissemination over a real register and real state, with a table of deployments that only fills."""
 
     def __init__(self, tmp_path: Path) -> None:
@@ -50,13 +50,13 @@ class Desk:
         cluster.begin(own, [record(number) for number in OTHERS])
         self.told: list[Statement] = []
         self.asked: list[NodeId] = []
-        self.spread = Dissemination(
+        self.dissemination = Dissemination(
             secret=SECRET, own=node_id(own.public_key), cluster=cluster, register=self.register, state=self.state,
             client=cast(Any, SimpleNamespace(fetch_manifest=self._fetch)), clients=tuple,
             trusted=lambda: frozenset(TRUSTED), publish=self.told.append,
             audit=lambda event, **fields: self.audited.append((event, fields)), rng=Random(1),
         )  # fmt: skip
-        self.spread.deployments = cast(Any, SimpleNamespace(by_id=self.by_id, act=self._act, keep=self._keep))
+        self.dissemination.deployments = cast(Any, SimpleNamespace(by_id=self.by_id, act=self._act, keep=self._keep))
 
     def _fetch(self, node: NodeId, *_: object, **__: object) -> bytes:
         self.asked.append(node)
@@ -69,46 +69,48 @@ class Desk:
         pass
 
     async def drop(self, version: int) -> str:
-        return await self.spread.offer(seal_manifest(draft(version=version), PUBLISHER), f"{version}.manifest")
+        return await self.dissemination.offer(seal_manifest(draft(version=version), PUBLISHER), f"{version}.manifest")
 
 
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
-    made = Desk(tmp_path)
+def sent(tmp_path: Path) -> Iterator[SentStatements]:
+    made = SentStatements(tmp_path)
     yield made
     made.state.close()
 
 
-async def test_b33_more_than_a_host_takes_on_wait_their_turn_and_nothing_of_them_is_believed(desk: Desk) -> None:
+async def test_b33_more_than_a_host_takes_on_wait_their_turn_and_nothing_of_them_is_believed(
+    sent: SentStatements,
+) -> None:
     for version in range(LIVE_MAX):
-        assert (await desk.drop(version)).endswith("accepted")
+        assert (await sent.drop(version)).endswith("accepted")
     with pytest.raises(QueueFullError) as caught:
-        await desk.drop(LIVE_MAX)
+        await sent.drop(LIVE_MAX)
     assert caught.value.code == "E_QUEUE_FULL"
     assert f"at most {LIVE_MAX}" in caught.value.sentence
-    assert LIVE_MAX not in desk.register.trusted("org/model"), "refused before it was accepted"
-    assert (await desk.drop(LIVE_MAX - 1)).endswith("deployed again"), "one that is under way needs no room"
-    next(iter(desk.by_id.values())).enter(HostState.COMPLETE)
-    assert (await desk.drop(LIVE_MAX)).endswith("accepted")
+    assert LIVE_MAX not in sent.register.trusted("org/model"), "refused before it was accepted"
+    assert (await sent.drop(LIVE_MAX - 1)).endswith("deployed again"), "one that is under way needs no room"
+    next(iter(sent.by_id.values())).enter(HostState.COMPLETE)
+    assert (await sent.drop(LIVE_MAX)).endswith("accepted")
 
 
-async def test_what_this_host_only_passes_on_takes_no_room(desk: Desk) -> None:
+async def test_what_this_host_only_passes_on_takes_no_room(sent: SentStatements) -> None:
     for version in range(LIVE_MAX):
-        await desk.drop(version)
-    for deployment in desk.by_id.values():
+        await sent.drop(version)
+    for deployment in sent.by_id.values():
         deployment.is_target = False
-    await desk.drop(LIVE_MAX)
+    await sent.drop(LIVE_MAX)
 
 
-def test_a_statement_under_the_key_of_another_deployment_is_refused(desk: Desk) -> None:
+def test_a_statement_under_the_key_of_another_deployment_is_refused(sent: SentStatements) -> None:
     statement = sign_statement(
         SECRET, DeploymentId(b"d" * 32), epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=1_000_000
     )
-    desk.spread.heard(statement.encode(), None, b"e" * 32)
-    assert desk.by_id == {}
-    assert [(event, fields["code"]) for event, fields in desk.audited] == [("statement refused", "E_DECODE")]
-    desk.spread.heard(statement.encode(), None, b"d" * 32)
-    assert list(desk.by_id) == [b"d" * 32]
+    sent.dissemination.heard(statement.encode(), None, b"e" * 32)
+    assert sent.by_id == {}
+    assert [(event, fields["code"]) for event, fields in sent.audited] == [("statement refused", "E_DECODE")]
+    sent.dissemination.heard(statement.encode(), None, b"d" * 32)
+    assert list(sent.by_id) == [b"d" * 32]
 
 
 def heard_of(*, epoch: int = 1) -> Statement:
@@ -117,45 +119,45 @@ def heard_of(*, epoch: int = 1) -> Statement:
     )
 
 
-def test_what_gossip_brought_is_not_said_anew_but_what_a_client_ordered_is_told(desk: Desk) -> None:
-    desk.spread.heard(heard_of().encode(), node_id(record(2).public_key))
-    assert desk.told == []
-    assert desk.spread.order(heard_of(epoch=2))
-    assert not desk.spread.order(heard_of(epoch=2))
-    assert desk.told == [heard_of(epoch=2)]
+def test_what_gossip_brought_is_not_said_anew_but_what_a_client_ordered_is_told(sent: SentStatements) -> None:
+    sent.dissemination.heard(heard_of().encode(), node_id(record(2).public_key))
+    assert sent.told == []
+    assert sent.dissemination.order(heard_of(epoch=2))
+    assert not sent.dissemination.order(heard_of(epoch=2))
+    assert sent.told == [heard_of(epoch=2)]
 
 
-async def test_a_manifest_is_asked_of_who_told_us_first_and_then_of_anybody(desk: Desk) -> None:
+async def test_a_manifest_is_asked_of_who_told_us_first_and_then_of_anybody(sent: SentStatements) -> None:
     first, *others = (node_id(record(number).public_key) for number in (7, 3, 2, 4, 8, 11))
-    for teller in (first, *others, first):
-        desk.spread.heard(heard_of().encode(), teller)
-    [deployment] = desk.by_id.values()
-    assert await desk.spread.pull(deployment) is None
-    assert desk.asked == [first]
+    for forwarder in (first, *others, first):
+        sent.dissemination.heard(heard_of().encode(), forwarder)
+    [deployment] = sent.by_id.values()
+    assert await sent.dissemination.pull(deployment) is None
+    assert sent.asked == [first]
     for _ in range(60):
-        await desk.spread.pull(deployment)
-    assert {first, *others} < set(desk.asked), "others that have it, and now and then any other"
-    assert desk.asked.count(first) < 30, "who could not help is one among others"
+        await sent.dissemination.pull(deployment)
+    assert {first, *others} < set(sent.asked), "others that have it, and now and then any other"
+    assert sent.asked.count(first) < 30, "who could not help is one among others"
 
 
-async def test_a_manifest_of_which_nobody_told_us_is_asked_of_any_member(desk: Desk) -> None:
-    desk.spread.heard(heard_of().encode())
-    [deployment] = desk.by_id.values()
+async def test_a_manifest_of_which_nobody_told_us_is_asked_of_any_member(sent: SentStatements) -> None:
+    sent.dissemination.heard(heard_of().encode())
+    [deployment] = sent.by_id.values()
     for _ in range(100):
-        await desk.spread.pull(deployment)
-    assert set(desk.asked) == {node_id(record(number).public_key) for number in OTHERS}
+        await sent.dissemination.pull(deployment)
+    assert set(sent.asked) == {node_id(record(number).public_key) for number in OTHERS}
 
 
-async def test_the_same_manifest_twice_is_one_deployment(desk: Desk) -> None:
-    await desk.drop(1)
-    assert (await desk.drop(1)).endswith("was known already; deployed again")
-    assert len(desk.by_id) == 1
+async def test_the_same_manifest_twice_is_one_deployment(sent: SentStatements) -> None:
+    await sent.drop(1)
+    assert (await sent.drop(1)).endswith("was known already; deployed again")
+    assert len(sent.by_id) == 1
 
 
-async def test_a_refusal_is_written_down_with_its_code_and_changes_nothing(desk: Desk) -> None:
+async def test_a_refusal_is_written_down_with_its_code_and_changes_nothing(sent: SentStatements) -> None:
     envelope = bytearray(seal_manifest(draft(version=1), PUBLISHER))
     envelope[-1] ^= 1
     with pytest.raises(ManifestError):
-        await desk.spread.offer(bytes(envelope), "broken.manifest")
-    assert desk.by_id == {}
-    assert [(event, fields["code"]) for event, fields in desk.audited] == [("manifest refused", "E_SIG_INVALID")]
+        await sent.dissemination.offer(bytes(envelope), "broken.manifest")
+    assert sent.by_id == {}
+    assert [(event, fields["code"]) for event, fields in sent.audited] == [("manifest refused", "E_SIG_INVALID")]

@@ -42,13 +42,13 @@ class FakePlanner:
 @asynccontextmanager
 async def running(planner: FakePlanner) -> AsyncIterator[PlannerDriver]:
     """A brain on a beat, a second after its start."""
-    beat = TurnLoop()
-    brain = PlannerDriver(cast(Planner, planner), beat=beat, perform=lambda _: None, note=lambda _: None)
+    turn_loop = TurnLoop()
+    driver = PlannerDriver(cast(Planner, planner), turn_loop=turn_loop, perform=lambda _: None, note=lambda _: None)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(beat.run)
-        nursery.start_soon(brain.run)
+        nursery.start_soon(turn_loop.run)
+        nursery.start_soon(driver.run)
         await trio.sleep(1)
-        yield brain
+        yield driver
         nursery.cancel_scope.cancel()
 
 
@@ -60,10 +60,10 @@ async def test_a_deadline_that_counts_from_now_is_kept(autojump_clock: trio.test
 
 async def test_events_are_heard_at_once_and_before_the_plan(autojump_clock: trio.testing.MockClock) -> None:
     planner = FakePlanner(100)
-    async with running(planner) as brain:
+    async with running(planner) as driver:
         planner.planned.clear()
-        brain.post(SlotsChanged(3))
-        brain.post(SlotsChanged(4))
+        driver.post(SlotsChanged(3))
+        driver.post(SlotsChanged(4))
         await trio.testing.wait_all_tasks_blocked()
         assert planner.heard == [SlotsChanged(3), SlotsChanged(4)]
         assert planner.planned == [trio.current_time()]
@@ -71,8 +71,8 @@ async def test_events_are_heard_at_once_and_before_the_plan(autojump_clock: trio
 
 async def test_it_plans_when_told_to_look_again(autojump_clock: trio.testing.MockClock) -> None:
     planner = FakePlanner(100)
-    async with running(planner) as brain:
+    async with running(planner) as driver:
         planner.planned.clear()
-        brain.look_again()
+        driver.look_again()
         await trio.testing.wait_all_tasks_blocked()
         assert planner.planned == [trio.current_time()]

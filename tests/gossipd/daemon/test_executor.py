@@ -44,7 +44,7 @@ class Bench:
         self.pool = BufferPool(1 << 20)
         ends = {LIAR: ("10.0.0.1", 1), HONEST: ("10.0.0.2", 2)}
         names = {LIAR: SimpleNamespace(name="liar"), HONEST: SimpleNamespace(name="honest")}
-        self.performer = CommandExecutor(
+        self.executor = CommandExecutor(
             cluster=cast(Any, SimpleNamespace(bulk_endpoint=ends.get, records=names)),
             plane=cast(Any, None),
             client=cast(Any, SimpleNamespace(fetch_chunk=self._fetch_chunk, complain=self._complain)),
@@ -68,8 +68,8 @@ class Bench:
     ) -> IncomingChunk:  # fmt: skip
         if self.fetched is not None:
             raise self.fetched
-        self.arrival = IncomingChunks().begin(deployment, chunk, node, self.pool.acquire(length))
-        return self.arrival
+        self.incoming = IncomingChunks().begin(deployment, chunk, node, self.pool.acquire(length))
+        return self.incoming
 
     def _complain(
         self, node: NodeId, endpoint: object, deployment: DeploymentId, chunk: int, *, timeout_s: float
@@ -82,7 +82,7 @@ class Bench:
         return bool(self.put)
 
     def ended(self, peer: NodeId) -> Event:
-        self.performer.perform(StartFetch(self.manifest.id, 1, peer, 5.0))
+        self.executor.perform(StartFetch(self.manifest.id, 1, peer, 5.0))
         return self.events.get(timeout=TIMEOUT_S)
 
 
@@ -90,7 +90,7 @@ class Bench:
 def bench() -> Iterator[Bench]:
     made = Bench()
     yield made
-    made.performer.close()
+    made.executor.close()
     assert made.pool.statistics().leased_bytes == 0, "every buffer came back"
 
 
@@ -98,7 +98,7 @@ def test_bytes_that_do_not_hash_are_their_senders_fault_and_it_is_told(bench: Be
     bench.put = DigestMismatchError("wrong bytes")
     assert bench.ended(LIAR) == FetchFailed(bench.manifest.id, 1, LIAR, FailReason.CORRUPT)
     assert bench.complaints.get(timeout=TIMEOUT_S) == (LIAR, bench.manifest.id, 1)
-    assert not bench.arrival.is_landed, "it is not relayed to its end"
+    assert not bench.incoming.is_landed, "it is not relayed to its end"
     assert [(event, fields["subject"], fields["code"]) for event, fields in bench.audited] == [
         ("quarantined", "liar", "E_DIGEST")
     ]
@@ -118,7 +118,7 @@ def test_what_our_own_disk_refuses_is_nobody_elses_fault(bench: Bench, put: obje
     assert bench.ended(HONEST) == FetchFailed(bench.manifest.id, 1, HONEST, reason)
     assert bench.complaints.empty()
     assert bench.audited == []
-    assert bench.arrival.is_landed == (put is False), "what was here already is here"
+    assert bench.incoming.is_landed == (put is False), "what was here already is here"
 
 
 @pytest.mark.parametrize(
@@ -146,14 +146,14 @@ def test_a_peer_that_is_not_known_any_more_is_gone(bench: Bench) -> None:
 
 def test_a_source_that_refuses_is_told_as_trouble_and_its_chunks_come_back(bench: Bench) -> None:
     bench.outcome = ReadOutcome((0,), (1, 2), (SourceAuthError("s3://models/a", "access refused"),))
-    bench.performer.perform(StartSourceRead(bench.manifest.id, (0, 1, 2), False))
+    bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1, 2), False))
     assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (1, 2), FailReason.SOURCE)
     assert bench.troubles == [(bench.manifest.id, "E_SOURCE_AUTH")]
 
 
 def test_what_a_hand_must_not_raise_is_our_own_bug_and_is_not_swallowed(bench: Bench) -> None:
     bench.put = ZeroDivisionError("a bug")
-    bench.performer.perform(StartFetch(bench.manifest.id, 1, HONEST, 5.0))
+    bench.executor.perform(StartFetch(bench.manifest.id, 1, HONEST, 5.0))
     assert bench.bugs.get(timeout=TIMEOUT_S) is bench.put
 
 
@@ -165,12 +165,12 @@ def test_whoever_complains_without_end_makes_us_read_back_a_bounded_number_of_ch
         holding.wait(TIMEOUT_S)
         return True
 
-    bench.performer._store.recheck = recheck  # type: ignore[method-assign]
+    bench.executor._store.recheck = recheck  # type: ignore[method-assign]
     for _ in range(3):
         for chunk in range(1000):
-            bench.performer.recheck(bench.manifest.id, chunk)
+            bench.executor.recheck(bench.manifest.id, chunk)
     holding.set()
-    bench.performer._chores.shutdown(wait=True)
+    bench.executor._chores.shutdown(wait=True)
     counts = Counter(looked.queue)
     assert len(counts) <= RECHECKS_MAX + 2, "as many as wait, and those being looked at"
     assert max(counts.values()) <= 2, "one that waits is not looked at twice"

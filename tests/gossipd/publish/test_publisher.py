@@ -112,7 +112,7 @@ def test_names_paths_and_kinds_are_checked_before_anything_is_hashed(
 def test_a_tree_that_changes_after_its_files_were_hashed_is_refused(
     tree: Path, out: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    real = LocalFiles.hash_run
+    real = LocalFiles.hash_extent
 
     def meddling(self: LocalFiles, run: FileExtent, chunk_bytes: int) -> bytes:
         digests = real(self, run, chunk_bytes)
@@ -125,7 +125,7 @@ def test_a_tree_that_changes_after_its_files_were_hashed_is_refused(
                 (tree / "tokenizer" / "empty").write_text("x")
         return digests
 
-    monkeypatch.setattr(LocalFiles, "hash_run", meddling)
+    monkeypatch.setattr(LocalFiles, "hash_extent", meddling)
     assert code_of(tree, out) == "E_SOURCE_CHANGED"
 
 

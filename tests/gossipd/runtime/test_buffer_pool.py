@@ -15,7 +15,7 @@ KIB = 1024
 WAIT_S = 20.0
 
 
-def in_thread(act: Callable[[], Lease]) -> tuple[threading.Thread, list[Lease]]:
+def run_blocking(act: Callable[[], Lease]) -> tuple[threading.Thread, list[Lease]]:
     got: list[Lease] = []
     thread = threading.Thread(target=lambda: got.append(act()))
     thread.start()
@@ -85,7 +85,7 @@ def test_reservations_count_against_the_same_bound() -> None:
 def test_a_full_pool_makes_the_next_caller_wait_until_a_release() -> None:
     pool = BufferPool(CLASS_BYTES_MIN)
     held = pool.acquire(1)
-    thread, got = in_thread(lambda: pool.acquire(1, WAIT_S))
+    thread, got = run_blocking(lambda: pool.acquire(1, WAIT_S))
     await_waiting(pool, 1)
     held.release()
     thread.join(WAIT_S)

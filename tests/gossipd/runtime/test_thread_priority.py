@@ -9,22 +9,22 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from gossipd.daemon.executor import pool_with_threads
-from gossipd.runtime.thread_priority import BULK_NICENESS, give_way, interrupt_nobody
+from gossipd.runtime.thread_priority import BULK_NICE_VALUE, lower_priority, use_batch_policy
 
 
-def niceness() -> int:
+def nice_value() -> int:
     return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
 
 def test_a_thread_that_gives_way_is_nicer_than_the_process_and_those_that_it_starts_are_too() -> None:
-    own = niceness()
+    own = nice_value()
     with ThreadPoolExecutor(1) as pool:
         for _ in range(2):
-            pool.submit(give_way).result()
-            assert pool.submit(niceness).result() == own + BULK_NICENESS
+            pool.submit(lower_priority).result()
+            assert pool.submit(nice_value).result() == own + BULK_NICE_VALUE
         with pool.submit(ThreadPoolExecutor, 1).result() as others:
-            assert pool.submit(lambda: others.submit(niceness).result()).result() == own + BULK_NICENESS
-    assert niceness() == own
+            assert pool.submit(lambda: others.submit(nice_value).result()).result() == own + BULK_NICE_VALUE
+    assert nice_value() == own
 
 
 def test_a_thread_that_interrupts_nobody_waits_for_its_turn_and_so_do_those_that_it_starts() -> None:
@@ -32,7 +32,7 @@ def test_a_thread_that_interrupts_nobody_waits_for_its_turn_and_so_do_those_that
         return os.sched_getscheduler(0)
 
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(interrupt_nobody).result()
+        pool.submit(use_batch_policy).result()
         assert pool.submit(policy).result() == os.SCHED_BATCH
         with pool.submit(ThreadPoolExecutor, 1).result() as others:
             assert pool.submit(lambda: others.submit(policy).result()).result() == os.SCHED_BATCH
@@ -42,7 +42,7 @@ def test_a_thread_that_interrupts_nobody_waits_for_its_turn_and_so_do_those_that
 def test_a_policy_that_somebody_has_chosen_stays() -> None:
     def chosen() -> int:
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        interrupt_nobody()
+        use_batch_policy()
         return os.sched_getscheduler(0)
 
     with ThreadPoolExecutor(1) as pool:
@@ -54,7 +54,7 @@ def test_a_pool_has_all_its_threads_before_it_has_work_and_they_give_way() -> No
     pool = pool_with_threads(5, "bulk")
     try:
         assert threading.active_count() == before + 5
-        assert pool.submit(niceness).result() == niceness() + BULK_NICENESS
+        assert pool.submit(nice_value).result() == nice_value() + BULK_NICE_VALUE
     finally:
         pool.shutdown()
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.runtime.turn_interval import BEAT_S, REST_S_MAX, TurnInterval
+from gossipd.runtime.turn_interval import REST_S_MAX, TURN_S, TurnInterval
 
 
 def after(*late_s: float, chunk_time_s: float = 0.0) -> float:
     """The next rest."""
-    tempo = TurnInterval()
-    tempo.chunk_time_s = chunk_time_s
+    turn_interval = TurnInterval()
+    turn_interval.chunk_time_s = chunk_time_s
     for each in late_s:
-        tempo.woken(each)
-    return tempo.rest_s
+        turn_interval.woken(each)
+    return turn_interval.rest_s
 
 
 def test_a_loop_that_is_woken_in_time_rests_for_a_beat() -> None:
-    assert after() == BEAT_S
-    assert after(*[0.0005] * 100) == BEAT_S
+    assert after() == TURN_S
+    assert after(*[0.0005] * 100) == TURN_S
 
 
 def test_a_loop_that_is_always_woken_late_rests_longer_up_to_the_most() -> None:
@@ -27,13 +27,13 @@ def test_a_loop_that_is_always_woken_late_rests_longer_up_to_the_most() -> None:
 
 
 def test_one_late_rest_changes_little_and_one_pause_of_the_host_is_forgotten() -> None:
-    assert after(*[0.0005] * 100, 0.008) < 2 * BEAT_S
+    assert after(*[0.0005] * 100, 0.008) < 2 * TURN_S
     rests = [after(30.0, *[0.0005] * count) for count in range(40)]
-    assert rests[-1] == BEAT_S
+    assert rests[-1] == TURN_S
     assert sum(rests) < 2.0
 
 
 def test_the_rest_is_most_of_a_chunk_time_within_its_bounds() -> None:
     assert after(chunk_time_s=0.04) == pytest.approx(0.03)
-    assert after(chunk_time_s=0.001) == BEAT_S
+    assert after(chunk_time_s=0.001) == TURN_S
     assert after(chunk_time_s=2.0) == REST_S_MAX

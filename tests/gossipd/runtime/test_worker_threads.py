@@ -11,7 +11,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from gossipd.runtime.worker_threads import calls_without_a_thread, in_thread
+from gossipd.runtime.worker_threads import calls_without_a_thread, run_blocking
 
 
 @contextmanager
@@ -29,7 +29,7 @@ async def test_a_call_waits_for_a_thread_and_then_runs_once(autojump_clock: Mock
     ran: list[int] = []
     async with trio.open_nursery() as nursery:
         with no_threads():
-            nursery.start_soon(in_thread, ran.append, 7)
+            nursery.start_soon(run_blocking, ran.append, 7)
             await wait_all_tasks_blocked()
             assert calls_without_a_thread() == 1
             await trio.sleep(5.0)
@@ -43,10 +43,10 @@ async def test_a_call_that_waits_for_a_thread_can_be_cancelled_and_gives_its_pla
 ) -> None:
     limiter = trio.CapacityLimiter(1)
     with no_threads(), trio.move_on_after(3.0) as scope:
-        await in_thread(threading.get_ident, limiter=limiter)
+        await run_blocking(threading.get_ident, limiter=limiter)
     assert scope.cancelled_caught
     assert calls_without_a_thread() == 0
-    assert await in_thread(threading.get_ident, limiter=limiter) != threading.get_ident()
+    assert await run_blocking(threading.get_ident, limiter=limiter) != threading.get_ident()
 
 
 @pytest.mark.parametrize("words", ["can't start new thread", "something else"])
@@ -56,4 +56,4 @@ async def test_what_the_call_itself_raises_is_passed_on(words: str) -> None:
 
     calls: list[Callable[[], None]] = [fail]
     with pytest.raises(RuntimeError, match=words):
-        await in_thread(calls.pop())
+        await run_blocking(calls.pop())

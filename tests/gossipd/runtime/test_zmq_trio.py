@@ -49,17 +49,17 @@ async def test_a_wait_ends_when_a_message_comes(pair: Pair) -> None:
 
 async def test_a_ring_ends_the_present_wait_or_the_next_one_and_only_one(pair: Pair) -> None:
     near, _ = pair
-    bell = SocketWakeup()
+    wakeup = SocketWakeup()
     with trio.fail_after(5):
-        bell.ring()
-        bell.ring()
-        await bell.wait(near, seconds_max=3600)
+        wakeup.ring()
+        wakeup.ring()
+        await wakeup.wait(near, seconds_max=3600)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(lambda: bell.wait(near, seconds_max=3600))
+            nursery.start_soon(lambda: wakeup.wait(near, seconds_max=3600))
             await trio.testing.wait_all_tasks_blocked()
-            bell.ring()
+            wakeup.ring()
     with trio.move_on_after(0) as scope:
-        await bell.wait(near, seconds_max=3600)
+        await wakeup.wait(near, seconds_max=3600)
     assert scope.cancelled_caught
 
 

@@ -53,7 +53,7 @@ class Seat:
         self.listed: list[int] = []
         self.reader = SourceReader(
             writer=self.store, pool=self.pool, throttle=self.throttle,
-            arrivals=IncomingChunks(lambda _, chunk, __: self.listed.append(chunk)),
+            incoming_chunks=IncomingChunks(lambda _, chunk, __: self.listed.append(chunk)),
             policy=SourcePolicy.parse(allow or ["http://127.0.0.1:*", "http://localhost:*"]),
             settings=settings, rng=Random(3), on_error=lambda _, error: self.errors.append(error), find=find,
         )  # fmt: skip

@@ -17,8 +17,8 @@ from gossipd.swarm.capabilities import NodeCapabilities
         NodeCapabilities(in_clear=True),
     ],
 )
-def test_what_is_said_is_what_is_heard(standing: NodeCapabilities) -> None:
-    assert NodeCapabilities.from_bytes(standing.to_bytes()) == standing
+def test_what_is_said_is_what_is_heard(capabilities: NodeCapabilities) -> None:
+    assert NodeCapabilities.from_bytes(capabilities.to_bytes()) == capabilities
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x00\x01\x00\x00\x00\x07", b"\x01\x01"])

@@ -26,7 +26,7 @@ from membership.member import NodeId
 
 DEPLOYMENT = DeploymentId(bytes(32))
 CHUNKS = 8
-OWN, MATE, FAR = (NodeId(bytes([number]) * 16) for number in (1, 2, 3))
+OWN, RACK_PEER, FAR = (NodeId(bytes([number]) * 16) for number in (1, 2, 3))
 FULL = ChunkSet.full(CHUNKS)
 
 
@@ -36,13 +36,13 @@ def fetches(commands: list[Command]) -> list[StartFetch]:
 
 def planner_with_a_full_mate() -> Planner:
     planner = Planner(node=OWN, rack="r1", settings=PlannerSettings(), rng=Random(1), can_read_sources=False)
-    planner.handle(PeerSeen(PeerView(MATE, "r1", "")), 0.0)
+    planner.handle(PeerSeen(PeerView(RACK_PEER, "r1", "")), 0.0)
     planner.handle(PeerSeen(PeerView(FAR, "r2", "")), 0.0)
     shape = Shape(CHUNKS, 1024, CHUNKS * 1024, 1)
     planner.handle(DeploymentOpened(DEPLOYMENT, shape, ChunkSet(CHUNKS)), 0.0)
     planner.plan(0.0)
     planner.drain()
-    for peer in (MATE, FAR):
+    for peer in (RACK_PEER, FAR):
         planner.handle(HoldingsHeard(peer, DEPLOYMENT, FULL, 8), 0.1)
     planner.plan(0.1)
     return planner
@@ -53,13 +53,13 @@ def test_the_rack_of_a_mate_that_lied_is_served_from_another_rack_at_once(then: 
     planner = planner_with_a_full_mate()
     first = fetches(planner.drain())
     assert first
-    assert {fetch.peer for fetch in first} == {MATE}
+    assert {fetch.peer for fetch in first} == {RACK_PEER}
     for fetch in first:
-        planner.handle(FetchFailed(DEPLOYMENT, fetch.chunk, MATE, FailReason.CORRUPT), 0.2)
+        planner.handle(FetchFailed(DEPLOYMENT, fetch.chunk, RACK_PEER, FailReason.CORRUPT), 0.2)
     if then == "holdings":
-        planner.handle(HoldingsHeard(MATE, DEPLOYMENT, FULL, 8), 0.3)
+        planner.handle(HoldingsHeard(RACK_PEER, DEPLOYMENT, FULL, 8), 0.3)
     elif then == "delta":
-        planner.handle(DeltaHeard(MATE, DEPLOYMENT, tuple(range(CHUNKS)), (), (), 8), 0.3)
+        planner.handle(DeltaHeard(RACK_PEER, DEPLOYMENT, tuple(range(CHUNKS)), (), (), 8), 0.3)
     asked: list[StartFetch] = []
     now = 0.4
     while now < 5.0:

@@ -89,7 +89,7 @@ def reading(driven: Driven, deployment: DeploymentId = DEPLOYMENT) -> list[int]:
     return [chunk for chunk in replica.flights if replica.reads_now(chunk)]
 
 
-def among_mates(chunks: int = 8, held: tuple[int, ...] = ()) -> Driven:
+def among_rack_peers(chunks: int = 8, held: tuple[int, ...] = ()) -> Driven:
     """A host that is no seed, with two rack mates, of which 1 is the seed."""
     driven = Driven()
     driven.meet(view(1, term=1), view(2))
@@ -107,7 +107,7 @@ def test_a_host_asks_its_neighbours_for_news_and_answers_those_who_ask() -> None
 
 
 def test_the_next_chunk_is_asked_for_where_one_is_about_to_end_though_no_slot_is_free() -> None:
-    driven = among_mates(chunks=40)
+    driven = among_rack_peers(chunks=40)
     heard = (holdings(1, *range(40), size=40, free=24), holdings(2, *range(40), size=40, free=24))
     fetches = of(StartFetch, driven.tell(*heard))
     window = len(fetches)
@@ -124,7 +124,7 @@ def test_the_next_chunk_is_asked_for_where_one_is_about_to_end_though_no_slot_is
 
 
 def test_nothing_is_asked_for_behind_a_fetch_that_has_ended() -> None:
-    driven = among_mates(chunks=40)
+    driven = among_rack_peers(chunks=40)
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5, size=40)))
     driven.tell(ChunkEnding(DEPLOYMENT, 5, A))
     driven.tell(stored(5, A))
@@ -147,7 +147,7 @@ def test_a_reader_begins_the_next_read_when_one_is_about_to_end() -> None:
 
 
 def test_a_host_says_what_a_chunk_takes_while_some_come_and_only_when_it_knows() -> None:
-    driven = among_mates(chunks=400)
+    driven = among_rack_peers(chunks=400)
     driven.tell(holdings(1, *range(400), size=400, free=24))
     assert driven.planner.chunk_time_s() == 0.0
     for _ in range(40):
@@ -166,7 +166,7 @@ def test_a_question_that_comes_before_the_deployment_is_answered_when_it_opens()
 
 
 def test_what_a_mate_holds_is_fetched_and_told_on() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(SubscribeHeard(B, DEPLOYMENT))
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
     assert (fetch.chunk, fetch.peer) == (5, A)
@@ -175,7 +175,7 @@ def test_what_a_mate_holds_is_fetched_and_told_on() -> None:
 
 
 def test_a_chunk_is_told_while_it_comes_and_not_a_second_time_when_it_is_here() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
     (told,) = of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1))
     assert (told.peers, told.added) == ((B,), (5,))
@@ -184,7 +184,7 @@ def test_a_chunk_is_told_while_it_comes_and_not_a_second_time_when_it_is_here() 
 
 
 def test_a_chunk_that_comes_anew_after_its_relays_were_refused_is_told_again() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
     driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1)
     for event in (ChunkArriving(DEPLOYMENT, 5, A), stored(5, A)):  # who asks in between may have been refused too
@@ -193,7 +193,7 @@ def test_a_chunk_that_comes_anew_after_its_relays_were_refused_is_told_again() -
 
 
 def test_who_asks_for_news_while_a_chunk_comes_is_told_of_it_as_if_it_were_here() -> None:
-    driven = among_mates(held=(3,))
+    driven = among_rack_peers(held=(3,))
     driven.tell(holdings(1, 3, 5))
     driven.tell(ChunkArriving(DEPLOYMENT, 5, A))
     (answer,) = of(SendHoldings, driven.tell(SubscribeHeard(B, DEPLOYMENT)))
@@ -201,7 +201,7 @@ def test_who_asks_for_news_while_a_chunk_comes_is_told_of_it_as_if_it_were_here(
 
 
 def test_a_chunk_that_was_told_and_did_not_come_is_taken_back_and_told_again_when_it_comes_from_elsewhere() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 5))
     driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1)
     after = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.NOT_HELD), after=0.1) + driven.wait(0.1)
@@ -213,7 +213,7 @@ def test_a_chunk_that_was_told_and_did_not_come_is_taken_back_and_told_again_whe
 
 def with_its_last_chunk_coming_from_a_and_asked_of_b_too() -> Driven:
     """Chunk 7 of 8, told to B while it comes."""
-    driven = among_mates(8, (0, 1, 2, 3))
+    driven = among_rack_peers(8, (0, 1, 2, 3))
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 4, 5, 6, 7), holdings(2))
     for chunk in (4, 5, 6):
         driven.tell(stored(chunk, A), after=0.1)
@@ -238,7 +238,7 @@ def test_a_chunk_that_came_from_elsewhere_than_was_told_is_told_again_as_relays_
 
 
 def test_a_host_whose_disk_refuses_promises_nothing_until_it_takes_a_chunk_again() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 4, 5, 6))
     driven.tell(FetchFailed(DEPLOYMENT, 4, A, FailReason.DISK))
     assert not of(SendDelta, driven.tell(ChunkArriving(DEPLOYMENT, 5, A), after=0.1) + driven.wait(LAZY_S))
@@ -249,7 +249,7 @@ def test_a_host_whose_disk_refuses_promises_nothing_until_it_takes_a_chunk_again
 
 
 def test_a_host_far_behind_its_mates_promises_nothing_and_tells_what_is_here() -> None:
-    driven = among_mates(chunks=40)
+    driven = among_rack_peers(chunks=40)
     far = tuple(range(SETTINGS.behind_chunks + 1))
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 39, *far, size=40), holdings(2, *far, size=40))
     driven.wait(1.0)
@@ -259,14 +259,14 @@ def test_a_host_far_behind_its_mates_promises_nothing_and_tells_what_is_here() -
 
 
 def test_what_is_here_or_was_never_asked_for_is_not_told_as_coming() -> None:
-    driven = among_mates(held=(3,))
+    driven = among_rack_peers(held=(3,))
     driven.tell(SubscribeHeard(B, DEPLOYMENT), holdings(1, 3))
     after = driven.tell(ChunkArriving(DEPLOYMENT, 3, A), ChunkArriving(DEPLOYMENT, 6, A), after=0.1)
     assert not of(SendDelta, after + driven.wait(LAZY_S))
 
 
 def test_a_busy_peer_is_not_asked_again_at_once_but_another_is() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
     commands = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.BUSY), holdings(2, 5))
     assert [again.peer for again in of(StartFetch, commands)] == [B]
@@ -274,14 +274,14 @@ def test_a_busy_peer_is_not_asked_again_at_once_but_another_is() -> None:
 
 
 def test_a_peer_that_lies_is_asked_no_more_and_others_are() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(holdings(1, 5, 6))
     commands = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.CORRUPT), holdings(2, 5, 6))
     assert {fetch.peer for fetch in of(StartFetch, commands)} <= {B}
 
 
 def test_the_share_of_a_host_that_is_out_of_reach_moves_within_a_second() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(holdings(1, 5))
     driven.tell(holdings(2, 5), PeerReachable(A, False))
     commands = driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.GONE), after=0.05)
@@ -494,7 +494,7 @@ def test_an_isolated_seed_reads_no_more() -> None:
 
 
 def test_the_last_chunk_finishes_the_model_once_and_neighbours_are_left() -> None:
-    driven = among_mates(2, (0,))
+    driven = among_rack_peers(2, (0,))
     driven.tell(holdings(1, 1, size=2))
     commands = driven.tell(stored(1, A), after=0.5) + driven.wait(2.0)
     assert len(of(FinishModel, commands)) == 1
@@ -510,7 +510,7 @@ def test_a_complete_copy_is_finished_without_a_fetch() -> None:
 
 
 def test_a_chunk_that_rots_is_told_and_fetched_again() -> None:
-    driven = among_mates(2, (0, 1))
+    driven = among_rack_peers(2, (0, 1))
     driven.tell(SubscribeHeard(B, DEPLOYMENT))
     commands = driven.tell(ChunkLost(DEPLOYMENT, 1), after=1.0)
     assert [told.dropped for told in of(SendDelta, commands)] == [(1,)]
@@ -520,14 +520,14 @@ def test_a_chunk_that_rots_is_told_and_fetched_again() -> None:
 
 
 def test_a_closed_deployment_is_forgotten_and_its_fetches_cancelled() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(holdings(1, 5))
     assert of(CancelFetch, driven.tell(DeploymentClosed(DEPLOYMENT)))
     assert driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.CANCELLED), holdings(1, 6), after=0.1) == []
 
 
 def test_no_chunk_for_three_seconds_has_a_reason_and_its_end_is_told() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(holdings(1, 5, free=0))
     reports = of(ReportStall, driven.wait(4.0))
     assert reports[0].reason in (StallReason.ALL_BUSY, StallReason.NO_HOLDER)
@@ -545,7 +545,7 @@ def test_a_seed_whose_read_hangs_says_storage_before_the_read_has_failed_and_aft
 
 
 def test_a_holder_that_takes_a_fetch_and_hangs_is_silent_and_not_busy() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 5)))
     assert [report.reason for report in of(ReportStall, driven.wait(4.0))][-1] is StallReason.HOLDER_SILENT
     driven.tell(FetchFailed(DEPLOYMENT, fetch.chunk, fetch.peer, FailReason.SLOW))
@@ -553,7 +553,7 @@ def test_a_holder_that_takes_a_fetch_and_hangs_is_silent_and_not_busy() -> None:
 
 
 def test_a_full_disk_is_named() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(holdings(1, 5))
     driven.wait(2.5)
     driven.tell(FetchFailed(DEPLOYMENT, 5, A, FailReason.DISK))
@@ -561,7 +561,7 @@ def test_a_full_disk_is_named() -> None:
 
 
 def test_the_last_chunks_are_asked_for_twice_and_the_slower_is_cancelled() -> None:
-    driven = among_mates(8, (0, 1, 2, 3))
+    driven = among_rack_peers(8, (0, 1, 2, 3))
     driven.tell(holdings(1, 4, 5, 6, 7), holdings(2))
     for chunk in (4, 5, 6):
         driven.tell(stored(chunk, A), after=0.1)
@@ -643,7 +643,7 @@ def test_two_deployments_together_hedge_no_more_than_the_fetches_of_one() -> Non
 
 
 def test_a_chunk_that_came_is_not_asked_for_again_while_its_other_fetch_is_being_cancelled() -> None:
-    driven = among_mates(8, (0, 1, 2, 3))
+    driven = among_rack_peers(8, (0, 1, 2, 3))
     driven.meet(view(3))
     driven.tell(holdings(1, 4, 5, 6, 7), holdings(2), holdings(3))
     for chunk in (4, 5, 6):
@@ -766,14 +766,14 @@ def test_what_another_host_reads_of_a_higher_priority_goes_first_too() -> None:
 
 
 def test_a_member_declared_dead_holds_nothing_any_more() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(holdings(1, 5, free=0))
     driven.tell(PeerLost(A))
     assert not of(StartFetch, driven.wait(2.0))
 
 
 def test_who_is_not_among_all_members_any_more_is_told_nothing() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(SubscribeHeard(A, DEPLOYMENT), SubscribeHeard(B, DEPLOYMENT))
     driven.tell(MembersSeen({OWN: view(0), B: view(2)}))
     told = {peer for message in of(SendDelta, driven.tell(stored(3, B)) + driven.wait(2.0)) for peer in message.peers}
@@ -802,14 +802,14 @@ def test_a_host_far_behind_its_mates_gives_its_claim_up_and_makes_no_other() -> 
 
 
 def test_chunks_copied_from_another_version_need_no_fetch_and_are_told() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(SubscribeHeard(B, DEPLOYMENT))
     (told,) = of(SendDelta, driven.tell(stored(4, LOCAL), after=1.0))
     assert told.added == (4,)
 
 
 def test_upload_slots_follow_what_others_are_likely_to_ask() -> None:
-    limits = of(LimitUploads, among_mates().wait(1.0))
+    limits = of(LimitUploads, among_rack_peers().wait(1.0))
     assert all(4 <= limit.slots <= 24 for limit in limits)
 
 
@@ -824,17 +824,17 @@ def test_upload_slots_follow_the_window_up_to_their_limit_and_not_past_it() -> N
 
 def test_the_only_holder_of_many_chunks_in_its_rack_gives_more_uploads_than_one_whose_mates_are_level() -> None:
     raised = {}
-    for held_by_best_mate in (0, 72):
-        driven = among_mates(96, tuple(range(72)))
-        commands = driven.tell(holdings(1, *range(held_by_best_mate), size=96), holdings(2, size=96))
-        raised[held_by_best_mate] = [limit.slots for limit in of(LimitUploads, commands + driven.wait(20.0))]
+    for held_by_best_rack_peer in (0, 72):
+        driven = among_rack_peers(96, tuple(range(72)))
+        commands = driven.tell(holdings(1, *range(held_by_best_rack_peer), size=96), holdings(2, size=96))
+        raised[held_by_best_rack_peer] = [limit.slots for limit in of(LimitUploads, commands + driven.wait(20.0))]
     assert not raised[72]
     assert raised[0] == sorted(raised[0])
     assert raised[0][-1] >= 2.5 * PlannerSettings().slots_min
 
 
 def test_what_is_held_is_not_fetched_again_whoever_offers_it() -> None:
-    driven = among_mates(8, (0, 1, 2, 3))
+    driven = among_rack_peers(8, (0, 1, 2, 3))
     full = HoldingsHeard(B, DEPLOYMENT, ChunkSet.full(8), 24)
     commands = driven.tell(holdings(1, *range(8), free=24), full)
     commands += driven.meet(view(3), view(4, "b"))  # every wanted chunk is looked at anew
@@ -868,7 +868,7 @@ def test_reads_have_the_time_that_large_chunks_take_of_slow_storage() -> None:
 
 
 def test_a_fetch_whose_end_is_never_told_is_given_up_and_asked_for_elsewhere() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     (lost,) = of(StartFetch, driven.tell(holdings(1, 5)))
     driven.tell(holdings(2, 5))
     assert not of(CancelFetch, driven.wait(1.5 * lost.timeout_s)), "the hand's own deadline comes first"
@@ -878,7 +878,7 @@ def test_a_fetch_whose_end_is_never_told_is_given_up_and_asked_for_elsewhere() -
 
 
 def test_a_link_that_is_limited_low_has_no_more_fetches_than_it_can_feed() -> None:
-    driven = among_mates(8, (0, 1, 2, 3, 4, 5, 6))
+    driven = among_rack_peers(8, (0, 1, 2, 3, 4, 5, 6))
     (fetch,) = of(StartFetch, driven.tell(holdings(1, 7)))
     driven.tell(stored(fetch.chunk, A), after=4.0)  # 256 KiB/s feed two fetches of 128 KiB/s
     driven.tell(replace(opened(40), deployment=OTHER))
@@ -893,7 +893,7 @@ def test_words_about_an_unknown_deployment_do_no_harm() -> None:
 
 
 def test_statistics_show_what_goes_on() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
     driven.tell(holdings(1, 5))
     picture = driven.planner.statistics()
     assert picture.swarms[DEPLOYMENT].fetches == 1
@@ -902,7 +902,7 @@ def test_statistics_show_what_goes_on() -> None:
 
 
 def test_one_copy_is_known_when_of_every_chunk_somebody_holds_it_and_not_when_its_holder_is_gone() -> None:
-    driven = among_mates()
+    driven = among_rack_peers()
 
     def one_copy() -> bool:
         return driven.planner.statistics().swarms[DEPLOYMENT].one_copy
@@ -920,7 +920,7 @@ def test_what_its_only_holder_takes_back_is_nowhere_and_what_another_has_too_is_
         DeltaHeard(A, DEPLOYMENT, (), (6, 7), (), 4),
         FetchFailed(DEPLOYMENT, 7, A, FailReason.NOT_HELD),
     ):
-        driven = among_mates(8, (0, 1, 2, 3))
+        driven = among_rack_peers(8, (0, 1, 2, 3))
         driven.tell(holdings(1, 4, 5, 6, 7), holdings(2, 4, 5, 6))
         assert driven.planner.statistics().swarms[DEPLOYMENT].one_copy
         driven.tell(message)

@@ -26,8 +26,8 @@ class Table:
         self.wants = Demand(self.seen, SETTINGS)
         self.wants.want(range(50))
         self.wants.set_places([0] * BUCKETS, [0] * BUCKETS, 0.0, 1.0)
-        self.endings = Pipelining()
-        self.scheduler = Scheduler(self.seen, self.wants, self.peers, self.endings, settings=SETTINGS, rng=Random(2))
+        self.pipelining = Pipelining()
+        self.scheduler = Scheduler(self.seen, self.wants, self.peers, self.pipelining, settings=SETTINGS, rng=Random(2))
 
     def hear(self, number: int, *chunks: int, free: int = 4) -> None:
         near = number < 9
@@ -136,7 +136,7 @@ def test_a_busy_peer_is_asked_for_what_follows_one_of_our_fetches_there_before_a
     table = Table()
     table.hear(1, 3, 4, free=0)
     table.hear(2, 3, 4, free=4)
-    table.endings.add(node(1), 9)
+    table.pipelining.add(node(1), 9)
     first, second = table.scheduler.pick(2, 0.0, 0.02, imports_max=16)
     assert (first.node, first.behind) == (node(1), 9)
     assert (second.node, second.behind) == (node(2), None), "one fetch is followed by one"
@@ -145,7 +145,7 @@ def test_a_busy_peer_is_asked_for_what_follows_one_of_our_fetches_there_before_a
 def test_nothing_follows_a_fetch_from_a_peer_that_is_shunned() -> None:
     table = Table()
     table.hear(1, 3)
-    table.endings.add(node(1), 9)
+    table.pipelining.add(node(1), 9)
     table.peers.failed(node(1), FailReason.CORRUPT, 0.0)
     assert table.pick() == []
 
@@ -153,7 +153,7 @@ def test_nothing_follows_a_fetch_from_a_peer_that_is_shunned() -> None:
 def test_a_second_fetch_of_a_late_chunk_follows_nothing() -> None:
     table = Table()
     table.hear(1, 3, free=0)
-    table.endings.add(node(1), 9)
+    table.pipelining.add(node(1), 9)
     assert table.scheduler.supplier([node(1)], 0.0, 10.0) is None
 
 
@@ -162,9 +162,9 @@ def test_the_last_chunks_follow_nothing_that_may_be_slow() -> None:
     table.wants.wanted -= set(range(5, 50))
     table.hear(1, 3, 4, free=0)
     table.hear(2, 3, 4, free=4)
-    table.endings.add(node(1), 9)
+    table.pipelining.add(node(1), 9)
     assert [one.behind for one in table.scheduler.pick(1, 0.0, 0.02, imports_max=16)] == [9], "five are left"
-    table.endings.add(node(1), 10)
+    table.pipelining.add(node(1), 10)
     (last,) = table.scheduler.pick(1, 0.0, 0.02, imports_max=16)
     assert (last.node, last.behind) == (node(2), None)
 
@@ -173,7 +173,7 @@ def test_what_could_follow_is_not_taken_by_one_of_the_last_chunks_that_goes_ther
     table = Table()
     table.wants.wanted -= set(range(2, 50))
     table.hear(1, 0, free=4)
-    table.endings.add(node(1), 9)
+    table.pipelining.add(node(1), 9)
     (last,) = table.scheduler.pick(1, 0.0, 0.02, imports_max=16)
     assert (last.node, last.behind) == (node(1), None)
 
@@ -183,5 +183,5 @@ def test_nothing_follows_a_fetch_from_a_peer_that_has_shown_itself_slow() -> Non
     for elapsed_s, number in ((0.1, 2), (0.1, 2), (2.0, 1)):
         table.peers.delivered(node(number), elapsed_s)
     table.hear(1, 3, free=0)
-    table.endings.add(node(1), 9)
+    table.pipelining.add(node(1), 9)
     assert table.pick() == []

@@ -17,7 +17,7 @@ class Watched:
     def __init__(self) -> None:
         self.seen = Availability(1000, held=0)
         self.listened = Subscriptions(SETTINGS)
-        self.laggards = SlowHosts(SETTINGS)
+        self.slow_hosts = SlowHosts(SETTINGS)
 
     def hear(self, at_s: float = 1.0, **counts: int) -> None:
         """Hosts ``n1``, ``n2``, ... hold so many chunks."""
@@ -27,11 +27,11 @@ class Watched:
             self.listened.heard(node(number), at_s)
 
     def look(self, held: int, *, at_s: float = 1.0, chunk_time_s: float = SECONDS) -> SlowHosts:
-        mates = [node(number) for number in range(1, 5)]
-        self.laggards.look(
-            self.seen, self.listened, mates, held=held, missing=1000 - held, chunk_time_s=chunk_time_s, now=at_s
+        rack_peers = [node(number) for number in range(1, 5)]
+        self.slow_hosts.look(
+            self.seen, self.listened, rack_peers, held=held, missing=1000 - held, chunk_time_s=chunk_time_s, now=at_s
         )  # fmt: skip
-        return self.laggards
+        return self.slow_hosts
 
 
 def test_who_holds_far_less_than_we_do_is_slow_wherever_it_is() -> None:
@@ -101,7 +101,7 @@ def test_one_mate_alone_says_nothing_about_us() -> None:
 def test_a_host_that_is_some_chunks_behind_its_mates_promises_nothing() -> None:
     watched = Watched()
     watched.hear(n1=50, n2=50, n3=50)
-    laggards = watched.look(40)
-    assert laggards.may_promise(50 - SETTINGS.behind_chunks)
-    assert not laggards.may_promise(50 - SETTINGS.behind_chunks - 1)
-    assert not laggards.is_own
+    slow_hosts = watched.look(40)
+    assert slow_hosts.may_promise(50 - SETTINGS.behind_chunks)
+    assert not slow_hosts.may_promise(50 - SETTINGS.behind_chunks - 1)
+    assert not slow_hosts.is_own

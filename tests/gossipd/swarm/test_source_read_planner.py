@@ -259,7 +259,7 @@ def test_a_read_that_hangs_is_taken_over_when_its_chunk_was_promised_before_the_
     assert chunk not in storage.plan(awake), "it has left the line"
     for _ in range(2):  # what is in line is in line once
         reader.claimed(hung, (chunk,), storage.now)
-        reader.doubted(chunk)
+        reader.recheck_presence(chunk)
     begun: list[int] = []
     while storage.now < 100.0 + 16 * SETTINGS.read_takeover_s:
         begun += storage.plan(awake)

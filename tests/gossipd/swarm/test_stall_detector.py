@@ -11,7 +11,7 @@ from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.stall_detector import StallWatch
 from tests.gossipd.swarm.planning import DEPLOYMENT, node, shape
 
-MATE = node(1)
+RACK_PEER = node(1)
 
 
 def replica() -> LocalReplica:
@@ -99,21 +99,21 @@ def test_where_nobody_holds_anything_a_read_that_has_just_begun_is_what_is_waite
 
 def test_a_holder_that_was_asked_and_neither_refuses_nor_sends_is_silent_and_not_busy() -> None:
     hanging = replica()
-    hanging.start(0, MATE, 1.0)
+    hanging.start(0, RACK_PEER, 1.0)
     assert judge(StallWatch(3.0), 3.9, hanging, holders=True) is StallReason.ALL_BUSY
     assert judge(StallWatch(3.0), 4.0, hanging, holders=True) is StallReason.HOLDER_SILENT
-    assert hanging.arrives(0, MATE)
+    assert hanging.arrives(0, RACK_PEER)
     assert judge(StallWatch(3.0), 4.0, hanging, holders=True) is StallReason.ALL_BUSY, "it sends, but slowly"
 
 
 def test_a_read_that_hangs_comes_before_holders_that_may_be_relaying_one() -> None:
     hanging = replica()
-    hanging.start(0, MATE, 0.0)
+    hanging.start(0, RACK_PEER, 0.0)
     hanging.start(1, SOURCE, 0.0)
     assert judge(StallWatch(3.0), 3.0, hanging, holders=True) is StallReason.STORAGE
 
 
-@pytest.mark.parametrize("supplier", [MATE, SOURCE])
+@pytest.mark.parametrize("supplier", [RACK_PEER, SOURCE])
 def test_a_full_disk_comes_before_busy_peers_and_before_what_hangs(supplier: object) -> None:
     watch = StallWatch(3.0)
     watch.fetch_failed(FailReason.DISK, 2.0)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gossipd.swarm.settings import PlannerSettings
-from gossipd.swarm.standing_links import acquaintances
+from gossipd.swarm.standing_links import standing_links
 from membership.member import NodeId
 
-SETTINGS = PlannerSettings(everyone_max=6, mates_max=4)
+SETTINGS = PlannerSettings(everyone_max=6, rack_peers_max=4)
 
 
 def cluster(*racks: int) -> dict[NodeId, str]:
@@ -15,7 +15,7 @@ def cluster(*racks: int) -> dict[NodeId, str]:
 
 
 def of(own: NodeId, hosts: dict[NodeId, str]) -> frozenset[NodeId]:
-    return acquaintances(hosts[own], {node: rack for node, rack in hosts.items() if node != own}, SETTINGS)
+    return standing_links(hosts[own], {node: rack for node, rack in hosts.items() if node != own}, SETTINGS)
 
 
 def test_in_a_small_cluster_everybody_knows_everybody() -> None:
@@ -35,4 +35,4 @@ def test_in_a_rack_that_is_too_large_who_is_whose_neighbour_is_drawn_for_each_de
 
 
 def test_a_host_alone_knows_nobody() -> None:
-    assert acquaintances("rack-1", {}, SETTINGS) == frozenset()
+    assert standing_links("rack-1", {}, SETTINGS) == frozenset()

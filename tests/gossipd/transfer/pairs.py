@@ -72,7 +72,7 @@ class Pair:
     listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
     ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
     """What the client has told that little is left of."""
-    purse: ReceivedTokens = field(default_factory=ReceivedTokens)
+    received_tokens: ReceivedTokens = field(default_factory=ReceivedTokens)
     """The client's."""
     asked: list[NodeId] = field(default_factory=list)
     """Whom the client has asked for a token."""
@@ -146,9 +146,9 @@ def pair(
         on_sent=lambda node, deployment, length: sent.append((node, deployment, length)),
         on_complaint=lambda node, deployment, chunk: complaints.append((node, deployment, chunk)),
         on_bad_read=lambda deployment, chunk: bad_reads.append((deployment, chunk)),
-        arrivals=arriving,
+        incoming_chunks=arriving,
     )
-    purse = ReceivedTokens()
+    received_tokens = ReceivedTokens()
     asked: list[NodeId] = []
 
     def ask(node: NodeId) -> bytes:
@@ -161,15 +161,15 @@ def pair(
         throttle=download,
         credentials=tls_credentials(CLIENT_KEY, [CLUSTER_KEY]) if is_tls else None,
         get_token=None if is_tls else ask,
-        arrivals=received,
-        purse=purse,
+        incoming_chunks=received,
+        received_tokens=received_tokens,
     )
     endpoint = server.start("127.0.0.1", 0)
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
             slots_changed, slots_seen, complaints, bad_reads, sent, arriving, received, listed_changed, listed, ended,
-            purse, asked,
+            received_tokens, asked,
         )  # fmt: skip
     finally:
         client.close()

@@ -34,15 +34,15 @@ def one_slot(encryption: Encryption) -> BulkSettings:
 class Scene:
     """Half of chunk 2 has come, and chunk 1 is asked for behind it."""
 
-    def __init__(self, running: Pair, arrival: IncomingChunk, first: Future[bytes], second: Future[bytes]) -> None:
+    def __init__(self, running: Pair, incoming: IncomingChunk, first: Future[bytes], second: Future[bytes]) -> None:
         self.running = running
-        self.arrival = arrival
+        self.incoming = incoming
         self.first = first
         self.second = second
 
     def advance(self) -> None:
         """Another quarter comes: between two pieces the request of the next is sent."""
-        self.arrival.advance(CHUNK_BYTES * 3 // 4)
+        self.incoming.advance(CHUNK_BYTES * 3 // 4)
         await_relayed(self.running, CHUNK_BYTES * 3 // 4)
 
 
@@ -59,7 +59,7 @@ def scene(encryption: Encryption, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
     monkeypatch.setattr(Fetch, "admit", noted)
     with (
         pair(encryption, settings=one_slot) as running,
-        chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival,
+        chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming,
         ThreadPoolExecutor(2) as threads,
     ):
         first = threads.submit(running.fetch, CHUNK, timeout_s=WAIT_S)
@@ -67,9 +67,9 @@ def scene(encryption: Encryption, monkeypatch: pytest.MonkeyPatch) -> Iterator[S
         second = threads.submit(running.fetch, NEXT, timeout_s=WAIT_S, behind=CHUNK)
         assert admitted.wait(WAIT_S)
         try:
-            yield Scene(running, arrival, first, second)
+            yield Scene(running, incoming, first, second)
         finally:
-            arrival.release()
+            incoming.release()
 
 
 @both_modes
@@ -88,7 +88,7 @@ def test_it_comes_on_the_same_connection_and_in_the_only_slot(
         monkeypatch.setattr(Channel, "is_open", look)
         assert looked.wait(WAIT_S), "the server waits for more of the first, and has the next request by then"
         assert not on.second.done()
-        land(on.running, on.arrival)
+        land(on.running, on.incoming)
         assert on.first.result(WAIT_S) == on.running.bodies[CHUNK]
         assert on.second.result(WAIT_S) == on.running.bodies[NEXT]
         assert on.running.fetch(0) == on.running.bodies[0], "each was asked for once"
@@ -103,7 +103,7 @@ def test_it_comes_though_there_was_no_time_to_send_its_request_before(
     encryption: Encryption, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with scene(encryption, monkeypatch) as on:
-        land(on.running, on.arrival)
+        land(on.running, on.incoming)
         assert on.first.result(WAIT_S) == on.running.bodies[CHUNK]
         assert on.second.result(WAIT_S) == on.running.bodies[NEXT]
         assert on.running.client.statistics().connections == 1
@@ -113,7 +113,7 @@ def test_it_comes_though_there_was_no_time_to_send_its_request_before(
 def test_it_comes_though_the_chunk_before_it_does_not(encryption: Encryption, monkeypatch: pytest.MonkeyPatch) -> None:
     with scene(encryption, monkeypatch) as on:
         on.advance()
-        on.arrival.release()
+        on.incoming.release()
         with pytest.raises(RelayEndedError):
             on.first.result(WAIT_S)
         assert on.second.result(WAIT_S) == on.running.bodies[NEXT]
@@ -145,7 +145,7 @@ def test_when_it_is_cancelled_nobody_gets_its_answer(
         on.running.client.cancel(SERVER, MODEL, NEXT)
         with pytest.raises(FetchCancelledError):
             on.second.result(WAIT_S)
-        land(on.running, on.arrival)
+        land(on.running, on.incoming)
         assert on.first.result(WAIT_S) == on.running.bodies[CHUNK]
         on.running.await_free_slots(1)
         assert on.running.fetch(0) == on.running.bodies[0]
@@ -159,7 +159,7 @@ def test_behind_what_is_not_on_its_way_it_is_asked_for_as_ever() -> None:
 
 def test_what_nobody_waits_for_any_more_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bytes] = []
-    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival, fetching(running):
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming, fetching(running):
         await_relayed(running, CHUNK_BYTES // 2)
         (first,) = running.client._fetches
         place = Successor(b"request")
@@ -171,19 +171,19 @@ def test_what_nobody_waits_for_any_more_is_not_asked_for(monkeypatch: pytest.Mon
         first.ask_for_next(channel)
         assert first.take_next() is place
         monkeypatch.undo()
-        land(running, arrival)
+        land(running, incoming)
     assert asked == []
 
 
 def test_only_one_follows() -> None:
-    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival, fetching(running):
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming, fetching(running):
         await_relayed(running, CHUNK_BYTES // 2)
         (first,) = running.client._fetches
         assert first.admit(Successor(b""))
         assert not first.admit(Successor(b""))
         first.take_next()
         assert not first.admit(Successor(b"")), "nothing more comes of it"
-        land(running, arrival)
+        land(running, incoming)
 
 
 def test_a_place_that_was_given_up_or_whose_time_is_over_is_not_handed_a_connection() -> None:
@@ -200,14 +200,16 @@ def test_the_end_is_told_once_when_a_third_or_what_comes_in_a_tenth_of_a_second_
     monkeypatch.setattr("gossipd.runtime.incoming_chunks.time", SimpleNamespace(monotonic=lambda: now_s[0]))
     for rate, told_at in ((1e9, 12), (31.0, 13), (11.0, 15), (1.0, None)):  # sixteenths of the chunk per second
         ended: list[int] = []
-        arrivals = IncomingChunks(on_ending=lambda _deployment, chunk, _supplier, ended=ended: ended.append(chunk))  # type: ignore[misc]
-        arrival = arrivals.begin(MODEL, CHUNK, SERVER, BufferPool(CHUNK_BYTES).acquire(CHUNK_BYTES))
+        incoming_chunks = IncomingChunks(
+            on_ending=lambda _deployment, chunk, _supplier, ended=ended: ended.append(chunk)  # type: ignore[misc]
+        )
+        incoming = incoming_chunks.begin(MODEL, CHUNK, SERVER, BufferPool(CHUNK_BYTES).acquire(CHUNK_BYTES))
         seen = None
         for sixteenth in range(1, 17):
-            arrival.advance(CHUNK_BYTES // 16 * sixteenth)
+            incoming.advance(CHUNK_BYTES // 16 * sixteenth)
             seen = sixteenth if ended and seen is None else seen
             now_s[0] += 1 / rate
-        arrival.release()
+        incoming.release()
         assert seen == told_at
         assert len(ended) <= 1
 
@@ -216,9 +218,9 @@ def test_an_end_is_told_as_late_as_it_should_be_and_not_at_all_where_more_follow
     with pair(Encryption.NONE) as running:
         for share, times in ((0.0, 0), (0.1, 0), (0.15, 1)):
             lease = running.pool.acquire(CHUNK_BYTES)
-            with running.received.begin(MODEL, CHUNK, SERVER, lease, ending_share=share) as arrival:
-                arrival.advance(CHUNK_BYTES // 2)
-                arrival.advance(CHUNK_BYTES * 7 // 8)
+            with running.received.begin(MODEL, CHUNK, SERVER, lease, ending_share=share) as incoming:
+                incoming.advance(CHUNK_BYTES // 2)
+                incoming.advance(CHUNK_BYTES * 7 // 8)
             assert len(running.ended) == times
 
 
@@ -226,10 +228,10 @@ def test_a_link_that_was_handed_over_says_whether_its_next_request_was_sent() ->
     for is_asked in (False, True):
         place = Successor(b"")
         place.is_asked = is_asked
-        link = BulkConnection(None, None)  # type: ignore[arg-type]
+        connection = BulkConnection(None, None)  # type: ignore[arg-type]
         with ThreadPoolExecutor(1) as threads:
             waiting = threads.submit(place.wait, time.monotonic() + WAIT_S, lambda: False)
-            assert place.hand_over(link)
-            assert waiting.result(WAIT_S) is link
-        assert link.may_be_stale
-        assert link.is_asked == is_asked
+            assert place.hand_over(connection)
+            assert waiting.result(WAIT_S) is connection
+        assert connection.may_be_stale
+        assert connection.is_asked == is_asked

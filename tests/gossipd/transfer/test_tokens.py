@@ -80,38 +80,40 @@ def test_tokens_given_ahead_that_were_used_or_have_expired_are_forgotten(monkeyp
 
 
 def test_each_token_given_ahead_is_taken_once_and_those_given_last_count() -> None:
-    purse = ReceivedTokens()
-    purse.put(A, [b"old"], 10)
-    purse.put(A, [b"one", b"two"], 10)
-    purse.put(B, [b"other"], 10)
-    assert {purse.take(A), purse.take(A)} == {b"one", b"two"}
-    assert purse.take(A) is None
-    assert purse.take(B) == b"other"
+    received_tokens = ReceivedTokens()
+    received_tokens.put(A, [b"old"], 10)
+    received_tokens.put(A, [b"one", b"two"], 10)
+    received_tokens.put(B, [b"other"], 10)
+    assert {received_tokens.take(A), received_tokens.take(A)} == {b"one", b"two"}
+    assert received_tokens.take(A) is None
+    assert received_tokens.take(B) == b"other"
 
 
 def test_a_token_given_ahead_is_used_in_the_first_half_of_its_life_only(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("gossipd.transfer.tokens.time.monotonic", lambda: now)
-    purse = ReceivedTokens()
-    purse.put(A, [b"one", b"two"], 10)
+    received_tokens = ReceivedTokens()
+    received_tokens.put(A, [b"one", b"two"], 10)
     now = 104.9
-    assert purse.take(A) is not None
+    assert received_tokens.take(A) is not None
     now = 105.0
-    assert purse.take(A) is None
+    assert received_tokens.take(A) is None
 
 
 def test_tokens_of_a_node_that_takes_none_of_them_are_forgotten() -> None:
-    purse = ReceivedTokens()
-    purse.put(A, [b"one"], 10)
-    purse.forget(A)
-    purse.forget(B)
-    assert purse.take(A) is None
+    received_tokens = ReceivedTokens()
+    received_tokens.put(A, [b"one"], 10)
+    received_tokens.forget(A)
+    received_tokens.forget(B)
+    assert received_tokens.take(A) is None
 
 
 def test_the_purse_is_bounded_and_the_oldest_make_room() -> None:
-    purse = ReceivedTokens()
+    received_tokens = ReceivedTokens()
     nodes = [NodeId(number.to_bytes(16, "big")) for number in range(TOKENS_MAX // TOKENS_PER_NODE_MAX + 1)]
     for node in nodes:
-        purse.put(node, [bytes(32)] * (TOKENS_PER_NODE_MAX + 1), 10)
-    assert purse.take(nodes[0]) is None
-    assert sum(purse.take(nodes[1]) is not None for _ in range(TOKENS_PER_NODE_MAX + 1)) == TOKENS_PER_NODE_MAX
+        received_tokens.put(node, [bytes(32)] * (TOKENS_PER_NODE_MAX + 1), 10)
+    assert received_tokens.take(nodes[0]) is None
+    assert (
+        sum(received_tokens.take(nodes[1]) is not None for _ in range(TOKENS_PER_NODE_MAX + 1)) == TOKENS_PER_NODE_MAX
+    )

@@ -1,7 +1,7 @@
 """One simulated host: a daemon put together from the real parts, on the virtual clock.
 
 What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.driver``), what commands become
-(``performer``), how the table of members hears (``cluster``, the real one). What does not: a deployment's steps
+(``executor``), how the table of members hears (``cluster``, the real one). What does not: a deployment's steps
 (``deploying``), links (``plane``), fetches (``bulk``), faults.
 
 Every action of a host goes through ``after``: it dies with the life that began it, and waits while the process is
@@ -112,9 +112,15 @@ class Daemon:
     def _open_store(self) -> ChunkStore:
         wires = self.world.wires
         return ChunkStore(
-            self.world.store_root, settings=StoreSettings(reserve_bytes=0), on_event=self._store_said, disk=self.disk,
-            clock=lambda: wires.now, wall=lambda: 1_000_000.0 + wires.now, boot=str(self.boot_id), background=False,
-        )  # fmt: skip
+            self.world.store_root,
+            settings=StoreSettings(reserve_bytes=0),
+            on_event=self._store_reported,
+            disk=self.disk,
+            clock=lambda: wires.now,
+            wall=lambda: 1_000_000.0 + wires.now,
+            boot=str(self.boot_id),
+            background=False,
+        )
 
     def die(self, *, power: bool) -> None:
         """The process is gone; with ``power`` the machine is too, and what was not synced may be."""
@@ -227,7 +233,9 @@ class Daemon:
                 self.plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
             case events.ClaimSeed():
                 self.seed_term = command.term
-                self.world.wires.stand(self.index, NodeCapabilities(can_read_sources=True, seed_term=command.term))
+                self.world.wires.publish_capabilities(
+                    self.index, NodeCapabilities(can_read_sources=True, seed_term=command.term)
+                )
             case events.FinishModel():
                 self.deploying.finish_wanted(command.deployment)
             case events.LimitUploads():
@@ -287,7 +295,7 @@ class Daemon:
 
     # ---- the store -----------------------------------------------------------------------------
 
-    def _store_said(self, event: StoreEvent) -> None:
+    def _store_reported(self, event: StoreEvent) -> None:
         if isinstance(event, events.ChunkStored):
             self.world.oracle.stored(self, event)
             self.post(event)

@@ -77,8 +77,8 @@ class Deploying:
             return
         deployment = DeploymentId(event.payload)
         holders = self._holders.setdefault(deployment, [])
-        if event.teller not in holders:
-            holders.append(event.teller)
+        if event.forwarder not in holders:
+            holders.append(event.forwarder)
         if deployment not in self.by_id:
             self._act(deployment)
 

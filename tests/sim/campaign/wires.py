@@ -55,13 +55,13 @@ class Wires(SimulatedCluster):
     def begin_life(self, index: int, *, join: Sequence[int], roster: Iterable[Record]) -> Swim:
         """Start a host's brain with a standing on its record, as a daemon does."""
         swim = self.start(index, join=join, roster=roster)
-        self.stand(index, NodeCapabilities(can_read_sources=True))
+        self.publish_capabilities(index, NodeCapabilities(can_read_sources=True))
         return swim
 
-    def stand(self, index: int, standing: NodeCapabilities) -> None:
+    def publish_capabilities(self, index: int, capabilities: NodeCapabilities) -> None:
         """Put this on the host's record."""
         host = self.hosts[index]
-        self.swim(index).update_payload(standing.to_bytes(), self.now + host.clock_offset)
+        self.swim(index).update_payload(capabilities.to_bytes(), self.now + host.clock_offset)
         self._flush(index)
 
     def flush(self, index: int) -> None:

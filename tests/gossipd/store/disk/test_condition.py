@@ -125,16 +125,16 @@ def test_a_full_disk_goes_on_only_when_all_that_is_missing_has_room() -> None:
 
 
 def test_failed_syncs_make_the_probes_rarer_up_to_a_minute_until_one_succeeds() -> None:
-    keeper = ConditionTracker(MemoryDisk(), on_change=lambda condition: None)
+    tracker = ConditionTracker(MemoryDisk(), on_change=lambda condition: None)
     waits = []
     for _ in range(8):
-        keeper.sync_failed(OSError(errno.EIO, "x"), 100.0, chunk_count=1)
-        assert keeper.probe_at is not None
-        waits.append(keeper.probe_at - 100.0)
+        tracker.sync_failed(OSError(errno.EIO, "x"), 100.0, chunk_count=1)
+        assert tracker.probe_at is not None
+        waits.append(tracker.probe_at - 100.0)
     assert waits == [2.0, 4.0, 8.0, 16.0, 32.0, PROBE_INTERVAL_S_MAX, PROBE_INTERVAL_S_MAX, PROBE_INTERVAL_S_MAX]
-    keeper.sync_succeeded()
-    keeper.refused(OSError(errno.ENOSPC, "x"), 100.0, need_bytes=1)
-    assert keeper.probe_at == 101.0
+    tracker.sync_succeeded()
+    tracker.refused(OSError(errno.ENOSPC, "x"), 100.0, need_bytes=1)
+    assert tracker.probe_at == 101.0
 
 
 def test_a_window_is_ended_when_it_is_due_and_not_before() -> None:
