@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gossipd.api.schema import DeploymentRow, HostRow, timestamp
+from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
+from gossipd.core.units import timestamp
 from gossipd.deployment.progress import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, Totals, deployment_state
 from membership.member import NodeId

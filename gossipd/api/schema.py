@@ -9,8 +9,6 @@ Units: bytes and counts are integers, durations end in ``_s``, times are RFC 333
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 import msgspec
 
 SCHEMA_VERSION = 1
@@ -182,10 +180,3 @@ class HealthRow(Row, frozen=True, kw_only=True):
 
     ready: bool
     reasons: list[str] = msgspec.field(default_factory=list)
-
-
-def timestamp(wall_s: float) -> str | None:
-    """RFC 3339 in UTC to the second; None for zero, which means never."""
-    if wall_s <= 0:
-        return None
-    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

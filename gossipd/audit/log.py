@@ -21,9 +21,9 @@ from pathlib import Path
 import structlog
 import trio
 
-from gossipd.api.schema import timestamp
 from gossipd.audit.chain_file import AuditFile, Scalar
 from gossipd.core.errors import GossipdError
+from gossipd.core.units import timestamp
 from gossipd.runtime.logs import redacted
 from gossipd.runtime.worker_threads import run_blocking
 

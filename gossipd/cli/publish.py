@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from gossipd.manifest.manifest import Targets
+    from gossipd.core.targets import Targets
     from gossipd.publish.publisher import Published
 
 # A manifest without an end is what most models want; a bound keeps a mistyped unit from meaning "for ever".
@@ -159,7 +159,7 @@ def _expires_s(text: str | None, now_s: int) -> int | None:
 def _targets(texts: tuple[str, ...]) -> Targets:
     """``rack=R`` and ``name=GLOB`` in any number, by comma or by repetition: any of the racks, any of the names."""
     from gossipd.core.errors import UsageError
-    from gossipd.manifest.manifest import Targets
+    from gossipd.core.targets import Targets
     from gossipd.manifest.names import check_label, check_name_glob
 
     racks, names = [], []

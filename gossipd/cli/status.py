@@ -22,6 +22,7 @@ from gossipd.cli.options import (
     table,
     time_words,
 )
+from gossipd.cli.render import traffic_words
 from gossipd.core.units import show_bytes
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
@@ -126,17 +127,6 @@ def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
     if len(row["hosts"]) > HOSTS_SHOWN:
         lines.append(f"  ... and {len(row['hosts']) - HOSTS_SHOWN} more (--json shows all)")
     return lines
-
-
-def traffic_words(row: dict[str, Any]) -> str:
-    """Where the bytes came from, and what was wasted."""
-    ratio = row["source_bytes"] / row["bytes_total"] if row["bytes_total"] else 0.0
-    return (
-        f"source {show_bytes(row['source_bytes'])} ({ratio:.2f}x)  "
-        f"same rack {show_bytes(row['peer_bytes_same_rack'])}  "
-        f"cross rack {show_bytes(row['peer_bytes_cross_rack'])}  "
-        f"duplicate {show_bytes(row['duplicate_bytes'])}  corrupt {row['corrupt_chunks']}"
-    )
 
 
 def _colour() -> bool:

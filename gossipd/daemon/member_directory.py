@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import structlog
 
-from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen, PeerView
+from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen
+from gossipd.core.model import PeerView
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events
 from membership.member import Member, NodeId, Record

@@ -28,11 +28,11 @@ from gossipd.api.schema import (
     SecurityRow,
     StatusSnapshot,
     StoreRow,
-    timestamp,
 )
 from gossipd.audit.log import AuditLog
 from gossipd.config.sections import Config
 from gossipd.core.ids import DeploymentId, short
+from gossipd.core.units import timestamp
 from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.progress_publisher import ProgressPublisher

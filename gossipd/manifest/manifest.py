@@ -17,8 +17,9 @@ from dataclasses import InitVar, dataclass, field
 import msgspec
 from blake3 import blake3
 
-from gossipd.core.events import Shape
 from gossipd.core.ids import DeploymentId
+from gossipd.core.model import Shape
+from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.core.units import show_time
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import Layout, Segment
@@ -26,11 +27,9 @@ from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX, open_envelope, payload
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.payload import (
     DIGEST_BYTES,
-    EVERY_HOST,
     SCHEMA_VERSION,
     FileEntry,
     Payload,
-    Targets,
     check_payload,
     check_tree,
     parse_payload,
@@ -44,7 +43,6 @@ __all__ = [
     "ManifestDraft",
     "ManifestError",
     "Segment",
-    "Targets",
     "deployment_id",
     "open_manifest",
     "seal_manifest",

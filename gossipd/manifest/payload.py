@@ -34,8 +34,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Annotated
 
 import msgspec
@@ -85,19 +83,6 @@ class Payload(msgspec.Struct, frozen=True):
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)]
 
 
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """Which hosts: in one of ``racks`` (empty: any) and named by one of the patterns ``names`` (empty: any)."""
-
-    racks: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-
-    def include(self, *, name: str, rack: str) -> bool:
-        """Whether the host of that name in that rack is one."""
-        in_rack = not self.racks or rack in self.racks
-        return in_rack and (not self.names or any(fnmatchcase(name, glob) for glob in self.names))
-
-
 def root_hash(files: Sequence[FileEntry], chunk_bytes: int, digests: bytes) -> bytes:
     """The hash that names a tree's content; its definition is in this module's docstring."""
     hasher = blake3(struct.pack("<QQ", chunk_bytes, len(files)), derive_key_context=_ROOT_CONTEXT)
@@ -105,9 +90,6 @@ def root_hash(files: Sequence[FileEntry], chunk_bytes: int, digests: bytes) -> b
         path = entry.path.encode()
         hasher.update(struct.pack("<I", len(path)) + path + struct.pack("<QI", entry.size, entry.mode))
     return hasher.update(digests).digest()
-
-
-EVERY_HOST = Targets()
 
 
 def parse_payload(payload: memoryview) -> Payload:

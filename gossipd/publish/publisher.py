@@ -16,14 +16,14 @@ from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
 from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import Layout, default_chunk_bytes
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError, shown
-from gossipd.manifest.manifest import FileEntry, ManifestDraft, Targets, open_manifest, seal_manifest
+from gossipd.manifest.manifest import FileEntry, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.manifest.paths import check_paths
-from gossipd.manifest.payload import EVERY_HOST
 from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError

@@ -21,7 +21,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from gossipd.core.events import IsolationChanged, PeerLost, PeerSeen, PeerView
+from gossipd.core.events import IsolationChanged, PeerLost, PeerSeen
+from gossipd.core.model import PeerView
 from gossipd.sim.message_size import datagram_bytes
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events

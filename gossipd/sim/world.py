@@ -18,18 +18,9 @@ from random import Random
 from typing import Any
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import (
-    ClaimSeed,
-    DeploymentOpened,
-    Event,
-    MembersSeen,
-    PeerLost,
-    PeerReachable,
-    PeerSeen,
-    PeerView,
-    Shape,
-)
+from gossipd.core.events import ClaimSeed, DeploymentOpened, Event, MembersSeen, PeerLost, PeerReachable, PeerSeen
 from gossipd.core.ids import DeploymentId
+from gossipd.core.model import PeerView, Shape
 from gossipd.sim.control_sent import ControlSent, control_sent
 from gossipd.sim.fabric import Fabric, FabricLink, Flow
 from gossipd.sim.host import SimHost, Transfer

@@ -24,7 +24,6 @@ from gossipd.core.events import (
     FailReason,
     FinishModel,
     HoldingsHeard,
-    PeerView,
     ProbeSource,
     ReportStall,
     SendHoldings,
@@ -34,6 +33,7 @@ from gossipd.core.events import (
     StartSubscription,
 )
 from gossipd.core.ids import SOURCE, Origin, Supplier
+from gossipd.core.model import PeerView
 from gossipd.swarm.announcements import Announcements, told_soon
 from gossipd.swarm.availability import Availability
 from gossipd.swarm.bandwidth_meter import BandwidthMeter

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import Shape
 from gossipd.core.ids import SOURCE, DeploymentId, Supplier
+from gossipd.core.model import Shape
 
 
 class ReplicaState(Enum):

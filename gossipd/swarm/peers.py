@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from random import Random
 
-from gossipd.core.events import FailReason, PeerView
+from gossipd.core.events import FailReason
+from gossipd.core.model import PeerView
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 

@@ -68,7 +68,6 @@ from gossipd.core.events import (
     PeerLost,
     PeerReachable,
     PeerSeen,
-    PeerView,
     SlotsChanged,
     SourceProbed,
     SourceReadFailed,
@@ -76,6 +75,7 @@ from gossipd.core.events import (
     UnsubscribeHeard,
 )
 from gossipd.core.ids import LOCAL, DeploymentId, Origin
+from gossipd.core.model import PeerView
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
 from gossipd.swarm.maintenance import give_up_lost, hedge, refresh_roles

@@ -21,8 +21,8 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from gossipd.core.events import PeerView
-from gossipd.manifest.payload import Targets
+from gossipd.core.model import PeerView
+from gossipd.core.targets import Targets
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
 from gossipd.swarm.settings import PlannerSettings

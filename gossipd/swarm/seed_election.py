@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 
-from gossipd.core.events import PeerView
+from gossipd.core.model import PeerView
 from gossipd.swarm.capabilities import SEED_TERM_MAX
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.rendezvous import scores

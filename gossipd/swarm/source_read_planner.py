@@ -34,7 +34,7 @@ from collections.abc import Collection
 from math import inf
 from random import Random
 
-from gossipd.core.events import Shape
+from gossipd.core.model import Shape
 from gossipd.swarm.local_replica import LocalReplica
 from gossipd.swarm.rendezvous import BUCKETS, bucket_of, reading_order
 from gossipd.swarm.settings import PlannerSettings

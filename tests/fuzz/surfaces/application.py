@@ -12,8 +12,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import ClaimSeed, Command, DeploymentOpened, Event, Shape
+from gossipd.core.events import ClaimSeed, Command, DeploymentOpened, Event
 from gossipd.core.ids import DeploymentId
+from gossipd.core.model import Shape
 from gossipd.daemon.dissemination import Dissemination
 from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
 from gossipd.deployment.progress import HostState, Progress, ProgressFormatError, progress_key

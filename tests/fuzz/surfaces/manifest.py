@@ -14,6 +14,7 @@ import msgpack
 from blake3 import blake3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from gossipd.core.targets import Targets
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import Layout
@@ -23,7 +24,6 @@ from gossipd.manifest.manifest import (
     FileEntry,
     ManifestDraft,
     ManifestError,
-    Targets,
     deployment_id,
     open_manifest,
     seal_manifest,

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
+from gossipd.core.targets import Targets
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.deployment.statement_store import Acceptance
-from gossipd.manifest.manifest import FileEntry, ManifestDraft, ManifestError, Targets, open_manifest, seal_manifest
+from gossipd.manifest.manifest import FileEntry, ManifestDraft, ManifestError, open_manifest, seal_manifest
 from tests.gossipd.manifest.making import CHUNK, PUBLISHER, TRUSTED, fake_digests
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -9,14 +9,14 @@ import msgpack
 import pytest
 from blake3 import blake3
 
-from gossipd.core.events import Shape
+from gossipd.core.model import Shape
+from gossipd.core.targets import Targets
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.manifest import (
     FileEntry,
     Manifest,
     ManifestError,
     Segment,
-    Targets,
     deployment_id,
     open_manifest,
     seal_manifest,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gossipd.core.errors import GossipdError
-from gossipd.manifest.manifest import Targets
+from gossipd.core.targets import Targets
 from gossipd.publish import publisher
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.files import LocalFiles

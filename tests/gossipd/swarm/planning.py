@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import Command, DeploymentOpened, PeerSeen, PeerView, Shape, SourceProbed
+from gossipd.core.events import Command, DeploymentOpened, PeerSeen, SourceProbed
 from gossipd.core.ids import DeploymentId
+from gossipd.core.model import PeerView, Shape
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId

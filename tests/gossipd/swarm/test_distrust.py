@@ -15,11 +15,10 @@ from gossipd.core.events import (
     FetchFailed,
     HoldingsHeard,
     PeerSeen,
-    PeerView,
-    Shape,
     StartFetch,
 )
 from gossipd.core.ids import DeploymentId
+from gossipd.core.model import PeerView, Shape
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId

@@ -36,7 +36,6 @@ from gossipd.core.events import (
     ReportStall,
     SendDelta,
     SendHoldings,
-    Shape,
     SourceProbed,
     SourceReadFailed,
     StallReason,
@@ -46,6 +45,7 @@ from gossipd.core.events import (
     SubscribeHeard,
 )
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from gossipd.core.model import Shape
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 from tests.gossipd.swarm.planning import (

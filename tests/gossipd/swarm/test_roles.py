@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gossipd.core.events import PeerView
-from gossipd.manifest.payload import EVERY_HOST, Targets
+from gossipd.core.model import PeerView
+from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.roles import Roles, _DrawnLines, _Rack
 from gossipd.swarm.settings import PlannerSettings

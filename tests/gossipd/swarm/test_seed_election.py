@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from gossipd.core.events import PeerView
+from gossipd.core.model import PeerView
 from gossipd.swarm.capabilities import SEED_TERM_MAX, NodeCapabilities
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
