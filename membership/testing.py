@@ -14,18 +14,18 @@ often each of them really hit something: a campaign that struck nothing proves n
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from membership.events import ControlProbeWanted, Event, SendDatagram
 from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
+from membership.simulation import VirtualClock
 from membership.swim import Swim
 from membership.verified_cache import VerifiedCache
 
@@ -108,7 +108,7 @@ class SimulatedCluster:
         """Hosts are created but not started; racks of 40 unless ``racks`` says how many (at least 4)."""
         self.rng = Random(seed)
         self.settings = settings or SwimSettings()
-        self.now = 0.0
+        self._clock = VirtualClock()
         self.keys = FakeKeys()
         self.verified_cache = VerifiedCache(RING.cluster_id, self.keys.verify)
         self.hosts: list[SimulatedHost] = []
@@ -123,8 +123,6 @@ class SimulatedCluster:
         self.on_event: Callable[[int, Event], None] = lambda index, event: None
         self._checkers = tuple(checkers)
         self._control_probes = control_probes
-        self._heap: list[tuple[float, int, int, Any]] = []
-        self._number = 0
         self._held: list[tuple[int, int, bytes]] = []
         self._trace = blake2b(digest_size=16) if trace else None
         rack_count = racks or max(4, members // 40)
@@ -212,7 +210,7 @@ class SimulatedCluster:
         held, self._held = self._held, []
         for source, target, datagram in held:
             self.struck["released"] += 1
-            self._push(self.now + self._delay(), target, (datagram, self.hosts[source].address))
+            self._clock.after(self._delay(), self._arrived, target, datagram, self.hosts[source].address)
 
     def freeze(self, index: int) -> None:
         """SIGSTOP: no timers, and its socket buffer fills."""
@@ -237,7 +235,7 @@ class SimulatedCluster:
         """Its monotonic clock leaps forward (a suspended virtual machine)."""
         self.hosts[index].clock_offset += by_s
         self.struck["clock_jump"] += 1
-        self._push(self.now, index, None)
+        self._clock.at(self.now, self._timer_due, index)
         self.hosts[index].wake_at = self.now
 
     def inject(self, index: int, target: Address, datagram: bytes) -> None:
@@ -246,34 +244,41 @@ class SimulatedCluster:
 
     # ---- time
 
+    @property
+    def now(self) -> float:
+        """Seconds since the cluster was made."""
+        return self._clock.now
+
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Do something at a time."""
-        self._push(when, -1, action)
+        self._clock.at(when, action)
 
     def run(self, until: float) -> None:
         """Let everything happen up to ``until``."""
-        heap = self._heap
-        while heap and heap[0][0] <= until:
-            when, _, index, what = heapq.heappop(heap)
-            self.now = when
-            if index < 0:
-                what()
-                continue
-            host = self.hosts[index]
-            if what is None:
-                if when < host.wake_at or host.frozen or not host.up:
-                    continue
-                host.wake_at = float("inf")
-                swim, now = self.swim(index), when + host.clock_offset
-                due = swim.next_deadline()
-                # An offset taken off and put on again may round the deadline down, and then it never comes.
-                swim.handle_timer(due if now < due < now + _ROUNDING_S else now)
-            elif not self._deliver(host, index, what):
-                continue
-            self._flush(index)
-            for checker in self._checkers:
-                checker.on_step(self, index)
-        self.now = until
+        clock = self._clock
+        while clock.step(until):
+            pass
+        clock.now = until
+
+    def _timer_due(self, index: int) -> None:
+        host, when = self.hosts[index], self.now
+        if when < host.wake_at or host.frozen or not host.up:
+            return
+        host.wake_at = float("inf")
+        swim, now = self.swim(index), when + host.clock_offset
+        due = swim.next_deadline()
+        # An offset taken off and put on again may round the deadline down, and then it never comes.
+        swim.handle_timer(due if now < due < now + _ROUNDING_S else now)
+        self._stepped(index)
+
+    def _arrived(self, index: int, datagram: bytes, sender: Address) -> None:
+        if self._deliver(self.hosts[index], index, datagram, sender):
+            self._stepped(index)
+
+    def _stepped(self, index: int) -> None:
+        self._flush(index)
+        for checker in self._checkers:
+            checker.on_step(self, index)
 
     def run_until(self, condition: Callable[[], bool], limit: float, step_s: float = 0.1) -> float | None:
         """Run until the condition holds (looked at every ``step_s``); the time it took, None when it never did."""
@@ -292,21 +297,16 @@ class SimulatedCluster:
 
     # ---- inside
 
-    def _push(self, when: float, index: int, what: Any) -> None:
-        self._number += 1
-        heapq.heappush(self._heap, (when, self._number, index, what))
-
     def _delay(self) -> float:
         low, high = self.delay_s
         return low + (high - low) * self.rng.random()
 
-    def _deliver(self, host: SimulatedHost, index: int, what: Any) -> bool:
+    def _deliver(self, host: SimulatedHost, index: int, datagram: bytes, sender: Address) -> bool:
         if not host.up:
             return False
-        datagram, sender = what
         if host.frozen:
             if len(host.queue) < _FROZEN_QUEUE_MAX:
-                host.queue.append(what)
+                host.queue.append((datagram, sender))
             return False
         host.received += 1
         if self._trace is not None:
@@ -325,7 +325,7 @@ class SimulatedCluster:
         deadline = swim.next_deadline() - host.clock_offset
         if deadline < host.wake_at:
             host.wake_at = max(deadline, self.now)
-            self._push(host.wake_at, index, None)
+            self._clock.at(host.wake_at, self._timer_due, index)
 
     def _tell(self, index: int, event: Event) -> None:
         if self._trace is not None:
@@ -335,7 +335,7 @@ class SimulatedCluster:
         self.on_event(index, event)
         if type(event) is ControlProbeWanted and self._control_probes:
             target = self.by_node[event.node]
-            self._push(self.now + 4 * self._delay(), -1, lambda: self._answer_control(index, target, event.node))
+            self._clock.after(4 * self._delay(), self._answer_control, index, target, event.node)
 
     def _answer_control(self, index: int, target: int, node: NodeId) -> None:
         # A TCP connection mends loss, but neither a cut nor a stopped process.
@@ -369,10 +369,9 @@ class SimulatedCluster:
             when += 0.05 * draw()
             self.struck["reorder"] += 1
         if self.duplicate and draw() < self.duplicate:
-            self._push(when + self._delay(), target, (datagram, host.address))
+            self._clock.at(when + self._delay(), self._arrived, target, datagram, host.address)
             self.struck["duplicate"] += 1
-        self._number += 1
-        heapq.heappush(self._heap, (when, self._number, target, (datagram, host.address)))
+        self._clock.at(when, self._arrived, target, datagram, host.address)
 
     def _is_lost(self, host: SimulatedHost, other: SimulatedHost) -> bool:
         for name, share in (("loss", self.loss), ("loss_out", host.loss_out), ("loss_in", other.loss_in)):

@@ -64,12 +64,8 @@ class DataPlane:
         self.tokens = None if is_tls else IssuedTokens()
         self.received_tokens = ReceivedTokens()
         make_root(config.store.models, mode=0o750)
-        self.store = ChunkStore(
-            config.store.models,
-            settings=settings_mapping.store_settings(config),
-            on_event=on_store,
-            before_evict=before_evict,
-        )
+        settings = settings_mapping.store_settings(config)
+        self.store = ChunkStore(config.store.models, settings=settings, on_event=on_store, before_evict=before_evict)
         self.chunk_access = ChunkAccess(
             self.store, state, is_rack_peer=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
         )

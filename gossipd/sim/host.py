@@ -5,7 +5,7 @@ What lives here: performing commands, upload slots, what is held. What does not:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
@@ -35,14 +35,13 @@ from gossipd.core.events import (
     SubscribeHeard,
     UnsubscribeHeard,
 )
-from gossipd.core.ids import SOURCE, Supplier
+from gossipd.core.ids import SOURCE, DeploymentId, Supplier
 from gossipd.sim.fabric import FabricLink, Flow
 from gossipd.sim.message_size import ACKNOWLEDGEMENT_BYTES, delta_bytes, holdings_bytes, request_bytes
+from gossipd.sim.scenario import Scenario
 from gossipd.swarm.planner import Planner
 from membership.member import NodeId
-
-if TYPE_CHECKING:
-    from gossipd.sim.world import World
+from membership.simulation import VirtualClock
 
 
 class Transfer:
@@ -73,13 +72,51 @@ class Transfer:
         self.relays: list[Transfer] = []
 
 
+class Network(Protocol):
+    """What a host needs of the world around it: time, other hosts, and the links between them."""
+
+    clock: VirtualClock
+    scenario: Scenario
+    deployment: DeploymentId
+    plan_interval_s: float
+    by_node: dict[NodeId, SimHost]
+
+    def delay(self, sender: SimHost, receiver: SimHost) -> float:
+        """One way between two hosts, in seconds."""
+
+    def send(self, sender: SimHost, peer: NodeId, event: Event) -> None:
+        """Bring a control message to a peer."""
+
+    def send_all(self, sender: SimHost, peers: tuple[NodeId, ...], event: Event) -> None:
+        """Bring the same message to many."""
+
+    def claimed(self, host: SimHost, term: int) -> None:
+        """The host claims to be its rack's seed."""
+
+    def begin(self, transfer: Transfer) -> None:
+        """Bytes begin to flow."""
+
+    def over(self, transfer: Transfer) -> None:
+        """All bytes have flowed, and the server has verified them."""
+
+    def stop(self, transfer: Transfer) -> None:
+        """The transfer is cancelled; bytes that have flowed stay counted."""
+
+    def delivered(self, host: SimHost, chunk: int) -> None:
+        """The host holds a new chunk."""
+
+    def finished(self, host: SimHost) -> None:
+        """The host holds everything."""
+
+
 class SimHost:
     """A host. ``index`` is its place in ``World.hosts``."""
 
     def __init__(
-        self, world: World, *, index: int, node: NodeId, rack: int, planner: Planner, up: FabricLink, down: FabricLink
+        self, world: Network, *, index: int, node: NodeId, rack: int, planner: Planner, up: FabricLink, down: FabricLink
     ) -> None:
         self.world = world
+        self.clock = world.clock
         self.index = index
         self.node = node
         self.rack = rack
@@ -119,19 +156,19 @@ class SimHost:
         if self.alive:
             self.events.append(event)
             if self.plan_at > self.plan_earliest:
-                self._plan_by(self.world.now)
+                self._plan_by(self.clock.now)
 
     def _plan_by(self, when: float) -> None:
-        when = max(when, self.plan_earliest, self.world.now)
+        when = max(when, self.plan_earliest, self.clock.now)
         if when < self.plan_at - 1e-9:
             self.plan_at = when
-            self.world.at(when, self.plan, when)
+            self.clock.at(when, self.plan, when)
 
     def plan(self, when: float) -> None:
         """The daemon's loop, once."""
         if not self.alive or when != self.plan_at:
             return
-        now = self.world.now
+        now = self.clock.now
         self.plan_at, self.plan_earliest = float("inf"), now + self.world.plan_interval_s
         events, self.events = self.events, []
         for event in events:
@@ -162,11 +199,11 @@ class SimHost:
             case EndSubscription():
                 self._send(command.peer, UnsubscribeHeard(self.node, command.deployment), request_bytes())
             case ProbeSource():
-                self.world.after(self.world.scenario.source_delay_s, self.post, SourceProbed(command.deployment, True))
+                self.clock.after(self.world.scenario.source_delay_s, self.post, SourceProbed(command.deployment, True))
             case ClaimSeed():
                 self.world.claimed(self, command.term)
             case FinishModel():
-                self.done_s = self.world.now
+                self.done_s = self.clock.now
                 self.world.finished(self)
             case LimitUploads():
                 self.slots = command.slots
@@ -194,12 +231,12 @@ class SimHost:
 
     def _start_fetch(self, chunk: int, peer: NodeId, behind: int | None) -> None:
         server = self.world.by_node[peer]
-        transfer = Transfer(self, server, (chunk,), self.world.now, behind)
+        transfer = Transfer(self, server, (chunk,), self.clock.now, behind)
         self.fetching[chunk, peer] = transfer
         if not server.alive:
-            self.world.after(self.world.scenario.evidence_s, self._fail, transfer, FailReason.GONE)
+            self.clock.after(self.world.scenario.evidence_s, self._fail, transfer, FailReason.GONE)
             return
-        self.world.after(self.world.delay(self, server), server.asked, transfer)
+        self.clock.after(self.world.delay(self, server), server.asked, transfer)
 
     def asked(self, transfer: Transfer) -> None:
         """A request has arrived here."""
@@ -207,7 +244,7 @@ class SimHost:
         if (transfer.chunks[0], self.node) not in taker.fetching or not taker.alive:
             return  # cancelled on the way
         if not self.alive:
-            self.world.after(self.world.scenario.evidence_s, taker._fail, transfer, FailReason.GONE)
+            self.clock.after(self.world.scenario.evidence_s, taker._fail, transfer, FailReason.GONE)
             return
         if transfer.behind is not None:
             first = taker.fetching.get((transfer.behind, self.node))
@@ -224,7 +261,7 @@ class SimHost:
             reason = FailReason.BUSY
             taker.busy_replies += 1
         if reason is not None:
-            self.world.after(self.world.delay(self, taker), taker._fail, transfer, reason)
+            self.clock.after(self.world.delay(self, taker), taker._fail, transfer, reason)
             return
         if upstream is not None:
             transfer.upstream = upstream
@@ -276,12 +313,12 @@ class SimHost:
                     self.world.over(relay)
             else:
                 self.world.stop(relay)
-                self.world.after(self.world.delay(self, relay.taker), relay.taker._fail, relay, FailReason.NOT_HELD)
+                self.clock.after(self.world.delay(self, relay.taker), relay.taker._fail, relay, FailReason.NOT_HELD)
 
     def _start_read(self, chunks: tuple[int, ...]) -> None:
-        transfer = Transfer(self, None, chunks, self.world.now)
+        transfer = Transfer(self, None, chunks, self.clock.now)
         self.reading[transfer] = None
-        self.world.after(self.world.scenario.source_delay_s, self.world.begin, transfer)
+        self.clock.after(self.world.scenario.source_delay_s, self.world.begin, transfer)
 
     # ---- the end of a transfer -----------------------------------------------------------------
 
@@ -299,7 +336,7 @@ class SimHost:
         if not self.alive:
             return
         world = self.world
-        elapsed = world.now - transfer.asked_s
+        elapsed = self.clock.now - transfer.asked_s
         if transfer.server is None:
             self.reading.pop(transfer, None)
             supplier: Supplier = SOURCE

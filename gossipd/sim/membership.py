@@ -19,10 +19,11 @@ Draws are the membership's own, so that a run is the run without deaths up to th
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from gossipd.core.events import IsolationChanged, PeerLost, PeerSeen
 from gossipd.core.model import PeerView
+from gossipd.sim.host import SimHost
 from gossipd.sim.message_size import datagram_bytes
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events
@@ -30,12 +31,9 @@ from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, Member, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
+from membership.simulation import VirtualClock
 from membership.swim import Swim
 from membership.verified_cache import VerifiedCache
-
-if TYPE_CHECKING:
-    from gossipd.sim.host import SimHost
-    from gossipd.sim.world import World
 
 _RING = KeyRing(b"simulated cluste", (b"k" * 32,))
 _BOOT = 1_700_000_000_000  # milliseconds since 1970, as long on the wire as a real one
@@ -55,10 +53,25 @@ class _HostMembership:
         self.wake_at = float("inf")
 
 
+class MembershipWorld(Protocol):
+    """What membership needs of the world: time, hosts with their claims, delays, and the account of verdicts."""
+
+    clock: VirtualClock
+    hosts: list[SimHost]
+    by_node: dict[NodeId, SimHost]
+    views: dict[NodeId, PeerView]
+
+    def delay(self, sender: SimHost, receiver: SimHost, rng: Random | None = None) -> float:
+        """One way between two hosts, in seconds."""
+
+    def lost(self, observer: SimHost, lost: SimHost) -> None:
+        """Count that ``observer`` takes ``lost`` for dead."""
+
+
 class Membership:
     """All brains of one world. Everybody who lives now is a member."""
 
-    def __init__(self, world: World, rng: Random) -> None:
+    def __init__(self, world: MembershipWorld, rng: Random) -> None:
         self._world = world
         self._rng = rng
         self._brains: list[_HostMembership] = []
@@ -90,7 +103,7 @@ class Membership:
             sign=self._keys.signer(public),
             keyring=_RING,
             rng=Random(self._rng.getrandbits(64)),
-            now=self._world.now,
+            now=self._world.clock.now,
             verified_cache=self._verified_cache,
             make_seal=OpenSeal,
         )
@@ -101,7 +114,9 @@ class Membership:
     def claim(self, view: PeerView) -> None:
         """This host has another seed term: its record says so."""
         brain = self._brains[self._world.by_node[view.node].index]
-        brain.swim.update_payload(NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(), self._world.now)
+        brain.swim.update_payload(
+            NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(), self._world.clock.now
+        )
         self._flush(brain)
 
     # ---- time ----------------------------------------------------------------------------------
@@ -110,12 +125,12 @@ class Membership:
         if when < brain.wake_at or not brain.host.alive:
             return
         brain.wake_at = float("inf")
-        brain.swim.handle_timer(self._world.now)
+        brain.swim.handle_timer(self._world.clock.now)
         self._flush(brain)
 
     def _arrive(self, brain: _HostMembership, datagram: bytes, sender: Address) -> None:
         if brain.host.alive:
-            brain.swim.handle_datagram(datagram, sender, self._world.now)
+            brain.swim.handle_datagram(datagram, sender, self._world.clock.now)
             self._flush(brain)
 
     def _flush(self, brain: _HostMembership) -> None:
@@ -125,13 +140,13 @@ class Membership:
                 brain.host.membership_bytes += datagram_bytes(len(output.datagram))
                 other = self._by_address[output.address]
                 delay_s = world.delay(brain.host, other.host, self._rng)
-                world.after(delay_s, self._arrive, other, output.datagram, brain.address)
+                world.clock.after(delay_s, self._arrive, other, output.datagram, brain.address)
             else:
                 self._hear(brain, output)
         deadline = brain.swim.next_deadline()
         if deadline < brain.wake_at:
-            brain.wake_at = max(deadline, world.now)
-            world.at(brain.wake_at, self._wake, brain, brain.wake_at)
+            brain.wake_at = max(deadline, world.clock.now)
+            world.clock.at(brain.wake_at, self._wake, brain, brain.wake_at)
 
     # ---- what the planner hears ----------------------------------------------------------------
 
@@ -150,7 +165,7 @@ class Membership:
         elif isinstance(event, membership_events.ControlProbeWanted):
             subject = self._by_node[event.node]
             delay_s = _CONTROL_DELAYS * self._world.delay(host, subject.host, self._rng)
-            self._world.after(delay_s, self._answer_control, brain, subject)
+            self._world.clock.after(delay_s, self._answer_control, brain, subject)
 
     def _view(self, member: Member) -> PeerView:
         record, capabilities = member.record, NodeCapabilities.from_bytes(member.record.payload)
@@ -161,5 +176,5 @@ class Membership:
 
     def _answer_control(self, brain: _HostMembership, subject: _HostMembership) -> None:
         if brain.host.alive and subject.host.alive:
-            brain.swim.control_probe_result(node_id(subject.swim.self_record().public_key), True, self._world.now)
+            brain.swim.control_probe_result(node_id(subject.swim.self_record().public_key), True, self._world.clock.now)
             self._flush(brain)

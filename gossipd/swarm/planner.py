@@ -78,7 +78,8 @@ from gossipd.core.ids import LOCAL, DeploymentId, Origin
 from gossipd.core.model import PeerView
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
-from gossipd.swarm.maintenance import give_up_lost, hedge, refresh_roles
+from gossipd.swarm.hedging import hedge
+from gossipd.swarm.maintenance import give_up_lost, refresh_roles
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.seed_election import Election
 from gossipd.swarm.settings import PlannerSettings

@@ -307,7 +307,7 @@ MUTANTS = (
     Mutant(
         "hedging-never-happens",
         "No second holder is asked for a chunk that takes too long.",
-        "gossipd/swarm/maintenance.py",
+        "gossipd/swarm/hedging.py",
         "    if room <= 0 or not usual_s:\n",
         "    if room <= 0 or usual_s >= 0:\n",
         (_PLANNER,),
@@ -315,7 +315,7 @@ MUTANTS = (
     Mutant(
         "hedges-reads-that-others-have-from-us",
         "A late read is asked of hosts that wait for this one to send it to them.",
-        "gossipd/swarm/maintenance.py",
+        "gossipd/swarm/hedging.py",
         "            if first is None and age_s < swarm.reader.takeover_s():\n",
         "            if first is None and age_s < 0:\n",
         (_PLANNER,),
@@ -323,7 +323,7 @@ MUTANTS = (
     Mutant(
         "hedges-slow-imports-by-what-fetches-in-the-rack-take",
         "A chunk on its way from another rack is asked for twice as soon as one from a rack rack_peer would be.",
-        "gossipd/swarm/maintenance.py",
+        "gossipd/swarm/hedging.py",
         "(usual_s if near else max(usual_s, swarm.import_window.usual_s))",
         "usual_s",
         (_PLANNER,),

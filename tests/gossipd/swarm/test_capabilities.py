@@ -8,7 +8,7 @@ from gossipd.swarm.capabilities import NodeCapabilities
 
 
 @pytest.mark.parametrize(
-    "standing",
+    "capabilities",
     [
         NodeCapabilities(),
         NodeCapabilities(True),
