@@ -1,10 +1,10 @@
-"""The store's two threads: one ends windows and probes a refusing disk, one looks for rot at a fixed rate.
+"""The store's two threads: one commits windows and probes the disk, one scrubs at a fixed rate.
 
-What lives here: when to call. What does not: what is done (``windows``, ``condition``, ``scrub``). Tests call the
-steps themselves and start no thread.
+What lives here: when to call. What does not: the work (``windows``, ``condition``, ``scrub``). Tests call the steps
+themselves and start no thread.
 
-The first sleeps until the earliest window is due or a probe is; with nothing written it does not wake at all.
-The scrub reads one chunk and then waits as long as the rate makes it; it holds nothing while it waits.
+The first thread sleeps until a window or a probe is due; without writes it never wakes. The scrub thread reads one
+chunk and then waits as its rate demands, holding nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from threading import Event, Thread
 
 from gossipd.runtime.thread_priority import lower_priority
 
-_SCRUB_IDLE_S = 60.0  # nothing published, or a whole pass younger than this
+_SCRUB_IDLE_S = 60.0  # nothing is published
 _JOIN_S = 30.0  # a sync of a whole window on a slow disk
 
 
@@ -24,8 +24,8 @@ class Background:
     def __init__(self, *, step: Callable[[], float | None], scrub: Callable[[], float | None]) -> None:
         """
         Args:
-            step: does what is due and returns the seconds until there is more, None for until ``wake``.
-            scrub: reads one chunk and returns the seconds to wait, None when there is nothing to read.
+            step: does what is due; returns the seconds until the next step, None to wait for ``wake``.
+            scrub: reads one chunk; returns the seconds to wait, None when there is nothing to read.
         """
         self._step = step
         self._scrub = scrub
@@ -34,7 +34,6 @@ class Background:
         self._threads: list[Thread] = []
 
     def start(self, *, with_scrub: bool) -> None:
-        """Start the threads."""
         bodies = [("gossipd-commit", self._run_steps)]
         if with_scrub:
             bodies.append(("gossipd-scrub", self._run_scrub))
@@ -44,11 +43,11 @@ class Background:
             thread.start()
 
     def wake(self) -> None:
-        """Something may be due earlier than was thought."""
+        """A step may be due earlier than the last one said."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Ends both threads; a step that is running is waited for."""
+        """End both threads; waits for a running step."""
         self._stopped.set()
         self._woken.set()
         for thread in self._threads:

@@ -1,4 +1,4 @@
-"""What every part of a store works with."""
+"""The parts that all modules of a store share."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Context:
     clock: Callable[[], float]
     wall: Callable[[], float]
     wake: Callable[[], None]
-    """Tell the background thread that something is due earlier than it thought."""
+    """Tell the background thread that something may be due earlier."""
     has_thread: bool
-    """A background thread ends windows; without it writers never wait for one to end."""
+    """A background thread commits windows; without it writers never wait for a commit."""
     stopping: Event = field(default_factory=Event)
-    """The store is being closed: nobody ends windows any more, and what takes long is left to the next start."""
+    """The store is closing: no thread commits windows, and long work is left to the next start."""
