@@ -1,8 +1,7 @@
 """Cuts a run of bytes into chunks and hands each to the store.
 
-One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it; none for
-chunks that arrive whole. While a chunk comes in pieces others may be sent what is here of it
-(``gossipd.runtime.incoming_chunks``).
+One buffer lease is held at a time, from a chunk's first byte until the store has written or refused the chunk; a chunk
+that arrives whole needs none. A chunk in pieces may be relayed meanwhile (``runtime.incoming_chunks``).
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from gossipd.manifest.manifest import Manifest
 
 
-# What is left of a read when the next may begin. It needs no slot, and two at once share the reader's part of storage's
-# link: with 0.3, as for fetches, 12 reads instead of 9 shared it, and sixteen hosts were no sooner (simulated lab).
+# The share of a read that is left when the next may begin. Small, because a read needs no upload slot, and two at once
+# share the link to storage.
 _ENDING_SHARE = 0.15
 
 
@@ -29,9 +28,9 @@ class Assembly:
     """The chunks of one run, in order. Used by one thread.
 
     Args:
-        what: the object that is named when a hash is wrong.
+        what: the object to name when a hash is wrong.
         stopped: true ends a wait for memory.
-        on_stored: told of each chunk the store has accepted.
+        on_stored: receives each chunk that the store has accepted.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Assembly:
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
-        """The next bytes of the run.
+        """Take the next bytes of the run.
 
         Raises: SourceHashError; StoreWriteError and NotHeldError from the store; PoolExhaustedError when stopped.
         """
@@ -62,7 +61,7 @@ class Assembly:
             if self._incoming is None:
                 chunk = self._chunks[self._position]
                 length = self._manifest.chunk_length(chunk)
-                if len(piece) >= length:  # a whole chunk in somebody else's memory needs none of ours
+                if len(piece) >= length:  # a whole chunk in obstore's memory needs no buffer of ours
                     self._deliver(piece[:length])
                     piece = piece[length:]
                     continue
@@ -82,7 +81,7 @@ class Assembly:
                 self._deliver(view)
 
     def close(self) -> None:
-        """Gives the memory back; what had come of an unfinished chunk is lost, and its relays end."""
+        """Give the memory back. An unfinished chunk is lost, and its relays end."""
         if self._incoming is not None:
             self._incoming.release()
             self._incoming = None
