@@ -56,6 +56,7 @@ VERBS = {
     "forget": _Verb("gossipd.cli.members", "forget", "Take a scrapped host off the roster."),
     "audit": _Verb("gossipd.cli.audit", "audit", "Check the audit log."),
     "simulate": _Verb("gossipd.cli.simulate", "simulate", "Run a cluster of any size on a virtual clock."),
+    "help": _Verb("gossipd.cli.help", "manual", "Read the manual."),
 }
 
 
@@ -81,8 +82,8 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nExamples:\n  gossipd demo\n  gossipd status --watch\n  gossipd wait qwen@3 --timeout 30m\n\n"
-    + _EXIT_CODES,
+    epilog="\b\nExamples:\n  gossipd demo\n  gossipd status --watch\n  gossipd wait qwen@3 --timeout 30m\n"
+    "  gossipd help operations\n\n" + _EXIT_CODES,
 )
 @click.version_option(__version__, prog_name="gossipd")
 def cli() -> None:
