@@ -10,7 +10,7 @@ from membership.digest import Digest
 from membership.events import DownReason, Event, MemberChanged, MemberDown, MemberUp, PayloadHeard
 from membership.member import HANDLE_BYTES, MemberState, NodeId
 from membership.seal import DATAGRAM_BYTES_MAX
-from membership.testing import Cluster
+from membership.testing import SimulatedCluster
 from membership.wire import parse_accusation
 
 
@@ -24,13 +24,13 @@ class Rule:
     def __init__(self) -> None:
         self.looked = 0
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """Host ``index`` was told this."""
 
-    def on_step(self, cluster: Cluster, index: int) -> None:
+    def on_step(self, cluster: SimulatedCluster, index: int) -> None:
         """Host ``index`` has just handled a datagram or a timer."""
 
-    def on_datagram(self, cluster: Cluster, index: int, datagram: bytes) -> None:
+    def on_datagram(self, cluster: SimulatedCluster, index: int, datagram: bytes) -> None:
         """Host ``index`` sends this."""
 
 
@@ -41,7 +41,7 @@ class HealthyStayAlive(Rule):
         super().__init__()
         self.sick = sick
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """See ``Rule``."""
         if isinstance(event, MemberDown):
             self.looked += 1
@@ -59,7 +59,7 @@ class NothingGoesBack(Rule):
         self._seen: dict[tuple[int, int, NodeId], tuple[int, int, int]] = {}
         self._dead: dict[tuple[int, int, NodeId], tuple[int, int]] = {}
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """See ``Rule``."""
         if not isinstance(event, MemberUp | MemberChanged | MemberDown):
             return
@@ -85,7 +85,7 @@ class NothingGoesBack(Rule):
 class RecordsAreTheirOwners(Rule):
     """Every record that anybody believes was signed by its subject, as it stands."""
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """See ``Rule``."""
         if isinstance(event, MemberUp | MemberChanged):
             self.looked += 1
@@ -98,7 +98,7 @@ class RecordsAreTheirOwners(Rule):
 class DeathNeedsTwoRacks(Rule):
     """A corroborated death has two accusers, in two racks other than the subject's where there are two."""
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """See ``Rule``."""
         if not isinstance(event, MemberDown) or event.reason is not DownReason.CORROBORATED:
             return
@@ -126,7 +126,7 @@ class DeathNeedsTwoRacks(Rule):
 class FrozenPassNoVerdict(Rule):
     """Who is isolated, or back and not caught up, declares nobody dead."""
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """See ``Rule``."""
         if isinstance(event, MemberDown):
             self.looked += 1
@@ -137,7 +137,7 @@ class FrozenPassNoVerdict(Rule):
 class DigestIsTrue(Rule):
     """The digest kept up with every change equals one made from scratch (looked at every 97th step)."""
 
-    def on_step(self, cluster: Cluster, index: int) -> None:
+    def on_step(self, cluster: SimulatedCluster, index: int) -> None:
         """See ``Rule``."""
         self.looked += 1
         if self.looked % 97:
@@ -153,7 +153,7 @@ class DigestIsTrue(Rule):
 class EverythingIsBounded(Rule):
     """Tables and queues stay within what the settings allow, whatever comes in."""
 
-    def on_step(self, cluster: Cluster, index: int) -> None:
+    def on_step(self, cluster: SimulatedCluster, index: int) -> None:
         """See ``Rule``."""
         self.looked += 1
         if self.looked % 53:
@@ -176,7 +176,7 @@ class EverythingIsBounded(Rule):
 class DatagramsFit(Rule):
     """No datagram is larger than the path carries."""
 
-    def on_datagram(self, cluster: Cluster, index: int, datagram: bytes) -> None:
+    def on_datagram(self, cluster: SimulatedCluster, index: int, datagram: bytes) -> None:
         """See ``Rule``."""
         self.looked += 1
         if len(datagram) > DATAGRAM_BYTES_MAX:
@@ -193,7 +193,7 @@ class TimeMovesOn(Rule):
         self._last = (-1.0, -1)
         self._steps = 0
 
-    def on_step(self, cluster: Cluster, index: int) -> None:
+    def on_step(self, cluster: SimulatedCluster, index: int) -> None:
         """See ``Rule``."""
         self.looked += 1
         here = (cluster.now, index)
@@ -210,7 +210,7 @@ class EventsAreNews(Rule):
         super().__init__()
         self._seen: dict[tuple[int, int, object, bytes], int] = {}
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """See ``Rule``."""
         if isinstance(event, PayloadHeard):
             self.looked += 1

@@ -40,7 +40,7 @@ class RecordError(MembershipError):
     code = "E_MEMBERSHIP_RECORD"
 
 
-class PublishError(MembershipError):
+class PayloadRefusedError(MembershipError):
     """An application event too large or too many. Fault: the caller. Retry: smaller, or later."""
 
     code = "E_MEMBERSHIP_PUBLISH"

@@ -16,7 +16,7 @@ class SendDatagram(NamedTuple):
     datagram: bytes
 
 
-class Kind(Enum):
+class PayloadKind(Enum):
     """Classes of application events. Each has its own bounded queue and its own share of bytes."""
 
     STATEMENT = "statement"  # few; reaches everybody, late joiners too (part of the anti-entropy)
@@ -81,12 +81,12 @@ class PayloadHeard:
     """An application event of somebody else, newer than any heard before under its kind and key.
 
     ``origin`` is as claimed: any member could have put it there. What must be proved is signed inside ``payload``.
-    ``teller`` is the member whose datagram brought it, and so has heard it before us.
+    ``forwarder`` is the member whose datagram brought it, and so has heard it before us.
     """
 
     origin: NodeId
-    teller: NodeId
-    kind: Kind
+    forwarder: NodeId
+    kind: PayloadKind
     key: bytes
     version: int
     payload: bytes

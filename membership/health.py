@@ -8,7 +8,7 @@ the interval only, both are, as in the paper.
 from __future__ import annotations
 
 
-class Health:
+class LocalHealth:
     """A score from 0 (well) to ``score_max - 1``."""
 
     def __init__(self, score_max: int, *, enabled: bool = True) -> None:

@@ -17,12 +17,12 @@ from membership import wire
 from membership.errors import WireError
 from membership.events import JoinRefused, NameConflict
 from membership.judge import Judge
-from membership.lexicon import Claim
 from membership.member import Address, NodeId
-from membership.node import Node
-from membership.registrar import Registrar
+from membership.node import MembershipNode
+from membership.record_merger import RecordMerger
 from membership.seal import BODY_BYTES_MAX
 from membership.synchroniser import Synchroniser
+from membership.verified_cache import Claim
 
 _CONTACTS_MAX = 256
 _SAMPLE = 3  # records in a welcome besides the contact's: what fits into one datagram
@@ -32,9 +32,11 @@ _FLAG_TOLD = 1  # this JOIN tells a member of a refused namesake
 class Joiner:
     """One per brain."""
 
-    def __init__(self, node: Node, registrar: Registrar, judge: Judge, synchroniser: Synchroniser) -> None:
+    def __init__(
+        self, node: MembershipNode, record_merger: RecordMerger, judge: Judge, synchroniser: Synchroniser
+    ) -> None:
         self._node = node
-        self._registrar = registrar
+        self._record_merger = record_merger
         self._judge = judge
         self._synchroniser = synchroniser
         self._contacts: list[Address] = []
@@ -85,7 +87,7 @@ class Joiner:
         items = wire.split_items(body, wire.BYTE_HEAD.size)
         if not items or items[0][0] != wire.RECORD:
             raise WireError("a JOIN without a record")
-        claim = node.lexicon.first_claim(items[0][wire.ITEM_HEAD_BYTES :])
+        claim = node.verified_cache.first_claim(items[0][wire.ITEM_HEAD_BYTES :])
         if flags & _FLAG_TOLD:
             if claim.record.name == node.own.record.name and claim.node != node.own.node:
                 node.tell(NameConflict(claim.record.name, claim.node))
@@ -96,7 +98,7 @@ class Joiner:
         if bearer is not None:
             self._refuse(bearer, items[0], source, address)
             return
-        held = self._registrar.on_record(items[0][wire.ITEM_HEAD_BYTES :], now, direct=True)
+        held = self._record_merger.on_record(items[0][wire.ITEM_HEAD_BYTES :], now, direct=True)
         for data in items[1:]:
             if data[0] == wire.ALIVE:
                 self._judge.on_alive(data, now)
@@ -120,7 +122,7 @@ class Joiner:
             if other.record.name == name and other.node != claim.node:
                 if roster.is_live(other.handle):
                     return other
-                self._registrar.forget(other.handle, now)
+                self._record_merger.forget(other.handle, now)
         return None
 
     def _refuse(self, bearer: Claim, joiner_item: bytes, source: NodeId, address: Address) -> None:
@@ -146,7 +148,7 @@ class Joiner:
         items = wire.split_items(body, wire.BYTE_HEAD.size)
         if not items or items[0][0] != wire.RECORD or self.welcomed:
             return
-        bearer = node.lexicon.first_claim(items[0][wire.ITEM_HEAD_BYTES :])
+        bearer = node.verified_cache.first_claim(items[0][wire.ITEM_HEAD_BYTES :])
         if bearer.record.name != node.own.record.name or bearer.node == node.own.node:
             return
         self._pause_s = node.settings.join_retry_max_s

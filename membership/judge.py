@@ -1,8 +1,8 @@
 """Accusations, contradictions, suspicion deadlines, death.
 
 What lives here: what is heard about whether a member lives, and the verdicts. What does not: which record wins and who
-is on the roster (``registrar``), finding out whether somebody answers (``prober``), the formula for the wait and its
-theory (``suspicion``).
+is on the roster (``record_merger``), finding out whether somebody answers (``prober``), the formula for the wait and
+its theory (``suspicion``).
 
 Within one life a higher signed incarnation beats suspicion and death, an equal one does not. Nothing a third party says
 revives anybody, and "dead" is never taken over from others: it comes with the accusations that led to it, and these
@@ -23,11 +23,11 @@ from membership.events import (
     MemberSuspected,
     MemberUp,
 )
-from membership.lexicon import Claim
 from membership.member import Handle, MemberState
-from membership.node import ACCUSE_LABEL, ALIVE_LABEL, Node
+from membership.node import ACCUSE_LABEL, ALIVE_LABEL, MembershipNode
 from membership.roster import Gone
 from membership.suspicion import Credit, Suspicion
+from membership.verified_cache import Claim
 
 # A rumour reaches everybody within a second (simulated, 10,000 members); who has not heard by then has missed it.
 _WORRY_FROM_S = 0.8
@@ -44,7 +44,7 @@ _REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whoever provokes the
 class Judge:
     """One per brain."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: MembershipNode) -> None:
         self._node = node
         self._roster = node.roster
         self._suspicions: dict[Handle, Suspicion] = node.suspected
@@ -72,11 +72,11 @@ class Judge:
         gone = roster.gone.get(handle)
         if gone is not None and gone.state is MemberState.LEFT:
             return
-        message = ALIVE_LABEL + node.lexicon.cluster_id + part
-        if not node.lexicon.is_signed(data, claim.record.public_key, message, signature):
+        message = ALIVE_LABEL + node.verified_cache.cluster_id + part
+        if not node.verified_cache.is_signed(data, claim.record.public_key, message, signature):
             raise WireError("an ALIVE of somebody else's making")
         suspicion = self._suspicions.get(handle)
-        claim = node.lexicon.raised(claim, incarnation, data)
+        claim = node.verified_cache.raised(claim, incarnation, data)
         roster.put(claim, now)
         node.changed_s = now
         if relay or suspicion is not None:
@@ -117,7 +117,7 @@ class Judge:
         """Our signed word that ``subject`` does not answer."""
         node = self._node
         part = wire.accusation_part(node.own.handle, subject.handle, subject.record.boot, subject.incarnation)
-        return wire.item(wire.ACCUSE, part + node.sign(ACCUSE_LABEL + node.lexicon.cluster_id + part))
+        return wire.item(wire.ACCUSE, part + node.sign(ACCUSE_LABEL + node.verified_cache.cluster_id + part))
 
     def on_accuse(self, data: bytes, now: float, *, relay: bool = True) -> None:
         """Somebody's signed word that a member does not answer."""
@@ -139,8 +139,8 @@ class Judge:
         if suspicion is not None and not suspicion.has_room_for(accusing.record.rack, claim.record.rack):
             return
         part, signature = wire.signed_parts(data)
-        message = ACCUSE_LABEL + node.lexicon.cluster_id + part
-        if accusing is not roster.own and not node.lexicon.is_signed(
+        message = ACCUSE_LABEL + node.verified_cache.cluster_id + part
+        if accusing is not roster.own and not node.verified_cache.is_signed(
             data, accusing.record.public_key, message, signature
         ):
             raise WireError("an accusation of somebody else's making")

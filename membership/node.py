@@ -1,8 +1,8 @@
 """What all parts of one brain share: identity, table, rumours, outbox, timers, counters.
 
-What lives here: no decisions, only the ground that ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``board``
-stand on. Timers are a heap of (deadline, sequence, callback); a callback looks at the state it finds and does nothing
-when it came too late, so nothing is ever cancelled.
+What lives here: no decisions, only the ground that ``prober``, ``judge``, ``synchroniser``, ``joiner`` and
+``event_store`` stand on. Timers are a heap of (deadline, sequence, callback); a callback looks at the state it finds
+and does nothing when it came too late, so nothing is ever cancelled.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from random import Random
 
 from membership.events import Event, Output, SendDatagram
-from membership.health import Health
-from membership.lexicon import Claim, Lexicon
+from membership.health import LocalHealth
 from membership.member import Address, Handle, Member, MemberState, NodeId, Record
 from membership.record import Sign, sign_record
 from membership.roster import Roster
@@ -22,6 +21,7 @@ from membership.rumours import Rumours
 from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing, Seal
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
+from membership.verified_cache import Claim, VerifiedCache
 from membership.wire import ALIVE, FLAG_SETTLED, GOSSIP, STATE_DEAD, STATE_LEFT, STATE_SUSPECT, claim_part, item, notice
 
 ALIVE_LABEL = b"gossip alive 1\x00"
@@ -31,7 +31,7 @@ FORGET_LABEL = b"gossip forget 1\x00"
 _GOSSIP_OVERHEAD_BYTES = 28 + OVERHEAD_BYTES + 1  # IPv4 and UDP headers, seal, body type
 
 
-class Node:
+class MembershipNode:
     """The ground of one brain."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Node:
         settings: SwimSettings,
         record: Record,
         sign: Sign,
-        lexicon: Lexicon,
+        verified_cache: VerifiedCache,
         keyring: KeyRing,
         make_seal: Callable[[KeyRing, NodeId, int], Seal],
         rng: Random,
@@ -48,18 +48,18 @@ class Node:
     ) -> None:
         self.settings = settings
         self.sign = sign
-        self.lexicon = lexicon
+        self.verified_cache = verified_cache
         self._keyring = keyring
         self._make_seal = make_seal
         self.seal = make_seal(keyring, record.node, record.boot)
         self.rng = rng
         self.started_s = now
         self.changed_s = now
-        signed, data = sign_record(record, lexicon.cluster_id, sign)
-        self.roster = Roster(lexicon.own_claim(signed, data, 0, b""), rng)
+        signed, data = sign_record(record, verified_cache.cluster_id, sign)
+        self.roster = Roster(verified_cache.own_claim(signed, data, 0, b""), rng)
         rates = (settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s)
         self.rumours = Rumours(*rates)
-        self.health = Health(settings.health_max, enabled=settings.lifeguard)
+        self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
         self.suspected: dict[Handle, Suspicion] = {}
         self.isolated = False
         self.returning = False
@@ -166,9 +166,9 @@ class Node:
         """Put a new own record (or incarnation) into force and tell everybody."""
         if record.boot != self.own.record.boot:
             self.seal = self._make_seal(self._keyring, self.own.node, record.boot)  # a life has its own sealing keys
-        signed, data = sign_record(record, self.lexicon.cluster_id, self.sign)
+        signed, data = sign_record(record, self.verified_cache.cluster_id, self.sign)
         proof = self.proof_of_life(signed, incarnation) if incarnation else b""
-        claim = self.lexicon.own_claim(signed, data, incarnation, proof)
+        claim = self.verified_cache.own_claim(signed, data, incarnation, proof)
         self.roster.put(claim, now)
         self.changed_s = now
         self.rumours.membership.add(("record", claim.handle), claim.item)
@@ -179,7 +179,7 @@ class Node:
         """Contradict every accusation below ``incarnation``."""
         own = self.own
         proof = self.proof_of_life(own.record, incarnation)
-        self.roster.put(self.lexicon.raised(own, incarnation, proof), now)
+        self.roster.put(self.verified_cache.raised(own, incarnation, proof), now)
         self.changed_s = now
         self.rumours.membership.add(("alive", own.handle), proof, urgent=True)
         self.hurry(now)
@@ -187,7 +187,7 @@ class Node:
     def proof_of_life(self, record: Record, incarnation: int) -> bytes:
         """A signed ALIVE item."""
         part = claim_part(self.own.handle, record.boot, incarnation)
-        return item(ALIVE, part + self.sign(ALIVE_LABEL + self.lexicon.cluster_id + part))
+        return item(ALIVE, part + self.sign(ALIVE_LABEL + self.verified_cache.cluster_id + part))
 
     # ---- what others may see
 

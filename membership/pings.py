@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from membership import wire
 from membership.judge import Judge
-from membership.lexicon import Claim
 from membership.member import Handle
-from membership.node import Node
+from membership.node import MembershipNode
+from membership.verified_cache import Claim
 
 _PENDING_MAX = 4096  # our probes and those for others; the oldest goes
 
 
-class Pending:
+class PendingPing:
     """Something sent that wants an answer."""
 
     __slots__ = (
@@ -39,16 +39,16 @@ class Pending:
 class Pings:
     """One table per brain, shared by those who probe."""
 
-    def __init__(self, node: Node, judge: Judge) -> None:
+    def __init__(self, node: MembershipNode, judge: Judge) -> None:
         self._node = node
         self._judge = judge
         self._sequence = node.rng.getrandbits(31)
-        self.pending: dict[int, Pending] = {}
+        self.pending: dict[int, PendingPing] = {}
 
     def send(self, subject: Claim, now: float, requester: Claim | None = None, requested: int = 0) -> int:
         """A new ping; returns its sequence number."""
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
-        self.pending[self._sequence] = Pending(subject, now, requester, requested)
+        self.pending[self._sequence] = PendingPing(subject, now, requester, requested)
         if len(self.pending) > _PENDING_MAX:
             del self.pending[next(iter(self.pending))]
         self.repeat(subject, self._sequence, now)

@@ -1,4 +1,4 @@
-"""Finds out who answers: rounds of probes, and doubts about ourselves. Probes for others are in ``helper``.
+"""Finds out who answers: rounds of probes, and doubts about ourselves. Probes for others are in ``indirect_prober``.
 
 One round, with all times multiplied by the health factor: ping at 0; without an ack at ``probe_timeout_s`` ping again,
 ask helpers in other racks, and ask the host to try the control channel; at ``probe_interval_s`` the verdict. A helper
@@ -11,14 +11,14 @@ ourselves and accuses nobody.
 from __future__ import annotations
 
 from membership import wire
+from membership.dead_prober import DeadProber
 from membership.events import ControlProbeWanted, Isolated
 from membership.isolation import Isolation
 from membership.judge import Judge
-from membership.lexicon import Claim
-from membership.lost import Lost
 from membership.member import Address, NodeId
-from membership.node import Node
-from membership.pings import Pending, Pings
+from membership.node import MembershipNode
+from membership.pings import PendingPing, Pings
+from membership.verified_cache import Claim
 
 _RETURN_S = 2.0  # after a freeze, at most so long until we judge again
 
@@ -26,13 +26,13 @@ _RETURN_S = 2.0  # after a freeze, at most so long until we judge again
 class Prober:
     """One per brain."""
 
-    def __init__(self, node: Node, judge: Judge, pings: Pings, now: float) -> None:
+    def __init__(self, node: MembershipNode, judge: Judge, pings: Pings, now: float) -> None:
         settings = node.settings
         self._node = node
         self._judge = judge
         self._pings = pings
-        self._lost = Lost(node, pings, now)
-        self._current: tuple[int, Pending] | None = None
+        self._lost = DeadProber(node, pings, now)
+        self._current: tuple[int, PendingPing] | None = None
         self._isolation = Isolation(
             settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min, now
         )

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from random import Random
 
 from membership.digest import Digest
-from membership.lexicon import Claim
 from membership.member import Handle, MemberState
+from membership.verified_cache import Claim
 
 
 @dataclass(slots=True)

@@ -4,7 +4,7 @@ Classes: membership (records, contradictions, accusations), statements, progress
 so none can starve another (memberlist drains system messages first, and user data starves at 1,000 members,
 memberlist #299). Within a class the least-sent go first and, of those, the newest. A newer item with the same key
 supersedes; hearing an item again from others counts as half a sending, because it is then less news than we thought
-(not so statements, see ``board``).
+(not so statements, see ``event_store``).
 
 Budgets are buckets that fill with time and hold half a second's worth, so that the worst second of one node stays
 bounded too; the membership class also pays what a datagram of nothing but rumours costs besides them (``overhead``).

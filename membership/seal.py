@@ -61,7 +61,7 @@ class KeyRing:
             raise SealError("a key ring needs at least one key, of 32 bytes each")
 
 
-class Opened(NamedTuple):
+class OpenedDatagram(NamedTuple):
     """What an authentic datagram says of itself."""
 
     node: NodeId
@@ -77,7 +77,7 @@ class Seal(Protocol):
         """Sealed bytes for one receiver; None when only its address is known."""
         ...
 
-    def open(self, datagram: bytes) -> Opened:
+    def open(self, datagram: bytes) -> OpenedDatagram:
         """Raises SealError when it is not authentic or not for us."""
         ...
 
@@ -125,7 +125,7 @@ class DatagramSeal:
         bound = header + self._cluster + (receiver or b"")
         return header + self._cipher.encrypt(self._counter.to_bytes(12), body, bound)
 
-    def open(self, datagram: bytes) -> Opened:
+    def open(self, datagram: bytes) -> OpenedDatagram:
         """See ``Seal``."""
         if not OVERHEAD_BYTES < len(datagram) <= DATAGRAM_BYTES_MAX:
             raise SealError("size")
@@ -146,7 +146,7 @@ class DatagramSeal:
             self._openers[(tag, node, boot)] = opener
             if len(self._openers) > _OPENERS_MAX:
                 self._openers.popitem(last=False)
-        return Opened(NodeId(node), boot, counter, body)
+        return OpenedDatagram(NodeId(node), boot, counter, body)
 
 
 def sender_of(datagram: bytes) -> NodeId | None:

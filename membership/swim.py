@@ -1,7 +1,7 @@
 """``Swim``: one member's brain. Datagram or timer in with ``now``; datagrams, events and the next deadline out.
 
-What lives here: the front door (unseal, replay check, dispatch), gossip rounds, housekeeping, and what a host may
-call. Decisions live in ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``board``, over the ground of ``node``.
+What lives here: the front door (unseal, replay check, dispatch), gossip rounds, housekeeping, and what a host may call.
+Decisions live in ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``event_store``, over the ground of ``node``.
 
 The host calls ``handle_datagram`` and ``handle_timer`` with its monotonic clock, then drains. After a long stop it
 must hand over waiting datagrams before it calls the timer: answers that were waiting shall not look like silence.
@@ -15,25 +15,25 @@ from random import Random
 from struct import error as struct_error
 
 from membership import wire
-from membership.answers import ASK_BYTES, Answers
-from membership.board import Board
 from membership.errors import SealError, WireError
-from membership.events import Kind, Output
-from membership.helper import Helper
+from membership.event_store import EventStore
+from membership.events import Output, PayloadKind
+from membership.indirect_prober import IndirectProber
 from membership.joiner import Joiner
 from membership.judge import Judge
-from membership.lexicon import Claim, Lexicon, verify_ed25519
 from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
-from membership.node import LEAVE_LABEL, Node
+from membership.node import LEAVE_LABEL, MembershipNode
 from membership.pings import Pings
 from membership.prober import Prober
 from membership.record import Sign, Verify, encode_signed
-from membership.registrar import Registrar
+from membership.record_merger import RecordMerger
 from membership.replay import ReplayWindows
 from membership.roster import Gone
-from membership.seal import DatagramSeal, KeyRing, Opened, Seal
+from membership.seal import DatagramSeal, KeyRing, OpenedDatagram, Seal
 from membership.settings import SwimSettings
+from membership.sync_server import ASK_BYTES, SyncServer
 from membership.synchroniser import Synchroniser
+from membership.verified_cache import Claim, VerifiedCache, verify_ed25519
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN shall not make us talk
@@ -45,7 +45,7 @@ class Swim:
 
     def __init__(
         self, *, settings: SwimSettings, record: Record, sign: Sign, keyring: KeyRing, rng: Random, now: float,
-        verify: Verify = verify_ed25519, roster: Iterable[Record] = (), lexicon: Lexicon | None = None,
+        verify: Verify = verify_ed25519, roster: Iterable[Record] = (), verified_cache: VerifiedCache | None = None,
         make_seal: Callable[[KeyRing, NodeId, int], Seal] = DatagramSeal,
     ) -> None:  # fmt: skip
         """Begin a life.
@@ -60,26 +60,26 @@ class Swim:
         Raises: SettingsError, RecordError: the caller's fault.
         """
         settings.validate()
-        known = lexicon or Lexicon(keyring.cluster_id, verify)
-        self._node = node = Node(
+        known = verified_cache or VerifiedCache(keyring.cluster_id, verify)
+        self._node = node = MembershipNode(
             settings=settings,
             record=record,
             sign=sign,
-            lexicon=known,
+            verified_cache=known,
             keyring=keyring,
             make_seal=make_seal,
             rng=rng,
             now=now,
         )
         self._judge = Judge(node)
-        self._registrar = Registrar(node, self._judge)
-        self._board = Board(node)
+        self._record_merger = RecordMerger(node, self._judge)
+        self._event_store = EventStore(node)
         self._pings = Pings(node, self._judge)
         self._prober = Prober(node, self._judge, self._pings, now)
-        self._helper = Helper(node, self._judge, self._pings, now)
-        self._answers = Answers(node, self._board, now)
-        self._synchroniser = Synchroniser(node, self._board, self._answers, now)
-        self._joiner = Joiner(node, self._registrar, self._judge, self._synchroniser)
+        self._indirect_prober = IndirectProber(node, self._judge, self._pings, now)
+        self._answers = SyncServer(node, self._event_store, now)
+        self._synchroniser = Synchroniser(node, self._event_store, self._answers, now)
+        self._joiner = Joiner(node, self._record_merger, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
         self._gossip_s: float | None = None
         self._past_life_s = float("-inf")
@@ -115,7 +115,7 @@ class Swim:
             return
         own = node.own
         part = wire.claim_part(own.handle, own.record.boot, own.incarnation)
-        goodbye = wire.item(wire.LEAVE, part + node.sign(LEAVE_LABEL + node.lexicon.cluster_id + part))
+        goodbye = wire.item(wire.LEAVE, part + node.sign(LEAVE_LABEL + node.verified_cache.cluster_id + part))
         for claim in node.roster.pick(_FAREWELL_FANOUT):
             node.send_bare(claim, bytes((wire.GOSSIP,)) + goodbye)
         node.has_left = True
@@ -129,9 +129,9 @@ class Swim:
             )
             self._after(now)
 
-    def publish(self, kind: Kind, key: bytes, version: int, payload: bytes, now: float) -> None:
+    def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell everybody an application event; per kind and key the highest version wins. Raises PublishError."""
-        self._board.publish(kind, key, version, payload, now)
+        self._event_store.publish(kind, key, version, payload, now)
         self._after(now)
 
     def set_keys(self, keyring: KeyRing) -> None:
@@ -154,7 +154,7 @@ class Swim:
         claim = self._node.roster.claims.get(handle)
         if claim is None or claim.node != node or handle not in self._node.roster.gone:
             return False
-        self._registrar.forget(handle, now)
+        self._record_merger.forget(handle, now)
         self._after(now)
         return True
 
@@ -188,14 +188,14 @@ class Swim:
             "members_live": roster.live,
             "members_known": len(roster.claims),
             "members_suspected": len(node.suspected),
-            "tombstones": len(self._registrar.tombstones),
+            "tombstones": len(self._record_merger.tombstones),
             "rumours_queued": sum(map(len, node.rumours.classes)),
             "rumours_dropped": sum(queue.dropped for queue in node.rumours.classes),
-            "events_kept": len(self._board),
+            "events_kept": len(self._event_store),
             "health_score": node.health.score,
             "isolated": int(node.isolated),
             "catching_up": int(node.catching_up),
-            "signatures_verified": node.lexicon.verifications,
+            "signatures_verified": node.verified_cache.verifications,
         }
 
     def drain(self) -> list[Output]:
@@ -242,18 +242,18 @@ class Swim:
         """All that the digest adds up, from scratch: bucket and mark of every living member and statement."""
         roster = self._node.roster
         living = [(claim.bucket, claim.mark) for handle, claim in roster.claims.items() if handle not in roster.gone]
-        return living + [(bucket, mark) for bucket, _, mark in self._board.rows()]
+        return living + [(bucket, mark) for bucket, _, mark in self._event_store.rows()]
 
     def sizes(self) -> dict[str, int]:
         """How full each bounded thing is."""
         node = self._node
         return {
             "members": len(node.roster.claims),
-            "tombstones": len(self._registrar.tombstones),
+            "tombstones": len(self._record_merger.tombstones),
             "pending": len(self._pings.pending),
             "timers": node.timer_count,
             "rumours": sum(map(len, node.rumours.classes)),
-            "events": len(self._board),
+            "events": len(self._event_store),
         }
 
     @property
@@ -294,7 +294,7 @@ class Swim:
             node.counts["dropped_malformed"] += 1
         self._after(now)
 
-    def _dispatch(self, opened: Opened, address: Address, now: float) -> None:
+    def _dispatch(self, opened: OpenedDatagram, address: Address, now: float) -> None:
         node = self._node
         body = opened.body
         if not body:
@@ -352,7 +352,7 @@ class Swim:
 
     def _on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
         self._take_items(wire.split_items(body, wire.REQUEST_HEAD.size), now, sender.node)
-        self._helper.on_ping_req(body, sender, now)
+        self._indirect_prober.on_ping_req(body, sender, now)
 
     def _on_nack(self, body: bytes, sender: Claim, now: float) -> None:
         items = wire.split_items(body, wire.SEQUENCE_HEAD.size)
@@ -370,7 +370,7 @@ class Swim:
         news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
         self._synchroniser.on_items(len(items), int(news), sender, now)
 
-    def _on_stranger(self, body: bytes, opened: Opened, now: float) -> None:
+    def _on_stranger(self, body: bytes, opened: OpenedDatagram, now: float) -> None:
         """From somebody with the cluster's key who is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
@@ -390,26 +390,26 @@ class Swim:
         if sender is not None and sender.node == source:
             self._joiner.on_welcome(sender, now)
 
-    def _take_items(self, items: list[bytes], now: float, teller: NodeId, *, relay: bool = True) -> None:
+    def _take_items(self, items: list[bytes], now: float, forwarder: NodeId, *, relay: bool = True) -> None:
         for data in items:
             kind = data[0]
             try:
                 if kind == wire.ACCUSE:
                     self._judge.on_accuse(data, now, relay=relay)
                 elif kind == wire.EVENT:
-                    self._board.on_event(data, now, teller, relay=relay)
+                    self._event_store.on_event(data, now, forwarder, relay=relay)
                 elif kind == wire.RECORD:
-                    self._registrar.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
+                    self._record_merger.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
                 elif kind == wire.ALIVE:
                     self._judge.on_alive(data, now, relay=relay)
                 elif kind == wire.NOTICE:
                     self._judge.on_notice(data, now)
                 elif kind == wire.LEAVE:
-                    self._registrar.on_leave(data, now, relay=relay)
+                    self._record_merger.on_leave(data, now, relay=relay)
                 elif kind == wire.ROSTER:
-                    self._registrar.on_roster_item(data, now)
+                    self._record_merger.on_roster_item(data, now)
                 elif kind == wire.FORGET:
-                    self._registrar.on_forget(data, now)
+                    self._record_merger.on_forget(data, now)
                 else:
                     self._node.counts["dropped_unknown_items"] += 1
             except WireError:
@@ -458,14 +458,14 @@ class Swim:
                 or taken
                 or (gone.state is MemberState.LEFT and now - gone.since_s > keep / 14)
             ):
-                self._registrar.remove(handle, now)
+                self._record_merger.remove(handle, now)
 
     def _remember(self, record: Record, now: float) -> None:
         """A member of an earlier life: on the roster, to be tried, dead until it answers."""
         node = self._node
         data = encode_signed(record)
         try:
-            claim = node.lexicon.first_claim(data)
+            claim = node.verified_cache.first_claim(data)
         except WireError:
             node.counts["roster_refused"] += 1
             return

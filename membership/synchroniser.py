@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections import deque
 
 from membership import wire
-from membership.answers import HASHES, WANT_ROW, Answers
-from membership.board import Board
-from membership.lexicon import Claim
-from membership.node import Node
+from membership.event_store import EventStore
+from membership.node import MembershipNode
 from membership.seal import BODY_BYTES_MAX
 from membership.sync_rows import LOW, unpack_rows
+from membership.sync_server import HASHES, WANT_ROW, SyncServer
+from membership.verified_cache import Claim
 
 _WANTS_AT_ONCE = 48
 _WANTED_MAX = 20000
@@ -48,9 +48,9 @@ class Session:
 class Synchroniser:
     """One per brain."""
 
-    def __init__(self, node: Node, board: Board, answers: Answers, now: float) -> None:
+    def __init__(self, node: MembershipNode, event_store: EventStore, answers: SyncServer, now: float) -> None:
         self._node = node
-        self._board = board
+        self._event_store = event_store
         self._answers = answers
         self._session: Session | None = None
         self._sequence = 0
@@ -164,7 +164,7 @@ class Synchroniser:
         for row_id, mark in rows.items():
             claim = roster.claims.get(row_id)
             if claim is None:
-                if self._board.mark_of(row_id) != mark and len(session.wanted) < _WANTED_MAX:
+                if self._event_store.mark_of(row_id) != mark and len(session.wanted) < _WANTED_MAX:
                     session.wanted.append((row_id, wire.WANT_RECORD | wire.WANT_LIVENESS))
                 continue
             ours = claim.mark if row_id not in roster.gone else claim.mark & ~LOW
@@ -188,7 +188,7 @@ class Synchroniser:
             if claim.handle not in theirs[claim.bucket]
         ]
         return ours + [
-            row_id for where, row_id, _ in self._board.rows() if where in theirs and row_id not in theirs[where]
+            row_id for where, row_id, _ in self._event_store.rows() if where in theirs and row_id not in theirs[where]
         ]
 
     def _want_more(self, session: Session, now: float) -> None:

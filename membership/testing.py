@@ -5,7 +5,7 @@ Same seed, same trace (``trace_hash``). No trio: its scheduler shuffles on purpo
 
 A host is a ``Swim`` with a stand-in signature (keyed BLAKE2b with a registry of keys: unforgeable for the members, a
 hundredth of the price) and a stand-in seal without cipher, which keeps sizes, sender, receiver and counter. All share
-one ``Lexicon``, so a signature is checked once for all, and a view costs a pointer per member.
+one ``VerifiedCache``, so a signature is checked once for all, and a view costs a pointer per member.
 
 Faults: loss (all, or into or out of one host), delay, duplication, reordering, cuts that drop and cuts that queue and
 release, partitions, freezes, clock jumps, crashes, restarts with and without state, slow hosts. ``struck`` counts how
@@ -14,20 +14,20 @@ often each of them really hit something: a campaign that struck nothing proves n
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import Any, Protocol
+from typing import Protocol
 
 from membership.events import ControlProbeWanted, Event, SendDatagram
-from membership.lexicon import Lexicon
+from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
-from membership.stand_ins import Keys, OpenSeal
+from membership.simulation import VirtualClock
 from membership.swim import Swim
+from membership.verified_cache import VerifiedCache
 
 UDP_IP_BYTES = 28
 _FROZEN_QUEUE_MAX = 1500  # datagrams that a stopped process's socket buffer holds (212 kB)
@@ -38,12 +38,12 @@ FAULTS = (
     "loss", "loss_in", "loss_out", "duplicate", "reorder", "slow", "cut_drop", "cut_queue", "released", "freeze",
     "clock_jump", "crash", "restart_with_state", "restart_without_state",
 )  # fmt: skip
-"""What ``Cluster.struck`` counts; a class that never struck stands there with a zero."""
+"""What ``SimulatedCluster.struck`` counts; a class that never struck stands there with a zero."""
 RING = KeyRing(b"simulated cluste", (b"k" * 32,))
-TELLER = NodeId(b"whoever tells it")  # whom to name where a test hands items to a brain itself
+FORWARDER = NodeId(b"whoever tells it")  # whom to name where a test hands items to a brain itself
 
 
-class Host:
+class SimulatedHost:
     """One simulated machine and what is wrong with it."""
 
     __slots__ = (
@@ -85,20 +85,20 @@ class Host:
 class Checker(Protocol):
     """Looks on; raises AssertionError when something that must hold does not."""
 
-    def on_event(self, cluster: Cluster, index: int, event: Event) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """Host ``index`` was told this."""
         ...
 
-    def on_step(self, cluster: Cluster, index: int) -> None:
+    def on_step(self, cluster: SimulatedCluster, index: int) -> None:
         """Host ``index`` has just handled a datagram or a timer."""
         ...
 
-    def on_datagram(self, cluster: Cluster, index: int, datagram: bytes) -> None:
+    def on_datagram(self, cluster: SimulatedCluster, index: int, datagram: bytes) -> None:
         """Host ``index`` sends this."""
         ...
 
 
-class Cluster:
+class SimulatedCluster:
     """Any number of hosts on one heap."""
 
     def __init__(
@@ -108,10 +108,10 @@ class Cluster:
         """Hosts are created but not started; racks of 40 unless ``racks`` says how many (at least 4)."""
         self.rng = Random(seed)
         self.settings = settings or SwimSettings()
-        self.now = 0.0
-        self.keys = Keys()
-        self.lexicon = Lexicon(RING.cluster_id, self.keys.verify)
-        self.hosts: list[Host] = []
+        self._clock = VirtualClock()
+        self.keys = FakeKeys()
+        self.verified_cache = VerifiedCache(RING.cluster_id, self.keys.verify)
+        self.hosts: list[SimulatedHost] = []
         self.by_address: dict[Address, int] = {}
         self.by_node: dict[NodeId, int] = {}
         self.struck: Counter[str] = Counter(dict.fromkeys(FAULTS, 0))
@@ -123,8 +123,6 @@ class Cluster:
         self.on_event: Callable[[int, Event], None] = lambda index, event: None
         self._checkers = tuple(checkers)
         self._control_probes = control_probes
-        self._heap: list[tuple[float, int, int, Any]] = []
-        self._number = 0
         self._held: list[tuple[int, int, bytes]] = []
         self._trace = blake2b(digest_size=16) if trace else None
         rack_count = racks or max(4, members // 40)
@@ -137,7 +135,7 @@ class Cluster:
         """A machine that is not running yet; returns its index."""
         index = len(self.hosts)
         address = (f"10.{index >> 16 & 255}.{index >> 8 & 255}.{index & 255}", 7946)
-        host = Host(name, rack, address, self.keys.make(self.rng))
+        host = SimulatedHost(name, rack, address, self.keys.make(self.rng))
         self.hosts.append(host)
         self.by_address[address] = index
         self.by_node[host.node] = index
@@ -154,7 +152,7 @@ class Cluster:
         )  # fmt: skip
         host.swim = Swim(
             settings=self.settings, record=record, sign=self.keys.signer(host.public), keyring=RING,
-            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, lexicon=self.lexicon,
+            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, verified_cache=self.verified_cache,
             make_seal=host.make_seal,
         )  # fmt: skip
         host.up, host.frozen, host.wake_at = True, False, float("inf")
@@ -212,7 +210,7 @@ class Cluster:
         held, self._held = self._held, []
         for source, target, datagram in held:
             self.struck["released"] += 1
-            self._push(self.now + self._delay(), target, (datagram, self.hosts[source].address))
+            self._clock.after(self._delay(), self._arrived, target, datagram, self.hosts[source].address)
 
     def freeze(self, index: int) -> None:
         """SIGSTOP: no timers, and its socket buffer fills."""
@@ -237,7 +235,7 @@ class Cluster:
         """Its monotonic clock leaps forward (a suspended virtual machine)."""
         self.hosts[index].clock_offset += by_s
         self.struck["clock_jump"] += 1
-        self._push(self.now, index, None)
+        self._clock.at(self.now, self._timer_due, index)
         self.hosts[index].wake_at = self.now
 
     def inject(self, index: int, target: Address, datagram: bytes) -> None:
@@ -246,34 +244,41 @@ class Cluster:
 
     # ---- time
 
+    @property
+    def now(self) -> float:
+        """Seconds since the cluster was made."""
+        return self._clock.now
+
     def at(self, when: float, action: Callable[[], None]) -> None:
         """Do something at a time."""
-        self._push(when, -1, action)
+        self._clock.at(when, action)
 
     def run(self, until: float) -> None:
         """Let everything happen up to ``until``."""
-        heap = self._heap
-        while heap and heap[0][0] <= until:
-            when, _, index, what = heapq.heappop(heap)
-            self.now = when
-            if index < 0:
-                what()
-                continue
-            host = self.hosts[index]
-            if what is None:
-                if when < host.wake_at or host.frozen or not host.up:
-                    continue
-                host.wake_at = float("inf")
-                swim, now = self.swim(index), when + host.clock_offset
-                due = swim.next_deadline()
-                # An offset taken off and put on again may round the deadline down, and then it never comes.
-                swim.handle_timer(due if now < due < now + _ROUNDING_S else now)
-            elif not self._deliver(host, index, what):
-                continue
-            self._flush(index)
-            for checker in self._checkers:
-                checker.on_step(self, index)
-        self.now = until
+        clock = self._clock
+        while clock.step(until):
+            pass
+        clock.now = until
+
+    def _timer_due(self, index: int) -> None:
+        host, when = self.hosts[index], self.now
+        if when < host.wake_at or host.frozen or not host.up:
+            return
+        host.wake_at = float("inf")
+        swim, now = self.swim(index), when + host.clock_offset
+        due = swim.next_deadline()
+        # An offset taken off and put on again may round the deadline down, and then it never comes.
+        swim.handle_timer(due if now < due < now + _ROUNDING_S else now)
+        self._stepped(index)
+
+    def _arrived(self, index: int, datagram: bytes, sender: Address) -> None:
+        if self._deliver(self.hosts[index], index, datagram, sender):
+            self._stepped(index)
+
+    def _stepped(self, index: int) -> None:
+        self._flush(index)
+        for checker in self._checkers:
+            checker.on_step(self, index)
 
     def run_until(self, condition: Callable[[], bool], limit: float, step_s: float = 0.1) -> float | None:
         """Run until the condition holds (looked at every ``step_s``); the time it took, None when it never did."""
@@ -292,21 +297,16 @@ class Cluster:
 
     # ---- inside
 
-    def _push(self, when: float, index: int, what: Any) -> None:
-        self._number += 1
-        heapq.heappush(self._heap, (when, self._number, index, what))
-
     def _delay(self) -> float:
         low, high = self.delay_s
         return low + (high - low) * self.rng.random()
 
-    def _deliver(self, host: Host, index: int, what: Any) -> bool:
+    def _deliver(self, host: SimulatedHost, index: int, datagram: bytes, sender: Address) -> bool:
         if not host.up:
             return False
-        datagram, sender = what
         if host.frozen:
             if len(host.queue) < _FROZEN_QUEUE_MAX:
-                host.queue.append(what)
+                host.queue.append((datagram, sender))
             return False
         host.received += 1
         if self._trace is not None:
@@ -325,7 +325,7 @@ class Cluster:
         deadline = swim.next_deadline() - host.clock_offset
         if deadline < host.wake_at:
             host.wake_at = max(deadline, self.now)
-            self._push(host.wake_at, index, None)
+            self._clock.at(host.wake_at, self._timer_due, index)
 
     def _tell(self, index: int, event: Event) -> None:
         if self._trace is not None:
@@ -335,7 +335,7 @@ class Cluster:
         self.on_event(index, event)
         if type(event) is ControlProbeWanted and self._control_probes:
             target = self.by_node[event.node]
-            self._push(self.now + 4 * self._delay(), -1, lambda: self._answer_control(index, target, event.node))
+            self._clock.after(4 * self._delay(), self._answer_control, index, target, event.node)
 
     def _answer_control(self, index: int, target: int, node: NodeId) -> None:
         # A TCP connection mends loss, but neither a cut nor a stopped process.
@@ -344,7 +344,7 @@ class Cluster:
             self.swim(index).control_probe_result(node, True, self.now + host.clock_offset)
             self._flush(index)
 
-    def _transmit(self, host: Host, index: int, output: SendDatagram) -> None:
+    def _transmit(self, host: SimulatedHost, index: int, output: SendDatagram) -> None:
         datagram = output.datagram
         for checker in self._checkers:
             checker.on_datagram(self, index, datagram)
@@ -369,12 +369,11 @@ class Cluster:
             when += 0.05 * draw()
             self.struck["reorder"] += 1
         if self.duplicate and draw() < self.duplicate:
-            self._push(when + self._delay(), target, (datagram, host.address))
+            self._clock.at(when + self._delay(), self._arrived, target, datagram, host.address)
             self.struck["duplicate"] += 1
-        self._number += 1
-        heapq.heappush(self._heap, (when, self._number, target, (datagram, host.address)))
+        self._clock.at(when, self._arrived, target, datagram, host.address)
 
-    def _is_lost(self, host: Host, other: Host) -> bool:
+    def _is_lost(self, host: SimulatedHost, other: SimulatedHost) -> bool:
         for name, share in (("loss", self.loss), ("loss_out", host.loss_out), ("loss_in", other.loss_in)):
             if share and self.rng.random() < share:
                 self.struck[name] += 1

@@ -38,7 +38,7 @@ def audit_verify(*, file: Path, head: str | None, as_json: bool) -> int:
 
     FILE.1, the file before it, is joined to it when it is there. Exits with 6 when the chain is broken.
     """
-    from gossipd.ops.audit_file import verify_audit
+    from gossipd.audit.chain_file import verify_audit
 
     report = verify_audit(file, head=head)
     if report.problem is not None:

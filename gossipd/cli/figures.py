@@ -65,7 +65,8 @@ def _why_no_last_host(outcome: Outcome, world: World | None) -> str | None:
         if missing := len(_unfinished(world, slow=False)):
             return (
                 f"{missing} of {outcome.hosts_alive} {_hosts(outcome.hosts_alive)} that live did not finish, so none "
-                f"is the last; given up after {world.now:.1f} s, because 50 times the bound had passed or nothing moved"
+                f"is the last; given up after {world.clock.now:.1f} s, because 50 times the bound had passed or "
+                "nothing moved"
             )
         if isnan(outcome.seconds_last):
             return "of the hosts at the full rate none lives"
@@ -74,7 +75,7 @@ def _why_no_last_host(outcome: Outcome, world: World | None) -> str | None:
 
 def _last_slow_host(outcome: Outcome, world: World) -> list[str]:
     if missing := len(_unfinished(world, slow=True)):
-        return [f"last slow host  none: {missing} slow {_hosts(missing)} did not finish in {world.now:.1f} s"]
+        return [f"last slow host  none: {missing} slow {_hosts(missing)} did not finish in {world.clock.now:.1f} s"]
     if outcome.seconds_last_slow is not None:
         return [f"last slow host  {outcome.seconds_last_slow:10.1f} s"]
     return []

@@ -30,9 +30,9 @@ def keygen(path: str, as_json: bool) -> None:
     from pathlib import Path
 
     from gossipd.core.errors import UsageError
-    from gossipd.core.keys import KEY_BYTES, SecretKey
-    from gossipd.core.trust import key_id
-    from gossipd.ops.keyfiles import write_key_pair
+    from gossipd.identity.key_files import write_key_pair
+    from gossipd.identity.keys import KEY_BYTES, SecretKey
+    from gossipd.identity.trust import key_id
 
     if not Path(path).name:
         raise UsageError(f"PATH {path!r} must name a file")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from gossipd.api.client import StatusClient
 from gossipd.cli.options import daemon_options, echo_json, examples, table, time_words
-from gossipd.ops.status_client import StatusClient
 
 
 @click.command(epilog=examples("gossipd members", "gossipd members --json | jq '.members[] | select(.seed)'"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from gossipd.api.client import StatusClient
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, table
 from gossipd.core.errors import NotFoundError
 from gossipd.core.units import show_bytes
-from gossipd.ops.status_client import StatusClient
 
 
 @click.command(epilog=examples("gossipd ls", "gossipd ls --json | jq -r '.models[].name'"))

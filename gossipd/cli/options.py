@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gossipd.api.client import StatusClient, find_socket
 from gossipd.core.units import parse_seconds
-from gossipd.ops.status_client import StatusClient, find_socket
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Targets
+    from gossipd.core.targets import Targets
     from gossipd.publish.publisher import Published
 
 # A manifest without an end is what most models want; a bound keeps a mistyped unit from meaning "for ever".
@@ -57,8 +57,8 @@ def publish(source: str, as_json: bool, **options: Any) -> None:
     from pathlib import Path
 
     from gossipd.core.errors import UsageError
-    from gossipd.core.packed import INTEGER_MAX
-    from gossipd.ops.keyfiles import read_secret_key
+    from gossipd.identity.key_files import read_secret_key
+    from gossipd.manifest.strict_msgpack import INTEGER_MAX
     from gossipd.publish.publisher import PublishOrder
     from gossipd.publish.publisher import publish as perform
     from gossipd.publish.selection import Selection
@@ -159,8 +159,8 @@ def _expires_s(text: str | None, now_s: int) -> int | None:
 def _targets(texts: tuple[str, ...]) -> Targets:
     """``rack=R`` and ``name=GLOB`` in any number, by comma or by repetition: any of the racks, any of the names."""
     from gossipd.core.errors import UsageError
-    from gossipd.core.manifest import Targets
-    from gossipd.core.names import check_label, check_name_glob
+    from gossipd.core.targets import Targets
+    from gossipd.manifest.names import check_label, check_name_glob
 
     racks, names = [], []
     for part in (part for text in texts for part in text.split(",")):

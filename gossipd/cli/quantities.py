@@ -18,7 +18,7 @@ _SIZES = {
 _BITS = {"bit": 1.0, "kbit": 1e3, "Kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9, "Tbit": 1e12}
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
+class SizeParam(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
     """``500GB``, ``256MiB``; decimal and binary units; gives bytes."""
 
     name = "size"
@@ -33,7 +33,7 @@ class Size(click.ParamType):  # type: ignore[type-arg]  # generic only since cli
         return int(size)
 
 
-class Rate(click.ParamType):  # type: ignore[type-arg]
+class RateParam(click.ParamType):  # type: ignore[type-arg]
     """``10Gbit``, ``100Mbit/s``; gives bytes per second."""
 
     name = "rate"

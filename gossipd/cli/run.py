@@ -15,6 +15,6 @@ def run(*, config_path: str) -> int:
     Logs go to stderr, as JSON when that is not a terminal. SIGTERM stops it within five seconds and keeps everything
     that is verified; SIGHUP reloads what can be reloaded. Tells systemd when it is ready.
     """
-    from gossipd.daemon.run import main
+    from gossipd.daemon.main import main
 
     return main(config_path)

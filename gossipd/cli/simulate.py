@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gossipd.cli.options import echo_json, examples, time_words
-from gossipd.cli.quantities import FiniteRange, Rate, Share, Size
+from gossipd.cli.quantities import FiniteRange, RateParam, Share, SizeParam
 from gossipd.core.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -45,9 +45,9 @@ _CHUNKS_HELP = (
 )
 @click.option("--hosts", type=click.IntRange(1, 100_000), default=100, show_default=True)
 @click.option("--racks", type=click.IntRange(1, 10_000), help="Default: one per 40 hosts.")
-@click.option("--size", type=Size(), default="500GB", show_default=True, help="Of the model.")
-@click.option("--link", type=Rate(), default="10Gbit", show_default=True, help="Of each host, both ways at once.")
-@click.option("--external", type=Rate(), help="Of storage to all racks together. Default: as one host's link.")
+@click.option("--size", type=SizeParam(), default="500GB", show_default=True, help="Of the model.")
+@click.option("--link", type=RateParam(), default="10Gbit", show_default=True, help="Of each host, both ways at once.")
+@click.option("--external", type=RateParam(), help="Of storage to all racks together. Default: as one host's link.")
 @click.option("--chunks", type=click.IntRange(1, 1_000_000), help=_CHUNKS_HELP)
 @click.option(
     "--oversubscription",

@@ -1,7 +1,7 @@
 """``gossipd status``: the whole cluster as the local daemon has heard it, for people, for scripts, or live.
 
 What lives here: the plain page. What does not: the live one (``watch``, which needs rich); the fields are those of
-``ops.snapshot``.
+``api.schema``.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from gossipd.api.client import StatusClient
 from gossipd.cli.options import (
     NameVersion,
     daemon_options,
@@ -21,8 +22,8 @@ from gossipd.cli.options import (
     table,
     time_words,
 )
+from gossipd.cli.render import traffic_words
 from gossipd.core.units import show_bytes
-from gossipd.ops.status_client import StatusClient
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
 HOSTS_SHOWN = 64  # a page; --json has them all
@@ -126,17 +127,6 @@ def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
     if len(row["hosts"]) > HOSTS_SHOWN:
         lines.append(f"  ... and {len(row['hosts']) - HOSTS_SHOWN} more (--json shows all)")
     return lines
-
-
-def traffic_words(row: dict[str, Any]) -> str:
-    """Where the bytes came from, and what was wasted."""
-    ratio = row["source_bytes"] / row["bytes_total"] if row["bytes_total"] else 0.0
-    return (
-        f"source {show_bytes(row['source_bytes'])} ({ratio:.2f}x)  "
-        f"same rack {show_bytes(row['peer_bytes_same_rack'])}  "
-        f"cross rack {show_bytes(row['peer_bytes_cross_rack'])}  "
-        f"duplicate {show_bytes(row['duplicate_bytes'])}  corrupt {row['corrupt_chunks']}"
-    )
 
 
 def _colour() -> bool:

@@ -19,7 +19,7 @@ from gossipd.cli.options import Duration, examples
 
 if TYPE_CHECKING:
     from gossipd.config.sections import Config
-    from gossipd.core.keys import SecretKey
+    from gossipd.identity.keys import SecretKey
     from membership.seal import KeyRing
 
 _EXIT_CODES = """
@@ -66,7 +66,7 @@ def trigger(
     from gossipd.config.kinds import split_contact
     from gossipd.control.trigger_client import Conversation
     from gossipd.control.trigger_client import trigger as order_of
-    from gossipd.core.statement import Verb
+    from gossipd.deployment.statement import Verb
 
     try:
         host, port = split_contact(address)
@@ -94,10 +94,10 @@ def trigger(
 
 def _order(model: str) -> bytes | str:
     """The manifest's bytes, or ``NAME@VERSION``."""
-    from gossipd.core.envelope import ENVELOPE_BYTES_MAX
     from gossipd.core.errors import NotFoundError
-    from gossipd.core.manifest_errors import ManifestError
-    from gossipd.core.names import split_model
+    from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
+    from gossipd.manifest.errors import ManifestError
+    from gossipd.manifest.names import split_model
 
     path = Path(model)
     if path.is_file():
@@ -119,7 +119,7 @@ def _keys(
     host: str, port: int, config_path: str | None, key: str | None, server_key: str | None
 ) -> tuple[SecretKey, bytes]:
     """The key that speaks, and the CURVE key that must answer."""
-    from gossipd.ops.keyfiles import read_public_key, read_secret_key
+    from gossipd.identity.key_files import read_public_key, read_secret_key
 
     if (config_path is None) == (key is None):
         raise click.UsageError("give either --config, or --key and --server-key")
@@ -128,7 +128,7 @@ def _keys(
             raise click.UsageError("--key needs --server-key: without it, anybody could answer in the node's place")
         return read_secret_key(Path(key)), read_public_key(Path(server_key)).curve25519
     from gossipd.config.load import load_config
-    from gossipd.ops.keyfiles import read_key_ring
+    from gossipd.identity.key_files import read_key_ring
 
     config = load_config(Path(str(config_path)))
     secret = read_secret_key(config.security.node_key)
@@ -142,14 +142,14 @@ def _keys(
 def _member_key(config: Config, ring: KeyRing, host: str, port: int) -> bytes:
     """The CURVE key of the member at this address, from the roster that the daemon here keeps."""
     from gossipd.core.errors import NotFoundError
-    from gossipd.core.keys import verify
-    from gossipd.daemon.state import ROSTER, State
+    from gossipd.daemon.state_dir import ROSTER, StateDirectory
+    from gossipd.identity.keys import verify
     from membership.errors import WireError
     from membership.record import decode_record, encode_signed
 
     directory = config.file.parent / "state"
     if (directory / ROSTER).is_file():
-        state = State(directory)
+        state = StateDirectory(directory)
         try:
             records = state.roster()
         finally:

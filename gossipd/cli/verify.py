@@ -6,9 +6,9 @@ import sys
 
 import click
 
+from gossipd.api.client import DaemonUnreachableError, StatusClient
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, percent_words
 from gossipd.core.errors import ExitCode
-from gossipd.ops.status_client import DaemonUnreachableError, StatusClient
 
 BAD_SHOWN = 10  # enough to see a pattern; the count says the rest
 

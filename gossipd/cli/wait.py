@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import click
 
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 from gossipd.cli.options import Duration, NameVersion, daemon_options, echo_json, examples, percent_words
 from gossipd.core.errors import ExitCode, GossipdError
-from gossipd.ops.status_client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
 
 POLL_S = 0.5  # the records behind the answer change once a second
 

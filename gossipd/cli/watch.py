@@ -18,10 +18,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from gossipd.api.client import DaemonUnreachableError
 from gossipd.cli.options import percent_words, time_words
-from gossipd.cli.status import traffic_words
+from gossipd.cli.render import traffic_words
 from gossipd.core.units import show_bytes
-from gossipd.ops.status_client import DaemonUnreachableError
 
 INTERVAL_S = 1.0  # the records behind the page are renewed at most once a second
 _STYLES = {"complete": "green", "failed": "red", "cancelled": "yellow", "expired": "yellow"}

@@ -15,10 +15,10 @@ from pathlib import Path
 
 from gossipd.config.load import ConfigError, parse_config
 from gossipd.config.template import render_config
-from gossipd.core.cluster_key import CLUSTER_ID_BYTES, CLUSTER_KEY_BYTES, new_key_ring
 from gossipd.core.errors import ExitCode, LocalError
-from gossipd.core.keys import KEY_BYTES, SecretKey
-from gossipd.ops import keyfiles
+from gossipd.identity import key_files
+from gossipd.identity.cluster_key import CLUSTER_ID_BYTES, CLUSTER_KEY_BYTES, new_key_ring
+from gossipd.identity.keys import KEY_BYTES, SecretKey
 
 _DIRECTORY_MODE = 0o750  # others see neither what is deployed nor the socket
 
@@ -62,8 +62,8 @@ def make_directory(
         KeyFileError: a given key file cannot be used.
         InitError: something is in the way.
     """
-    ring = keyfiles.read_key_ring(cluster_key) if cluster_key else None
-    publishers = [(_pub_name(path), keyfiles.read_public_key(path)) for path in trust]
+    ring = key_files.read_key_ring(cluster_key) if cluster_key else None
+    publishers = [(_pub_name(path), key_files.read_public_key(path)) for path in trust]
     names = [name for name, _ in publishers]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise InitError(f"two files given with --trust are called {twice[0]}")
@@ -78,10 +78,10 @@ def make_directory(
     try:
         for made in (directory, directory / "inbox", directory / "models", *([directory / "trust"] if names else [])):
             made.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
-        keyfiles.write_key_pair(directory / "node.key", secret)
-        keyfiles.write_key_ring(directory / "cluster.key", ring)
+        key_files.write_key_pair(directory / "node.key", secret)
+        key_files.write_key_ring(directory / "cluster.key", ring)
         for name, key in publishers:
-            keyfiles.write_public_key(directory / "trust" / name, key)
+            key_files.write_public_key(directory / "trust" / name, key)
         with config.open("x", encoding="utf-8") as file:  # last: a directory with it is complete
             file.write(text)
     except OSError as error:

@@ -1,6 +1,6 @@
 """The key files that a configuration names, read and checked together.
 
-What lives here: reading them all, with every problem at once. What does not: one file's rules (``ops.keyfiles``).
+What lives here: reading them all, with every problem at once. What does not: one file's rules (``identity.key_files``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
-from gossipd.core.keys import PublicKey, SecretKey
-from gossipd.ops.keyfiles import KeyFileError, read_key_ring, read_public_key, read_secret_key
+from gossipd.identity.key_files import KeyFileError, read_key_ring, read_public_key, read_secret_key
+from gossipd.identity.keys import PublicKey, SecretKey
 from membership.seal import KeyRing
 
 _Read = TypeVar("_Read")

@@ -25,7 +25,7 @@ class WrongValueError(ValueError):
     """A value that a setting cannot have; its sentence goes on from the setting's name. Fault: the operator."""
 
 
-class Kind(Protocol):
+class SettingKind(Protocol):
     """Reads the value of one setting."""
 
     @property
@@ -151,7 +151,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class ByteSize:
     """A number of bytes, or a text such as "64MiB"."""
 
     least: int

@@ -220,11 +220,11 @@ def _lines(text: str) -> dict[tuple[str, str], int]:
 
 
 @cache
-def _kinds(section: str) -> dict[str, kinds.Kind]:
-    return {item.name: cast(kinds.Kind, item.metadata["kind"]) for item in fields(SECTIONS[section])}
+def _kinds(section: str) -> dict[str, kinds.SettingKind]:
+    return {item.name: cast(kinds.SettingKind, item.metadata["kind"]) for item in fields(SECTIONS[section])}
 
 
-def _from_environment(text: str, kind: kinds.Kind) -> object:
+def _from_environment(text: str, kind: kinds.SettingKind) -> object:
     if isinstance(kind, kinds.Text | kinds.Choice):
         return text
     try:

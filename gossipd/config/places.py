@@ -1,14 +1,14 @@
 """Where a configuration wants its files to be, judged before anything is made or bound.
 
 What lives here: which directories are asked about, and the operator's insistence (``store.any_file_system``). What does
-not: which file systems are unfit (``store.file_system``).
+not: which file systems are unfit (``store.disk.file_system``).
 """
 
 from __future__ import annotations
 
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
-from gossipd.store.file_system import why_unfit
+from gossipd.store.disk.file_system import why_unfit
 
 _CURE = "; move it to a local disk, or set store.any_file_system = true"
 

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.config import kinds
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.names import check_label
-from gossipd.core.source_policy import SourcePolicy, SourceRuleError
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.names import check_label
+from gossipd.manifest.source_policy import SourcePolicy, SourceRuleError
 
 GIB = 1024**3
 MIB = 1024**2
-_RATE = kinds.Size(0, 1024**4)
+_RATE = kinds.ByteSize(0, 1024**4)
 _PATH = kinds.Text("a path", kinds.check_path)
 
 
-def setting(kind: kinds.Kind, comment: str, default: Any = MISSING, *, reload: bool = False) -> Any:
+def setting(kind: kinds.SettingKind, comment: str, default: Any = MISSING, *, reload: bool = False) -> Any:
     """A field of a section. Without a default it must be in the file. ``reload``: SIGHUP applies a new value."""
     metadata = {"kind": kind, "comment": comment, "reload": reload}
     if default is MISSING:
@@ -163,7 +163,7 @@ class StoreSection:
         2,
     )
     reserve_bytes: int = setting(
-        kinds.Size(0, 1024**5), "Free disk space that is never taken, for the rest of the host.", GIB
+        kinds.ByteSize(0, 1024**5), "Free disk space that is never taken, for the rest of the host.", GIB
     )
     page_cache: str = setting(
         kinds.Choice(("keep", "drop")),
@@ -226,7 +226,7 @@ class LimitsSection:
         24,
     )
     pool_bytes: int = setting(
-        kinds.Size(64 * MIB, 64 * GIB),
+        kinds.ByteSize(64 * MIB, 64 * GIB),
         "Memory for chunks on their way. It bounds what the daemon takes of memory; more helps fast links only.",
         128 * MIB,
     )

@@ -41,7 +41,7 @@ def render_config(values: Mapping[str, Mapping[str, object]]) -> str:
 
 
 def _setting(item: Field[Any], given: Mapping[str, object]) -> str:
-    kind = cast(kinds.Kind, item.metadata["kind"])
+    kind = cast(kinds.SettingKind, item.metadata["kind"])
     comment = str(item.metadata["comment"]).replace("\n", " ")
     default = "" if item.default is MISSING else f"Default {kind.show(_plain(item.default))}."
     notes = [comment, f"{_capital(kind.wanted)}.", default, "(reload)" if item.metadata["reload"] else ""]

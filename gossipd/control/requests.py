@@ -37,8 +37,8 @@ class RequestRefusedError(RemoteError):
     code = "E_REFUSED"
 
 
-class Pending:
-    """One request; made by ``Requests.opened``."""
+class PendingRequest:
+    """One request; made by ``RequestTable.opened``."""
 
     def __init__(self, number: int, node: NodeId, wanted: type[Message]) -> None:
         self.number, self.node, self.wanted = number, node, wanted
@@ -73,16 +73,16 @@ class Pending:
         return self._reply
 
 
-class Requests:
+class RequestTable:
     """All requests of this node that wait for a reply."""
 
     def __init__(self, *, limit: int) -> None:
         self._limit = limit
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, PendingRequest] = {}
         self._last = 0
 
     @contextmanager
-    def opened(self, node: NodeId, wanted: type[Message]) -> Iterator[Pending]:
+    def opened(self, node: NodeId, wanted: type[Message]) -> Iterator[PendingRequest]:
         """A new request to ``node`` that a ``wanted`` answers, forgotten when the block is left.
 
         Raises:
@@ -93,7 +93,7 @@ class Requests:
         self._last = self._last % _NUMBERS + 1
         while self._last in self._pending:
             self._last = self._last % _NUMBERS + 1
-        pending = self._pending[self._last] = Pending(self._last, node, wanted)
+        pending = self._pending[self._last] = PendingRequest(self._last, node, wanted)
         try:
             yield pending
         finally:

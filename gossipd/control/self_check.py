@@ -1,6 +1,6 @@
 """Are strangers refused? Asked of the real sockets at every start, and the daemon does not run if they are not.
 
-What lives here: four visits to our own control port. What does not: what admission is (``zap``).
+What lives here: four visits to our own control port. What does not: what admission is (``authenticator``).
 
 libzmq's CURVE server accepts every key when no ZAP handler runs, and one wrong option makes a socket that speaks in
 clear; both look healthy (libzmq 2594, pyzmq 657). So, in this order of proof:
@@ -19,10 +19,10 @@ import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gossipd.control.plane import ControlPlane
-from gossipd.control.zmq_trio import Bell, secure, tcp_address
+from gossipd.control.control_plane import ControlPlane
 from gossipd.core.errors import ExitCode, LocalError
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.zmq_trio import SocketWakeup, secure, tcp_address
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _PATIENCE_S = 5.0  # a busy machine; each visit takes milliseconds
@@ -38,7 +38,7 @@ class SelfCheckError(LocalError):
 
 
 async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKey, stranger: SecretKey) -> None:
-    """Visit the control port that ``plane`` serves on ``host`` and ``port``.
+    """Visit the control port that ``control_plane`` serves on ``delegate`` and ``port``.
 
     Args:
         own: this node's key, which ``member_of`` must know.
@@ -52,13 +52,13 @@ async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKe
     unknown = stranger.public.curve25519
 
     def refused() -> bool:
-        return plane.doorkeeper.refusals_of(unknown) > 0
+        return plane.authenticator.refusals_of(unknown) > 0
 
     async def check_own() -> None:
         if not await _visit(context, host, port, own, server_key, until=None):
             raise SelfCheckError(f"our own key was not let in on {host} port {port}: admission does not answer")
 
-    async def check_stranger() -> None:
+    async def check_unauthenticated() -> None:
         if await _visit(context, host, port, stranger, server_key, until=refused):
             raise SelfCheckError(f"a stranger's key was let in on {host} port {port}")
         if not refused():
@@ -73,7 +73,7 @@ async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKe
             raise SelfCheckError(f"a plain TCP connection stayed open on {host} port {port}")
 
     try:
-        for check in (check_own, check_stranger, check_insecure, check_plain):
+        for check in (check_own, check_unauthenticated, check_insecure, check_plain):
             await check()
     finally:
         context.term()
@@ -112,12 +112,12 @@ async def _visit(
 
 
 async def _outcome(monitor: zmq.Socket[bytes], until: Callable[[], bool] | None) -> bool:
-    bell = Bell()
+    wakeup = SocketWakeup()
     while until is None or not until():
         try:
             event = zmq.Event(parse_monitor_message(monitor.recv_multipart(zmq.NOBLOCK))["event"])
         except zmq.Again:
-            await bell.wait(monitor, seconds_max=0.02 if until else 0.5)
+            await wakeup.wait(monitor, seconds_max=0.02 if until else 0.5)
             continue
         if event == zmq.Event.HANDSHAKE_SUCCEEDED:
             return True

@@ -1,7 +1,7 @@
 """The other end of ``gossipd trigger``: one synchronous conversation with one node.
 
 What lives here: the conversation, and saying what is wrong when it does not come about. What does not: the command
-line (``cli.trigger``), and the node's end (``trigger_desk``).
+line (``cli.trigger``), and the node's end (``trigger_server``).
 
 CURVE answers a wrong key with silence, so the socket's monitor is watched beside the replies:
 
@@ -24,12 +24,12 @@ from typing import TypeVar
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gossipd.control.zmq_trio import secure, tcp_address
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import deployment_id
-from gossipd.core.statement import Verb, sign_statement
+from gossipd.deployment.statement import Verb, sign_statement
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.manifest import deployment_id
+from gossipd.runtime.zmq_trio import secure, tcp_address
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_BYTES_MAX, FrameError, decode, encode
 

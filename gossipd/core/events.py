@@ -14,36 +14,9 @@ from typing import TypeAlias
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.core.manifest_payload import EVERY_HOST, Targets
+from gossipd.core.model import PeerView, Shape
+from gossipd.core.targets import EVERY_HOST, Targets
 from membership.member import NodeId
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What the planner needs to know of a model: no names, no hashes.
-
-    ``chunk_bytes`` is the nominal size; the last chunk of a file may be shorter.
-    ``extent_chunks`` adjacent chunks are read from external storage as one unit.
-    """
-
-    chunk_count: int
-    chunk_bytes: int
-    bytes_total: int
-    extent_chunks: int
-
-
-@dataclass(frozen=True, slots=True)
-class PeerView:
-    """What the planner knows of a member from its signed record."""
-
-    node: NodeId
-    rack: str
-    zone: str
-    can_read_sources: bool = False
-    seed_term: int = 0
-    """Zero: claims no seedship. Else the term of its claim for its rack."""
-    name: str = ""
-    """Its host name: targets of a deployment may be named by it."""
 
 
 class FailReason(Enum):
@@ -229,7 +202,7 @@ class SlotsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Isolated:
+class IsolationChanged:
     """Membership hears nobody of those it should hear (True), or hears somebody again (False)."""
 
     isolated: bool
@@ -254,7 +227,7 @@ Event: TypeAlias = (
     | SubscribeHeard
     | UnsubscribeHeard
     | SlotsChanged
-    | Isolated
+    | IsolationChanged
 )
 
 
@@ -305,7 +278,7 @@ class ProbeSource:
 
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class StartSubscription:
     """Ask a peer for its holdings and deltas."""
 
     peer: NodeId
@@ -313,7 +286,7 @@ class Subscribe:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class EndSubscription:
     """Tell a peer to send no more deltas."""
 
     peer: NodeId
@@ -388,8 +361,8 @@ Command: TypeAlias = (
     | CancelFetch
     | StartSourceRead
     | ProbeSource
-    | Subscribe
-    | Unsubscribe
+    | StartSubscription
+    | EndSubscription
     | SendHoldings
     | SendDelta
     | ClaimSeed

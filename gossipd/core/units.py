@@ -56,3 +56,10 @@ def show_time(seconds: float) -> str:
         return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):
         return str(int(seconds))
+
+
+def timestamp(wall_s: float) -> str | None:
+    """RFC 3339 in UTC to the second; None for zero, which means never."""
+    if wall_s <= 0:
+        return None
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -13,10 +13,10 @@ import trio
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Supplier
-from gossipd.core.manifest import Manifest
-from gossipd.core.progress import HostReason, HostState, Progress
-from gossipd.core.statement import Statement
-from gossipd.ops.inbox import QueueFullError
+from gossipd.deployment.progress import HostReason, HostState, Progress
+from gossipd.deployment.statement import Statement
+from gossipd.inbox.inbox import QueueFullError
+from gossipd.manifest.manifest import Manifest
 
 # Half of a rate is forgotten in some three seconds: steady enough to read, quick enough to show a stall.
 RATE_SMOOTHING = 0.2
@@ -26,7 +26,7 @@ FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EX
 
 
 @dataclass(slots=True)
-class Counters:
+class TransferCounters:
     """Bytes and chunks since the deployment was first heard of; they never fall."""
 
     source_bytes: int = 0
@@ -47,7 +47,7 @@ class Counters:
 
 
 @dataclass(slots=True)
-class Rate:
+class SmoothedRate:
     """Bytes per second, smoothed; ``tick`` is called about once a second."""
 
     bytes_per_s: float = 0.0
@@ -79,9 +79,9 @@ class Deployment:
     sentence: str = ""
     """``CODE: words`` for the operator when ``reason`` is not enough."""
     chunks_verified: int = 0
-    counters: Counters = field(default_factory=Counters)
-    rate_in: Rate = field(default_factory=Rate)
-    rate_out: Rate = field(default_factory=Rate)
+    counters: TransferCounters = field(default_factory=TransferCounters)
+    rate_in: SmoothedRate = field(default_factory=SmoothedRate)
+    rate_out: SmoothedRate = field(default_factory=SmoothedRate)
     stall: StallReason | None = None
     source_trouble: HostReason = HostReason.NONE
     """What this host last had against the source; cleared by the next chunk from it."""
@@ -95,7 +95,7 @@ class Deployment:
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     turn: trio.Lock = field(default_factory=trio.Lock)
     """Held by the life that runs, or by whoever deletes what an earlier one left: the store cannot be cut short."""
-    base: Counters = field(default_factory=Counters)
+    base: TransferCounters = field(default_factory=TransferCounters)
     """The counters when the store opened it: the store counts duplicates and corruption from there."""
     holders: dict[bytes, None] = field(default_factory=dict)
     """Nodes that have the manifest or are about to, in the order in which gossip told that."""
@@ -150,7 +150,7 @@ class Deployment:
 
     def restore(self, earlier: Progress) -> None:
         """Go on counting from this host's own last record of an earlier run."""
-        self.counters = Counters(
+        self.counters = TransferCounters(
             earlier.source_bytes,
             earlier.peer_bytes_same_rack,
             earlier.peer_bytes_cross_rack,

@@ -1,7 +1,7 @@
 """The life of every deployment on this host, from a heard statement to a published directory.
 
 What lives here: the steps and their order, one task per deployment. What does not: which chunk comes from where (the
-planner), bytes (the store), who said what (``spread``), what an operator wants (``operations``).
+planner), bytes (the store), who said what (``dissemination``), what an operator wants (``admin_operations``).
 
 One deployment goes through these steps, each of which may end it with a state, a reason and a sentence::
 
@@ -33,18 +33,18 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, DeploymentClosed, DeploymentOpened, Event, ReportStall
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin, short
-from gossipd.core.manifest import Manifest, deployment_id, open_manifest
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.progress import HostReason, HostState
-from gossipd.core.register import STATEMENTS_MAX, Register
-from gossipd.core.register_file import snapshot
-from gossipd.core.statement import Statement, Verb
 from gossipd.daemon.deployment import Deployment
-from gossipd.daemon.state import State, StateWriteError
-from gossipd.ports import NotHeldError, StoreWriteError
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_file import snapshot
+from gossipd.deployment.statement_store import STATEMENTS_MAX, StatementStore
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
+from gossipd.runtime.ports import NotHeldError, StoreWriteError
+from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.errors import NoSpaceError, NotWholeError, StoreError
-from gossipd.threads import in_thread
 from membership.member import NodeId
 
 SPACE_RETRY_S = 5.0  # a freed disk is noticed within the 10 s that the fault table allows
@@ -71,7 +71,7 @@ log = structlog.get_logger("deployments")
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class HostIdentity:
     """Who we are, as targets name us."""
 
     name: str
@@ -88,10 +88,10 @@ class Deployments:
     def __init__(
         self,
         *,
-        host: Host,
+        host: HostIdentity,
         trusted: Callable[[], frozenset[bytes]],
-        register: Register,
-        state: State,
+        register: StatementStore,
+        state: StateDirectory,
         store: ChunkStore,
         post: Callable[[Event], None],
         pull: Pull,
@@ -176,7 +176,7 @@ class Deployments:
         async with deployment.turn:
             while True:
                 try:
-                    await in_thread(self._store.abandon, deployment.id, limiter=self._deleting)
+                    await run_blocking(self._store.abandon, deployment.id, limiter=self._deleting)
                 except StoreWriteError as error:
                     log.warning("not deleted yet", deployment=deployment.label, reason=error.sentence)
                 else:
@@ -237,7 +237,7 @@ class Deployments:
 
     async def _kept(self, deployment: Deployment) -> Manifest | None:
         """The manifest in our own files; None when there is none, or one that has rotted."""
-        envelope = await in_thread(self._state.envelope, deployment.id)
+        envelope = await run_blocking(self._state.envelope, deployment.id)
         if envelope is None:
             return None
         try:
@@ -270,17 +270,17 @@ class Deployments:
             delay_s = min(delay_s * 2, PULL_RETRY_MAX_S)
 
     async def _opened(self, envelope: bytes) -> Manifest:
-        return await in_thread(open_manifest, envelope, self._trusted())
+        return await run_blocking(open_manifest, envelope, self._trusted())
 
     async def keep(self, manifest: Manifest) -> None:
         """Make what was accepted durable, before anything is done with it."""
-        await in_thread(self._state.keep_envelope, manifest.id, manifest.envelope)
-        await in_thread(self._state.keep_register, *snapshot(self._register))
+        await run_blocking(self._state.keep_envelope, manifest.id, manifest.envelope)
+        await run_blocking(self._state.keep_register, *snapshot(self._register))
 
     async def _reserve(self, deployment: Deployment, manifest: Manifest) -> ChunkSet:
         while True:
             try:
-                return await in_thread(self._store.open, manifest, limiter=self._opening)
+                return await run_blocking(self._store.open, manifest, limiter=self._opening)
             except NoSpaceError as error:
                 if deployment.reason is not HostReason.NO_SPACE:
                     log.warning("no space", deployment=deployment.label, reason=error.sentence)
@@ -315,7 +315,7 @@ class Deployments:
         while True:
             try:
                 with trio.CancelScope(shield=True):
-                    await in_thread(self._store.finish, manifest.id, limiter=self._publishing)
+                    await run_blocking(self._store.finish, manifest.id, limiter=self._publishing)
             except NotWholeError as error:
                 log.warning("not whole", deployment=deployment.label, reason=error.sentence)
                 deployment.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
@@ -333,7 +333,7 @@ class Deployments:
         """
         self._register.mark_removed(deployment)
         try:
-            await in_thread(self._state.keep_register, *snapshot(self._register))
+            await run_blocking(self._state.keep_register, *snapshot(self._register))
         except StateWriteError:
             return False
         return True

@@ -9,17 +9,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from gossipd.control.zap import Visitor
+from gossipd.control.authenticator import Identity
 from gossipd.core.ids import DeploymentId
-from gossipd.core.manifest import open_manifest
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.register import Register
-from gossipd.core.statement import Statement, Verb
-from gossipd.core.trust import key_id
 from gossipd.daemon.deployment import check_room
 from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.spread import Spread
-from gossipd.threads import in_thread
+from gossipd.daemon.dissemination import Dissemination
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.trust import key_id
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import open_manifest
+from gossipd.runtime.worker_threads import run_blocking
 from gossipd.wire import control
 
 
@@ -29,15 +29,15 @@ class Triggers:
     def __init__(
         self,
         *,
-        register: Register,
+        register: StatementStore,
         deployments: Deployments,
-        spread: Spread,
+        dissemination: Dissemination,
         trusted: Callable[[], frozenset[bytes]],
         audit: Callable[..., None],
     ) -> None:
         self._register = register
         self._deployments = deployments
-        self._spread = spread
+        self._dissemination = dissemination
         self._trusted = trusted
         self._audit = audit
 
@@ -58,11 +58,11 @@ class Triggers:
             len(manifest.envelope) if manifest is not None else 0,
         )
 
-    async def trigger_order(self, visitor: Visitor, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+    async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
         """See TriggerHost."""
         manifest = self._deployments.manifest_of(statement.deployment)
         if envelope is not None:
-            manifest = await in_thread(open_manifest, envelope, self._trusted())
+            manifest = await run_blocking(open_manifest, envelope, self._trusted())
         elif manifest is None:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
         if statement.verb is Verb.DEPLOY:
@@ -70,7 +70,7 @@ class Triggers:
             self._register.accept(manifest, time.time())
             await self._deployments.keep(manifest)
             self._register.clear_removed(manifest.id)
-        is_news = self._spread.order(statement)
+        is_news = self._dissemination.order(statement)
         verb = "deploy" if statement.verb is Verb.DEPLOY else "cancel"
         self._audit(
             "trigger accepted",

@@ -17,8 +17,8 @@ from pathlib import Path
 from random import SystemRandom
 from typing import Any
 
+from gossipd.api.client import DaemonUnreachableError, StatusClient
 from gossipd.config.directory import make_directory
-from gossipd.ops.status_client import DaemonUnreachableError, StatusClient
 
 ADDRESS = "127.0.0.1"
 PORTS = range(12_000, 32_000)  # Linux takes outgoing ports from 32,768 on
@@ -28,7 +28,7 @@ LOG_TAIL_BYTES = 3000
 
 
 @dataclass
-class Host:
+class DemoHost:
     """One host. ``directory`` holds its configuration, keys, models, inbox and log."""
 
     name: str
@@ -120,13 +120,13 @@ class Host:
 
 def make_hosts(
     base: Path, *, hosts: int, racks: int, trust: Sequence[Path], sources: Sequence[str], encryption: str = "tls"
-) -> list[Host]:
+) -> list[DemoHost]:
     """Directories for ``node-1`` to ``node-N`` in racks ``rack-1`` to ``rack-R``, neighbours in the same one.
 
     Args:
         sources: what each may read, as ``sources.allow`` has it.
     """
-    made: list[Host] = []
+    made: list[DemoHost] = []
     for index, port in enumerate(free_ports(hosts)):
         name, rack = f"node-{index + 1}", f"rack-{index * racks // hosts + 1}"
         directory = base / name
@@ -137,7 +137,7 @@ def make_hosts(
             cluster_key=made[0].directory / "cluster.key" if made else None,
             trust=trust,
         )
-        made.append(Host(name, rack, directory, port, settings(sources, encryption=encryption)))
+        made.append(DemoHost(name, rack, directory, port, settings(sources, encryption=encryption)))
     return made
 
 

@@ -20,14 +20,14 @@ from random import Random
 from typing import Any, ClassVar, Protocol
 
 from gossipd.core.errors import ExitCode, GossipdError, UsageError
-from gossipd.core.keys import KEY_BYTES, SecretKey
-from gossipd.core.manifest import Manifest, open_manifest
 from gossipd.demo.compare import differences
-from gossipd.demo.hosts import Host, make_hosts
+from gossipd.demo.hosts import DemoHost, make_hosts
 from gossipd.demo.model import write_toy_model
 from gossipd.demo.rot import Rot
 from gossipd.demo.storage import StorageServer
-from gossipd.ops.keyfiles import write_key_pair
+from gossipd.identity.key_files import write_key_pair
+from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.publisher import PublishOrder, publish
 
 NAME, VERSION = "toy", 1
@@ -127,13 +127,13 @@ class _Stage:
     original: Path
     storage: StorageServer
     manifest: Manifest
-    hosts: list[Host]
+    hosts: list[DemoHost]
     audience: Audience
     chunks: dict[str, int] = field(default_factory=dict)
     killed_at: int | None = None
     rot: Rot | None = None
 
-    def host(self, name: str) -> Host:
+    def host(self, name: str) -> DemoHost:
         return next(host for host in self.hosts if host.name == name)
 
 
@@ -165,7 +165,7 @@ def _stage(order: DemoOrder, audience: Audience) -> Iterator[_Stage]:
     base = Path(tempfile.mkdtemp(prefix="gossipd-demo-")) if order.base is None else order.base
     storage: StorageServer | None = None
     stage: _Stage | None = None
-    hosts: list[Host] = []
+    hosts: list[DemoHost] = []
     try:
         _check_space(base, order)
         audience.step("writing a toy model")
@@ -225,7 +225,7 @@ class _Quiet:
 def _gather(stage: _Stage) -> None:
     """Wait until every daemon sees all of them alive."""
 
-    def is_whole(host: Host) -> bool:
+    def is_whole(host: DemoHost) -> bool:
         page = host.status()
         return page is not None and [one["state"] for one in page["members"]].count("alive") == len(stage.hosts)
 
@@ -267,7 +267,7 @@ def _deliver(stage: _Stage) -> None:
     stage.audience.progress(dict.fromkeys(stage.chunks, total), total)
 
 
-def _look(stage: _Stage, host: Host, complete: set[str]) -> None:
+def _look(stage: _Stage, host: DemoHost, complete: set[str]) -> None:
     page = host.status()
     if page is None:
         if host.has_ended:

@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from random import Random
 
-from gossipd.core.manifest import Manifest
+from gossipd.manifest.manifest import Manifest
 
 EDGE_BYTES = 64
 FLIPPED_BYTES = 8

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from gossipd.throttle import Throttle
+from gossipd.runtime.rate_limit import RateLimit
 
 _RANGE = re.compile(r"bytes=(\d{1,15})-(\d{1,15})?")
 _PIECE_BYTES = 256 * 1024
@@ -30,7 +30,7 @@ class StorageServer:
 
     def __init__(self, root: Path, *, rate: float | None = None, address: str = "127.0.0.1", port: int = 0) -> None:
         self.root = root
-        self.throttle = Throttle(rate)
+        self.throttle = RateLimit(rate)
         self._lock = threading.Lock()
         self._body_bytes = self._requests = 0
         self._server = _Server((address, port), _handler(self))

@@ -27,18 +27,18 @@ from blake3 import blake3
 from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 from obstore.store import from_url
 
-from gossipd.core.layout import Segment
-from gossipd.core.manifest_errors import ManifestError, shown
-from gossipd.core.manifest_payload import FILES_MAX
-from gossipd.core.source_url import SourceUrl
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.payload import FILES_MAX
+from gossipd.manifest.source_url import SourceUrl
 from gossipd.publish.errors import (
     PublishError,
-    SourceChangedError,
     StorageAuthError,
     StorageError,
     StorageNotFoundError,
+    TreeChangedError,
 )
-from gossipd.publish.runs import Run
+from gossipd.publish.extents import FileExtent
 from gossipd.publish.selection import Selection
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class StoredObjects:
         self._sleep = sleep
         self.threads = THREADS
 
-    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """Raises SourceChangedError, StorageError."""
         for attempt in range(ATTEMPTS):
             try:
@@ -136,7 +136,7 @@ class StoredObjects:
                 self._sleep(BACKOFF_S * 2**attempt * random.uniform(0.5, 1.5))
         raise AssertionError("the loop returns or raises")
 
-    def _hash_once(self, run: Run, chunk_bytes: int) -> bytes:
+    def _hash_once(self, run: FileExtent, chunk_bytes: int) -> bytes:
         found, hasher, room = [], blake3(), chunk_bytes
         for segment in run.segments:
             for piece in self._pieces(segment):
@@ -160,7 +160,7 @@ class StoredObjects:
         try:
             result = obstore.get(self._store, one.path, options=options)
             if tuple(result.range) != (segment.offset, stop) or result.meta["size"] != one.size:
-                raise SourceChangedError(f"{shown(one.path)} has another size than it was listed with")
+                raise TreeChangedError(f"{shown(one.path)} has another size than it was listed with")
             for part in result.stream(min_chunk_size=1):
                 left -= len(part)
                 if left < 0:
@@ -182,7 +182,7 @@ def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
     """In our words: obstore's text quotes replies, which may hold anything."""
     text = str(error)
     if isinstance(error, PreconditionError):
-        return SourceChangedError(f"{what} was replaced while it was hashed")
+        return TreeChangedError(f"{what} was replaced while it was hashed")
     if isinstance(error, FileNotFoundError) or "status code: 404" in text:
         return StorageNotFoundError(f"{what} is not there")
     refused = isinstance(error, UnauthenticatedError | PermissionDeniedError)

@@ -17,7 +17,7 @@ class PublishError(LocalError):
     code = "E_SOURCE_READ"
 
 
-class SourceChangedError(PublishError):
+class TreeChangedError(PublishError):
     """A file or object is not what it was when publishing began. Retry: when nobody writes to it any more."""
 
     code = "E_SOURCE_CHANGED"

@@ -28,10 +28,10 @@ from contextlib import contextmanager
 
 from blake3 import blake3
 
-from gossipd.core.layout import Segment
-from gossipd.core.manifest_errors import shown
-from gossipd.publish.errors import PublishError, SourceChangedError
-from gossipd.publish.runs import Run
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.errors import shown
+from gossipd.publish.errors import PublishError, TreeChangedError
+from gossipd.publish.extents import FileExtent
 from gossipd.publish.tree import FoundFile
 
 BUFFER_BYTES = 512 * 1024  # a quarter of a core's second-level cache here; 256 KiB to 1 MiB measured alike
@@ -46,7 +46,7 @@ class LocalFiles:
         self._mapped = mapped
         self.threads = len(os.sched_getaffinity(0))
 
-    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """Raises SourceChangedError, PublishError ``E_SOURCE_READ``."""
         if run.count > 1 or len(run.segments) == 1:
             return self._hash_adjacent(run.segments[0], chunk_bytes)
@@ -124,9 +124,9 @@ class LocalFiles:
         except OSError as error:
             raise PublishError(f"{shown(file.path)}: {error.strerror}") from None
 
-    def _changed(self, segment: Segment) -> SourceChangedError:
+    def _changed(self, segment: Segment) -> TreeChangedError:
         path = self._files[segment.file_index].path
-        return SourceChangedError(f"{shown(path)} changed while it was hashed; publish when nobody writes to it")
+        return TreeChangedError(f"{shown(path)} changed while it was hashed; publish when nobody writes to it")
 
 
 def _lease(descriptor: int) -> bool:

@@ -13,23 +13,23 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Protocol
 
-from gossipd.core.layout import Layout
-from gossipd.core.manifest_payload import DIGEST_BYTES
-from gossipd.publish.runs import Run, runs
+from gossipd.manifest.chunk_layout import Layout
+from gossipd.manifest.payload import DIGEST_BYTES
+from gossipd.publish.extents import FileExtent, runs
 
 
-class RunReader(Protocol):
+class ExtentReader(Protocol):
     """Where bytes come from. Thread-safe."""
 
     @property
     def threads(self) -> int:
         """How many runs are worth reading at a time."""
 
-    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """The BLAKE3-256 of each chunk of a run, one after the other."""
 
 
-def hash_chunks(layout: Layout, reader: RunReader, on_bytes: Callable[[int], None]) -> bytes:
+def hash_chunks(layout: Layout, reader: ExtentReader, on_bytes: Callable[[int], None]) -> bytes:
     """The hashes of all chunks, in order.
 
     Args:
@@ -37,17 +37,17 @@ def hash_chunks(layout: Layout, reader: RunReader, on_bytes: Callable[[int], Non
     Raises: what ``reader`` raises.
     """
     digests = bytearray(layout.chunk_count * DIGEST_BYTES)
-    work: Iterator[Run] = runs(layout)
+    work: Iterator[FileExtent] = runs(layout)
     lock, stop = Lock(), Event()
 
-    def take() -> Run | None:
+    def take() -> FileExtent | None:
         with lock:
             return None if stop.is_set() else next(work, None)
 
     def worker() -> None:
         try:
             while (run := take()) is not None:
-                found = reader.hash_run(run, layout.chunk_bytes)
+                found = reader.hash_extent(run, layout.chunk_bytes)
                 assert len(found) == run.count * DIGEST_BYTES
                 with lock:
                     digests[run.first_chunk * DIGEST_BYTES : (run.first_chunk + run.count) * DIGEST_BYTES] = found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gossipd.core.manifest_errors import shown
+from gossipd.manifest.errors import shown
 from gossipd.publish.errors import PublishError
 
 

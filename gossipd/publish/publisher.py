@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote
 
-from gossipd.core.envelope import ENVELOPE_BYTES_MAX
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.layout import Layout, default_chunk_bytes
-from gossipd.core.manifest import FileEntry, ManifestDraft, Targets, open_manifest, seal_manifest
-from gossipd.core.manifest_errors import ManifestError, shown
-from gossipd.core.manifest_paths import check_paths
-from gossipd.core.manifest_payload import EVERY_HOST
-from gossipd.core.names import check_model_name
-from gossipd.core.source_url import WEB_SCHEMES, check_scheme, parse_source_url
+from gossipd.core.targets import EVERY_HOST, Targets
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.chunk_layout import Layout, default_chunk_bytes
+from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
+from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.manifest import FileEntry, ManifestDraft, open_manifest, seal_manifest
+from gossipd.manifest.names import check_model_name
+from gossipd.manifest.paths import check_paths
+from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
-from gossipd.publish.errors import PublishError, SourceChangedError, StorageNotFoundError
+from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.files import LocalFiles
-from gossipd.publish.hashing import RunReader, hash_chunks
+from gossipd.publish.hashing import ExtentReader, hash_chunks
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection
 from gossipd.publish.tree import FoundFile, find_files
@@ -90,7 +90,7 @@ class _Origin:
     """One place that is being published: what is in it, how to read it, and where seeds find it."""
 
     found: Found
-    reader: RunReader
+    reader: ExtentReader
     base_url: str
     look_again: Callable[[], Found]
 
@@ -111,7 +111,7 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
     progress.found(len(files), bytes_total)
     digests = hash_chunks(layout, origin.reader, progress.hashed)
     if list(origin.look_again()) != list(origin.found):
-        raise SourceChangedError(f"{shown(order.source)} changed while it was hashed; publish when nobody writes to it")
+        raise TreeChangedError(f"{shown(order.source)} changed while it was hashed; publish when nobody writes to it")
     draft = ManifestDraft(
         name=order.name,
         version=order.version,

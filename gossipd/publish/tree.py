@@ -15,9 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from gossipd.core.manifest_errors import ManifestError, shown
-from gossipd.core.manifest_paths import DEPTH_MAX
-from gossipd.core.manifest_payload import FILES_MAX
+from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.paths import DEPTH_MAX
+from gossipd.manifest.payload import FILES_MAX
 from gossipd.publish.errors import PublishError
 from gossipd.publish.selection import Selection
 

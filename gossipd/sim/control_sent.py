@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from gossipd.sim.sim_host import SimHost
+from gossipd.sim.host import SimHost
 from gossipd.sim.steady_traffic import LINK_BYTES_S, MEMBERSHIP_REST_BYTES_S, progress_bytes_s
 from membership.member import NodeId
 

@@ -19,7 +19,7 @@ from heapq import heapify, heappop, heappush
 _ROUNDING = 1e-9  # of sums of some hundred rates
 
 
-class Link:
+class FabricLink:
     """One direction of a port. Rates in bytes/s."""
 
     __slots__ = ("capacity", "flows", "free", "number", "open_count")
@@ -42,7 +42,7 @@ class Flow:
     __slots__ = ("filling", "key", "length", "links", "moved_s", "rate", "remaining", "told_at")
 
     def __init__(
-        self, key: object, links: tuple[Link, ...], length: float, now: float, *, told_at: float = 0.0
+        self, key: object, links: tuple[FabricLink, ...], length: float, now: float, *, told_at: float = 0.0
     ) -> None:
         self.key = key
         self.links = links
@@ -58,14 +58,14 @@ class Fabric:
     """All links of a cluster."""
 
     def __init__(self) -> None:
-        self._links: list[Link] = []
+        self._links: list[FabricLink] = []
         self.flows: dict[Flow, None] = {}
         self._has_changed = False
         self._filling = 0
 
-    def add_link(self, capacity: float) -> Link:
+    def add_link(self, capacity: float) -> FabricLink:
         """A new link."""
-        link = Link(len(self._links), capacity)
+        link = FabricLink(len(self._links), capacity)
         self._links.append(link)
         return link
 

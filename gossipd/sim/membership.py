@@ -1,9 +1,9 @@
 """The membership of a simulated cluster in full: each host's own ``Swim``, on the clock of the world.
 
 What lives here: the brains, their datagrams (delayed like any message of the world, counted with their headers), and
-what the planner hears of their verdicts, which is what ``daemon.cluster`` makes of them: a member that is alive, has
-changed or is suspected is seen, one that is dead is lost. What does not: when verdicts come where the brains do not
-run (``verdicts``), evidence of broken connections (``world``).
+what the planner hears of their verdicts, which is what ``daemon.member_directory`` makes of them: a member that is
+alive, has changed or is suspected is seen, one that is dead is lost. What does not: when verdicts come where the brains
+do not run (``verdicts``), evidence of broken connections (``world``).
 
 The cluster is converged when time begins, as ``membership.testing.Cluster.start_all_known`` makes it: one brain is told
 of all others, which cost a record each, and the rest adopt its view. Seals and signatures are stand-ins of the same
@@ -19,22 +19,21 @@ Draws are the membership's own, so that a run is the run without deaths up to th
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from gossipd.core.events import Isolated, PeerLost, PeerSeen, PeerView
-from gossipd.core.standing import Standing
+from gossipd.core.events import IsolationChanged, PeerLost, PeerSeen
+from gossipd.core.model import PeerView
+from gossipd.sim.host import SimHost
 from gossipd.sim.message_size import datagram_bytes
-from membership import events as said
-from membership.lexicon import Lexicon
+from gossipd.swarm.capabilities import NodeCapabilities
+from membership import events as membership_events
+from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, Member, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
-from membership.stand_ins import Keys, OpenSeal
+from membership.simulation import VirtualClock
 from membership.swim import Swim
-
-if TYPE_CHECKING:
-    from gossipd.sim.sim_host import SimHost
-    from gossipd.sim.world import World
+from membership.verified_cache import VerifiedCache
 
 _RING = KeyRing(b"simulated cluste", (b"k" * 32,))
 _BOOT = 1_700_000_000_000  # milliseconds since 1970, as long on the wire as a real one
@@ -42,7 +41,7 @@ _PORT = 7946  # the daemon's default
 _CONTROL_DELAYS = 4  # a connection and a question: there and back twice
 
 
-class _Brain:
+class _HostMembership:
     """One host's, and when it wants to be woken."""
 
     __slots__ = ("address", "host", "swim", "wake_at")
@@ -54,17 +53,32 @@ class _Brain:
         self.wake_at = float("inf")
 
 
+class MembershipWorld(Protocol):
+    """What membership needs of the world: time, hosts with their claims, delays, and the account of verdicts."""
+
+    clock: VirtualClock
+    hosts: list[SimHost]
+    by_node: dict[NodeId, SimHost]
+    views: dict[NodeId, PeerView]
+
+    def delay(self, sender: SimHost, receiver: SimHost, rng: Random | None = None) -> float:
+        """One way between two hosts, in seconds."""
+
+    def lost(self, observer: SimHost, lost: SimHost) -> None:
+        """Count that ``observer`` takes ``lost`` for dead."""
+
+
 class Membership:
     """All brains of one world. Everybody who lives now is a member."""
 
-    def __init__(self, world: World, rng: Random) -> None:
+    def __init__(self, world: MembershipWorld, rng: Random) -> None:
         self._world = world
         self._rng = rng
-        self._brains: list[_Brain] = []
-        self._by_address: dict[Address, _Brain] = {}
-        self._by_node: dict[NodeId, _Brain] = {}  # by the node ids of records, which follow from their keys
-        self._keys = Keys()
-        self._lexicon = Lexicon(_RING.cluster_id, self._keys.verify)
+        self._brains: list[_HostMembership] = []
+        self._by_address: dict[Address, _HostMembership] = {}
+        self._by_node: dict[NodeId, _HostMembership] = {}  # by the node ids of records, which follow from their keys
+        self._keys = FakeKeys()
+        self._verified_cache = VerifiedCache(_RING.cluster_id, self._keys.verify)
         for host in world.hosts:
             self._add(host)
         first = self._brains[0].swim
@@ -81,74 +95,86 @@ class Membership:
         view = self._world.views[host.node]
         record = Record(
             public, _BOOT, 1, view.name, view.rack, view.zone, *address, _PORT + 1, public,
-            software="1.0.0", payload=Standing(view.can_read_sources, view.seed_term).to_bytes(),
+            software="1.0.0", payload=NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(),
         )  # fmt: skip
         swim = Swim(
-            settings=SwimSettings(), record=record, sign=self._keys.signer(public), keyring=_RING,
-            rng=Random(self._rng.getrandbits(64)), now=self._world.now, lexicon=self._lexicon, make_seal=OpenSeal,
-        )  # fmt: skip
-        brain = _Brain(host, swim, address)
+            settings=SwimSettings(),
+            record=record,
+            sign=self._keys.signer(public),
+            keyring=_RING,
+            rng=Random(self._rng.getrandbits(64)),
+            now=self._world.clock.now,
+            verified_cache=self._verified_cache,
+            make_seal=OpenSeal,
+        )
+        brain = _HostMembership(host, swim, address)
         self._brains.append(brain)
         self._by_address[address] = self._by_node[node_id(public)] = brain
 
     def claim(self, view: PeerView) -> None:
         """This host has another seed term: its record says so."""
         brain = self._brains[self._world.by_node[view.node].index]
-        brain.swim.update_payload(Standing(view.can_read_sources, view.seed_term).to_bytes(), self._world.now)
+        brain.swim.update_payload(
+            NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(), self._world.clock.now
+        )
         self._flush(brain)
 
     # ---- time ----------------------------------------------------------------------------------
 
-    def _wake(self, brain: _Brain, when: float) -> None:
+    def _wake(self, brain: _HostMembership, when: float) -> None:
         if when < brain.wake_at or not brain.host.alive:
             return
         brain.wake_at = float("inf")
-        brain.swim.handle_timer(self._world.now)
+        brain.swim.handle_timer(self._world.clock.now)
         self._flush(brain)
 
-    def _arrive(self, brain: _Brain, datagram: bytes, sender: Address) -> None:
+    def _arrive(self, brain: _HostMembership, datagram: bytes, sender: Address) -> None:
         if brain.host.alive:
-            brain.swim.handle_datagram(datagram, sender, self._world.now)
+            brain.swim.handle_datagram(datagram, sender, self._world.clock.now)
             self._flush(brain)
 
-    def _flush(self, brain: _Brain) -> None:
+    def _flush(self, brain: _HostMembership) -> None:
         world = self._world
         for output in brain.swim.drain():
-            if isinstance(output, said.SendDatagram):
+            if isinstance(output, membership_events.SendDatagram):
                 brain.host.membership_bytes += datagram_bytes(len(output.datagram))
                 other = self._by_address[output.address]
                 delay_s = world.delay(brain.host, other.host, self._rng)
-                world.after(delay_s, self._arrive, other, output.datagram, brain.address)
+                world.clock.after(delay_s, self._arrive, other, output.datagram, brain.address)
             else:
                 self._hear(brain, output)
         deadline = brain.swim.next_deadline()
         if deadline < brain.wake_at:
-            brain.wake_at = max(deadline, world.now)
-            world.at(brain.wake_at, self._wake, brain, brain.wake_at)
+            brain.wake_at = max(deadline, world.clock.now)
+            world.clock.at(brain.wake_at, self._wake, brain, brain.wake_at)
 
     # ---- what the planner hears ----------------------------------------------------------------
 
-    def _hear(self, brain: _Brain, event: said.Event) -> None:
+    def _hear(self, brain: _HostMembership, event: membership_events.Event) -> None:
         host = brain.host
-        if isinstance(event, said.MemberUp | said.MemberChanged | said.MemberSuspected):
+        if isinstance(
+            event, membership_events.MemberUp | membership_events.MemberChanged | membership_events.MemberSuspected
+        ):
             host.post(PeerSeen(self._view(event.member)))
-        elif isinstance(event, said.MemberDown):
+        elif isinstance(event, membership_events.MemberDown):
             lost = self._by_node[event.member.node].host
             self._world.lost(host, lost)
             host.post(PeerLost(lost.node))
-        elif isinstance(event, said.Isolated):
-            host.post(Isolated(event.isolated))
-        elif isinstance(event, said.ControlProbeWanted):
+        elif isinstance(event, membership_events.Isolated):
+            host.post(IsolationChanged(event.isolated))
+        elif isinstance(event, membership_events.ControlProbeWanted):
             subject = self._by_node[event.node]
             delay_s = _CONTROL_DELAYS * self._world.delay(host, subject.host, self._rng)
-            self._world.after(delay_s, self._answer_control, brain, subject)
+            self._world.clock.after(delay_s, self._answer_control, brain, subject)
 
     def _view(self, member: Member) -> PeerView:
-        record, standing = member.record, Standing.from_bytes(member.record.payload)
+        record, capabilities = member.record, NodeCapabilities.from_bytes(member.record.payload)
         node = self._by_node[member.node].host.node
-        return PeerView(node, record.rack, record.zone, standing.can_read_sources, standing.seed_term, name=record.name)
+        return PeerView(
+            node, record.rack, record.zone, capabilities.can_read_sources, capabilities.seed_term, name=record.name
+        )
 
-    def _answer_control(self, brain: _Brain, subject: _Brain) -> None:
+    def _answer_control(self, brain: _HostMembership, subject: _HostMembership) -> None:
         if brain.host.alive and subject.host.alive:
-            brain.swim.control_probe_result(node_id(subject.swim.self_record().public_key), True, self._world.now)
+            brain.swim.control_probe_result(node_id(subject.swim.self_record().public_key), True, self._world.clock.now)
             self._flush(brain)

@@ -82,7 +82,7 @@ def end_s(world: World) -> float:
     slow = set(world.slowed)
     times = [host.done_s for host in world.hosts if host.alive and host.index not in slow]
     done = [when for when in times if when is not None]
-    return max(done) if done and len(done) == len(times) else world.now
+    return max(done) if done and len(done) == len(times) else world.clock.now
 
 
 def curve_of(world: World, hosts: Iterable[int]) -> Curve:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from gossipd.core.planner_settings import PlannerSettings
+from gossipd.swarm.settings import PlannerSettings
 
 EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (README): what is closer than that no run could tell apart
 

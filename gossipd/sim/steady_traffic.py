@@ -7,10 +7,10 @@ What lives here: heartbeats of control links, membership at rest, records of pro
   of answer, and 66 that acknowledge the answer, as seen on a loopback with nothing else on it.
 * Membership at rest is two datagrams a second with their answers: ``python -m tests.bench.membership --scenario quiet``
   says 400 bytes with IP and UDP headers, to which Ethernet adds 14 for each of the four.
-* Every host tells everybody how far it is each ``max(1 s, hosts / 50)`` (``daemon.teller``), by rumour: ``python -m
-  tests.bench.membership --members 6,16,40,100,250,1000 --scenario progress``, whose bytes_per_node_s_mean are 2,258,
-  5,717, 5,934, 5,937, 5,937, 5,938, and half of datagrams_per_node_s_mean, those sent, 12.7, 19.6 and then 10.5. With
-  Ethernet and without membership at rest that is _PROGRESS; from 40 hosts on it is the class's budget
+* Every host tells everybody how far it is each ``max(1 s, hosts / 50)`` (``daemon.progress_publisher``), by rumour:
+  ``python -m tests.bench.membership --members 6,16,40,100,250,1000 --scenario progress``, whose bytes_per_node_s_mean
+  are 2,258, 5,717, 5,934, 5,937, 5,937, 5,938, and half of datagrams_per_node_s_mean, those sent, 12.7, 19.6 and then
+  10.5. With Ethernet and without membership at rest that is _PROGRESS; from 40 hosts on it is the class's budget
   (``progress_bytes_per_s``), which bounds it.
 """
 

@@ -1,6 +1,7 @@
-"""The heap of events: virtual time, hosts, messages, transfers, faults.
+"""A simulated cluster: hosts, messages, transfers and faults on one virtual clock.
 
-What lives here: everything between the hosts. What does not: what a host decides (its Planner) or does (``sim_host``).
+What lives here: everything between the hosts. What does not: the clock (``membership.simulation``), what a host decides
+(its Planner) or does (``host``).
 A relay flows at its fair rate and ends no earlier than what it relays; that it cannot overtake it on the way is not
 modelled (two relays in a hundred would: 250 hosts, 2,000 chunks).
 Deterministic: ties on the heap are broken by order of scheduling, every draw is from a seeded Random: one for the world
@@ -12,32 +13,21 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 from hashlib import blake2b
-from heapq import heappop, heappush
-from itertools import count
 from random import Random
-from typing import Any
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import (
-    ClaimSeed,
-    DeploymentOpened,
-    Event,
-    MembersSeen,
-    PeerLost,
-    PeerReachable,
-    PeerSeen,
-    PeerView,
-    Shape,
-)
+from gossipd.core.events import ClaimSeed, DeploymentOpened, Event, MembersSeen, PeerLost, PeerReachable, PeerSeen
 from gossipd.core.ids import DeploymentId
-from gossipd.core.planner import Planner
+from gossipd.core.model import PeerView, Shape
 from gossipd.sim.control_sent import ControlSent, control_sent
-from gossipd.sim.fabric import Fabric, Flow, Link
+from gossipd.sim.fabric import Fabric, FabricLink, Flow
+from gossipd.sim.host import SimHost, Transfer
 from gossipd.sim.membership import Membership
 from gossipd.sim.scenario import Kill, Scenario
-from gossipd.sim.sim_host import SimHost, Transfer
 from gossipd.sim.verdicts import Verdicts
+from gossipd.swarm.planner import Planner
 from membership.member import NodeId
+from membership.simulation import VirtualClock
 
 _RECOMPUTE_PER_CHUNK_TIME = 20
 _PLANS_PER_CHUNK_TIME = 10  # seven times as often as a daemon with chunks of 16 MiB on 10 Gbit/s; 20 gave the same loss
@@ -67,11 +57,9 @@ class World:
         self._percent_done = 0
         self.arrivals: list[tuple[float, int, int]] | None = [] if keep_arrivals else None
         self.slowed: list[int] = []
-        self.now = 0.0
+        self.clock = VirtualClock()
         self.deployment = DeploymentId(blake2b(b"simulated %d" % scenario.rng, digest_size=32).digest())
         self._rng = Random(scenario.rng)
-        self._heap: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
-        self._ticket = count()
         self.fabric = Fabric()
         self._quantum_s = scenario.chunk_time_s / _RECOMPUTE_PER_CHUNK_TIME
         self.plan_interval_s = max(scenario.plan_interval_s, scenario.chunk_time_s / _PLANS_PER_CHUNK_TIME)
@@ -128,12 +116,12 @@ class World:
     def _greet(self, settled: bool) -> None:
         """Members know each other and seeds are elected before time 0; then the deployment opens everywhere."""
         scenario = self.scenario
-        early = self.now = -10.0 if settled else 0.0
+        early = self.clock.now = -10.0 if settled else 0.0
         for host in self.hosts:
             host.planner.handle(MembersSeen(self.views), early)
         if settled:
             self._elect(early)
-        self.now = 0.0
+        self.clock.now = 0.0
         size, chunk_bytes = scenario.chunks, scenario.chunk_bytes
         extent = max(1, min(_EXTENT_BYTES_MAX, scenario.size // 256) // chunk_bytes)
         shape = Shape(size, chunk_bytes, scenario.size, extent)
@@ -161,23 +149,12 @@ class World:
 
     # ---- time ----------------------------------------------------------------------------------
 
-    def at(self, when: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Run ``action`` then."""
-        heappush(self._heap, (when, next(self._ticket), action, arguments))
-
-    def after(self, delay: float, action: Callable[..., None], *arguments: Any) -> None:
-        """Run ``action`` in a while."""
-        heappush(self._heap, (self.now + delay, next(self._ticket), action, arguments))
-
     def run(self, *, limit_s: float | None = None) -> None:
         """Play until every living host is done, or ``limit_s``."""
         end = limit_s if limit_s is not None else 50 * self.scenario.bound_s + 60
-        while self._heap and self.unfinished:
-            when, _, action, arguments = heappop(self._heap)
-            if when > end:
-                return
-            self.now = when
-            action(*arguments)
+        clock = self.clock
+        while self.unfinished and clock.step(end):
+            pass
 
     # ---- messages ------------------------------------------------------------------------------
 
@@ -191,7 +168,7 @@ class World:
         """A control message; in order per pair, as delays change slowly against the spacing of messages."""
         receiver = self.by_node[peer]
         if receiver.alive:
-            self.after(self.delay(sender, receiver), receiver.hear, event)
+            self.clock.after(self.delay(sender, receiver), receiver.hear, event)
 
     def send_all(self, sender: SimHost, peers: tuple[NodeId, ...], event: Event) -> None:
         """The same message to many. Where queues are short one delay serves for all of them: one event, not forty."""
@@ -199,7 +176,7 @@ class World:
             for peer in peers:
                 self.send(sender, peer, event)
         else:
-            self.after(self.delay(sender, sender), self._heard_by_all, peers, event)
+            self.clock.after(self.delay(sender, sender), self._heard_by_all, peers, event)
 
     def _heard_by_all(self, peers: tuple[NodeId, ...], event: Event) -> None:
         for peer in peers:
@@ -214,7 +191,7 @@ class World:
             return
         for other in self.hosts:
             if other is not host:
-                self.after(self._rng.random() * _CLAIM_SPREAD_S, other.post, PeerSeen(view))
+                self.clock.after(self._rng.random() * _CLAIM_SPREAD_S, other.post, PeerSeen(view))
 
     # ---- transfers -----------------------------------------------------------------------------
 
@@ -224,7 +201,7 @@ class World:
         if not taker.alive:
             return
         if server is None:
-            links: tuple[Link, ...] = (self.external_link, self.rack_down[taker.rack], taker.down)
+            links: tuple[FabricLink, ...] = (self.external_link, self.rack_down[taker.rack], taker.down)
         elif server.rack == taker.rack:
             links = (server.up, taker.down)
         else:
@@ -232,25 +209,25 @@ class World:
         length = len(transfer.chunks) * self.scenario.chunk_bytes
         is_relayable = len(transfer.chunks) == 1  # of several in one read each arrives by itself
         told_at = (1.0 - self.scenario.told_share) * length if is_relayable else 0.0
-        flow = Flow(transfer, links, length, self.now, told_at=told_at)
+        flow = Flow(transfer, links, length, self.clock.now, told_at=told_at)
         transfer.flow = flow
         self.fabric.begin(flow)
         if self._boundary_s is None:
-            self._boundary_s = self.now
-            self.at(self.now, self._boundary)
+            self._boundary_s = self.clock.now
+            self.clock.at(self.clock.now, self._boundary)
         elif flow.rate > 0:
-            end = self.now + flow.remaining / flow.rate
+            end = self.clock.now + flow.remaining / flow.rate
             if end < self._boundary_s:
-                self.at(end, self._flow_ended, flow)
+                self.clock.at(end, self._flow_ended, flow)
 
     def _boundary(self) -> None:
         if not self.fabric.flows:
             self._boundary_s = None
             return
-        until = self._boundary_s = self.now + self._quantum_s
-        ending, told = self.fabric.recompute(self.now, until)
+        until = self._boundary_s = self.clock.now + self._quantum_s
+        ending, told = self.fabric.recompute(self.clock.now, until)
         for end, flow in ending:
-            self.at(end, self._flow_ended, flow)
+            self.clock.at(end, self._flow_ended, flow)
         for flow in told:
             transfer = flow.key
             assert isinstance(transfer, Transfer)
@@ -262,7 +239,7 @@ class World:
                 scenario = self.scenario
                 share = scenario.read_ending_share if transfer.server is None else scenario.ending_share
                 flow.told_at = min(share * flow.length, scenario.ending_s * flow.rate)
-        self.at(until, self._boundary)
+        self.clock.at(until, self._boundary)
 
     def _flow_ended(self, flow: Flow) -> None:
         if flow not in self.fabric.flows:
@@ -287,7 +264,7 @@ class World:
             wait += self.delay(server, taker)
             if server.rack != taker.rack:
                 self.entered[taker.rack] += 1
-        self.after(wait, taker.received, transfer)
+        self.clock.after(wait, taker.received, transfer)
 
     def stop(self, transfer: Transfer) -> None:
         """Cancelled: what has flowed has flowed."""
@@ -309,11 +286,11 @@ class World:
             self._percent_done += 1
             if self._on_progress is not None:
                 self._on_progress(self._percent_done)
-        self.timeline[host.index].append(self.now)
+        self.timeline[host.index].append(self.clock.now)
         if self.arrivals is not None:
-            self.arrivals.append((self.now, host.index, chunk))
+            self.arrivals.append((self.clock.now, host.index, chunk))
         if self.first_copy_s[chunk] is None:
-            self.first_copy_s[chunk] = self.now
+            self.first_copy_s[chunk] = self.clock.now
         while self._kills and self.delivered_count >= self._kills[0].progress * self.scenario.chunks * len(self.hosts):
             self._kill(self._kills.pop(0))
 
@@ -331,7 +308,7 @@ class World:
 
     def control_until_now(self) -> ControlSent:
         """What the living have sent, mean of them."""
-        return control_sent(self.by_node, self.now, membership_runs=self._membership is not None)
+        return control_sent(self.by_node, self.clock.now, membership_runs=self._membership is not None)
 
     def _kill(self, kill: Kill) -> None:
         living = [host for host in self.hosts if host.alive]
@@ -349,7 +326,7 @@ class World:
 
     def _die(self, host: SimHost) -> None:
         host.alive = False
-        host.died_s = self.now
+        host.died_s = self.clock.now
         if host.done_s is None:
             self._needs_no_more(host)
         for transfer in [*host.serving, *host.reading, *host.fetching.values()]:
@@ -360,13 +337,13 @@ class World:
         scenario = self.scenario
         for other in self.hosts:
             if other.alive:
-                self.after(scenario.evidence_s * (0.5 + self._rng.random()), self._evidence, other, host)
+                self.clock.after(scenario.evidence_s * (0.5 + self._rng.random()), self._evidence, other, host)
 
     def _draw_verdicts(self, dead: list[SimHost]) -> None:
         living = [host for host in self.hosts if host.alive]
         for host, waits_s in zip(dead, self._verdicts.draw(len(dead)), strict=True):
             for other, wait_s in zip(living, waits_s, strict=False):  # the waits have no end
-                self.after(wait_s, self._sentence, other, host)
+                self.clock.after(wait_s, self._sentence, other, host)
 
     def _sentence(self, observer: SimHost, dead: SimHost) -> None:
         if observer.alive:
@@ -378,7 +355,7 @@ class World:
         if lost.died_s is None:
             self.false_deaths += 1
         else:
-            self.verdict_waits_s.append(self.now - lost.died_s)
+            self.verdict_waits_s.append(self.clock.now - lost.died_s)
 
     def _evidence(self, observer: SimHost, dead: SimHost) -> None:
         """Only who has a connection to the dead host notices before membership does."""

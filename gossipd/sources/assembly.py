@@ -1,7 +1,8 @@
 """Cuts a run of bytes into chunks and hands each to the store.
 
-One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it; none
-for chunks that arrive whole. While a chunk comes in pieces others may be sent what is here of it (``gossipd.arrival``).
+One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it; none for
+chunks that arrive whole. While a chunk comes in pieces others may be sent what is here of it
+(``gossipd.runtime.incoming_chunks``).
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from gossipd.arrival import Arrival, Arrivals
-from gossipd.buffers import BufferPool
 from gossipd.core.ids import SOURCE, ChunkIndex
-from gossipd.ports import ChunkWriter, DigestMismatchError
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
+from gossipd.runtime.ports import ChunkWriter, DigestMismatchError
 from gossipd.sources.errors import SourceHashError
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Manifest
+    from gossipd.manifest.manifest import Manifest
 
 
 # What is left of a read when the next may begin. It needs no slot, and two at once share the reader's part of storage's
@@ -35,7 +36,7 @@ class Assembly:
 
     def __init__(
         self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, what: str, writer: ChunkWriter, pool: BufferPool,
-        arrivals: Arrivals, clock: Callable[[], float], stopped: Callable[[], bool],
+        incoming_chunks: IncomingChunks, clock: Callable[[], float], stopped: Callable[[], bool],
         on_stored: Callable[[ChunkIndex], None],
     ) -> None:  # fmt: skip
         self._manifest = manifest
@@ -43,13 +44,13 @@ class Assembly:
         self._what = what
         self._writer = writer
         self._pool = pool
-        self._arrivals = arrivals
+        self._incoming_chunks = incoming_chunks
         self._clock = clock
         self._stopped = stopped
         self._on_stored = on_stored
         self._position = 0
         self._filled = 0
-        self._arrival: Arrival | None = None
+        self._incoming: IncomingChunk | None = None
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
@@ -58,7 +59,7 @@ class Assembly:
         Raises: SourceHashError; StoreWriteError and NotHeldError from the store; PoolExhaustedError when stopped.
         """
         while piece:
-            if self._arrival is None:
+            if self._incoming is None:
                 chunk = self._chunks[self._position]
                 length = self._manifest.chunk_length(chunk)
                 if len(piece) >= length:  # a whole chunk in somebody else's memory needs none of ours
@@ -67,30 +68,32 @@ class Assembly:
                     continue
                 lease = self._pool.acquire(length, gave_up=self._stopped)
                 share = _ENDING_SHARE if self._position == len(self._chunks) - 1 else 0.0
-                self._arrival = self._arrivals.begin(self._manifest.id, chunk, SOURCE, lease, ending_share=share)
+                self._incoming = self._incoming_chunks.begin(
+                    self._manifest.id, chunk, SOURCE, lease, ending_share=share
+                )
                 self._filled = 0
-            view = self._arrival.view
+            view = self._incoming.view
             step = min(len(piece), len(view) - self._filled)
             view[self._filled : self._filled + step] = piece[:step]
             self._filled += step
             piece = piece[step:]
-            self._arrival.advance(self._filled)
+            self._incoming.advance(self._filled)
             if self._filled == len(view):
                 self._deliver(view)
 
     def close(self) -> None:
         """Gives the memory back; what had come of an unfinished chunk is lost, and its relays end."""
-        if self._arrival is not None:
-            self._arrival.release()
-            self._arrival = None
+        if self._incoming is not None:
+            self._incoming.release()
+            self._incoming = None
 
     def _deliver(self, body: memoryview) -> None:
         chunk = self._chunks[self._position]
         now = self._clock()
         try:
             self._writer.put(self._manifest.id, chunk, body, SOURCE, now - self._began_s)
-            if self._arrival is not None:
-                self._arrival.land()
+            if self._incoming is not None:
+                self._incoming.land()
         except DigestMismatchError:
             raise SourceHashError(self._what, f"chunk {chunk} does not hash to the manifest's digest") from None
         finally:

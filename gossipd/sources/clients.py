@@ -23,7 +23,7 @@ from typing import Any
 import obstore
 from obstore.store import MemoryStore, from_url
 
-from gossipd.niceness import give_way
+from gossipd.runtime.thread_priority import lower_priority
 from gossipd.sources.errors import (
     SourceEncodingError,
     SourceLongError,
@@ -51,7 +51,7 @@ def start_runtime() -> None:
     Raises:
         SourceError: no threads. Retry: by a new process.
     """
-    with ThreadPoolExecutor(1, initializer=give_way) as pool:
+    with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
         pool.submit(_use_once).result()
 
 

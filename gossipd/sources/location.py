@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from gossipd.core.source_url import WEB_SCHEMES, SourceUrl
+from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from gossipd.core.ids import ChunkIndex
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Manifest
+    from gossipd.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class FileRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ReadExtent:
     """Chunks whose bytes, one after the other, are those of ``ranges``, one after the other."""
 
     chunks: tuple[ChunkIndex, ...]
     ranges: tuple[FileRange, ...]
 
 
-def next_run(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_max: int) -> Run:
+def next_extent(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_max: int) -> ReadExtent:
     """The longest run that begins with ``chunks[0]`` and needs one request, or one packed chunk.
 
     Args:
@@ -42,7 +42,7 @@ def next_run(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_ma
     """
     pieces = [FileRange(one.file_index, one.offset, one.length) for one in manifest.segments(chunks[0])]
     if len(pieces) != 1:
-        return Run((chunks[0],), tuple(pieces))
+        return ReadExtent((chunks[0],), tuple(pieces))
     first = pieces[0]
     count, length = 1, first.length
     for chunk in chunks[1:]:
@@ -56,4 +56,4 @@ def next_run(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_ma
             break
         count += 1
         length += piece.length
-    return Run(tuple(chunks[:count]), (FileRange(first.file_index, first.offset, length),))
+    return ReadExtent(tuple(chunks[:count]), (FileRange(first.file_index, first.offset, length),))

@@ -24,27 +24,27 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from gossipd.arrival import Arrivals
-from gossipd.buffers import BufferPool, PoolExhaustedError
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.core.source_policy import SourcePolicy
-from gossipd.core.source_url import SourceUrl, parse_source_url
-from gossipd.ports import ChunkWriter, NotHeldError, StoreWriteError
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.manifest.source_url import SourceUrl, parse_source_url
+from gossipd.runtime.buffer_pool import BufferPool, PoolExhaustedError
+from gossipd.runtime.incoming_chunks import IncomingChunks
+from gossipd.runtime.ports import ChunkWriter, NotHeldError, StoreWriteError
+from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.admission import Resolve, SourceAdmission, SourceStatistics
 from gossipd.sources.assembly import Assembly
 from gossipd.sources.clients import Clock
-from gossipd.sources.desk import Desk, Resolve, SourceStatistics
 from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
+from gossipd.sources.first_request import resolve
 from gossipd.sources.location import Location
-from gossipd.sources.ranges import FileRange, Run, next_run
-from gossipd.sources.requests import Job, OnError, Requests
+from gossipd.sources.ranges import FileRange, ReadExtent, next_extent
+from gossipd.sources.requests import Job, OnError, SourceRequests
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.touch import resolve
-from gossipd.throttle import Throttle
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Manifest
+    from gossipd.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +86,18 @@ class SourceReader:
     """
 
     def __init__(
-        self, *, writer: ChunkWriter, pool: BufferPool, throttle: Throttle, policy: SourcePolicy,
+        self, *, writer: ChunkWriter, pool: BufferPool, throttle: RateLimit, policy: SourcePolicy,
         settings: SourceSettings | None = None, rng: Random | None = None, clock: Clock = time.monotonic,
-        arrivals: Arrivals | None = None, find: Resolve = resolve, on_error: OnError | None = None,
+        incoming_chunks: IncomingChunks | None = None, find: Resolve = resolve, on_error: OnError | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings or SourceSettings()
         self._writer = writer
         self._pool = pool
-        self._arrivals = arrivals or Arrivals()
+        self._incoming_chunks = incoming_chunks or IncomingChunks()
         self._clock = clock
-        self._desk = Desk(self._settings, policy=policy, rng=rng or Random(), clock=clock, find=find)
-        self._requests = Requests(
-            self._desk, pool=pool, throttle=throttle, settings=self._settings, clock=clock, on_error=on_error
+        self._admission = SourceAdmission(self._settings, policy=policy, rng=rng or Random(), clock=clock, find=find)
+        self._requests = SourceRequests(
+            self._admission, pool=pool, throttle=throttle, settings=self._settings, clock=clock, on_error=on_error
         )
         self._lock = threading.Lock()
         self._running: set[Job] = set()
@@ -121,7 +121,7 @@ class SourceReader:
     def probe(self, manifest: Manifest) -> ProbeOutcome:
         """Ask the first object of each source in turn for one byte, until one gives it."""
         index = next(at for at, entry in enumerate(manifest.files) if entry.size)  # a model has at least one byte
-        self._desk.forget(manifest.id)
+        self._admission.forget(manifest.id)
         with self._job(manifest) as job:
             for url in manifest.sources:
                 location = Location.of(parse_source_url(url), manifest.files[index].path)
@@ -137,7 +137,7 @@ class SourceReader:
 
     def set_policy(self, policy: SourcePolicy) -> None:
         """For requests from now on; what is under way goes on."""
-        self._desk.set_policy(policy)
+        self._admission.set_policy(policy)
 
     def cancel(self, deployment: DeploymentId) -> None:
         """Stop what is being read for this deployment, at the next piece of each stream."""
@@ -146,7 +146,7 @@ class SourceReader:
     def forget(self, deployment: DeploymentId) -> None:
         """``cancel``, and drop what was remembered of its objects' versions."""
         self.cancel(deployment)
-        self._desk.forget(deployment)
+        self._admission.forget(deployment)
         self._requests.forget(deployment)
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class SourceReader:
 
     def statistics(self) -> SourceStatistics:
         """Counts so far, and what is wrong with which host now."""
-        return self._desk.statistics()
+        return self._admission.statistics()
 
     # ---- jobs ----------------------------------------------------------------------------------
 
@@ -190,7 +190,7 @@ class SourceReader:
         """An error that decided something: the object may be left alone for a while."""
         job.errors.append(error)
         if isinstance(error, SourceError) and error.again == 0 and not isinstance(error, SourceCancelledError):
-            self._desk.refuse(job.manifest.id, location, error)
+            self._admission.refuse(job.manifest.id, location, error)
 
     # ---- one source ----------------------------------------------------------------------------
 
@@ -200,18 +200,18 @@ class SourceReader:
         failed: list[ChunkIndex] = []
         repeats: Counter[ChunkIndex] = Counter()
         while pending:
-            run = next_run(job.manifest, pending, range_bytes_max=self._settings.range_bytes_max)
+            run = next_extent(job.manifest, pending, range_bytes_max=self._settings.range_bytes_max)
             location = Location.of(source, job.manifest.files[run.ranges[0].file_index].path)
             before = len(job.stored)
             try:
-                self._read_run(job, source, run, location)
+                self._read_extent(job, source, run, location)
             except GossipdError as error:
                 done = set(job.stored[before:])
                 pending = [chunk for chunk in pending if chunk not in done]
                 if not pending:
                     break  # the error came after the last byte that was wanted
                 repeats[pending[0]] += 1
-                if _may_repeat(error, repeats[pending[0]]) and self._desk.take_retry(source):
+                if _may_repeat(error, repeats[pending[0]]) and self._admission.take_retry(source):
                     continue
                 self._note(job, location, error)
                 if not isinstance(error, SourceHashError):
@@ -221,12 +221,19 @@ class SourceReader:
                 pending = pending[len(run.chunks) :]
         return failed
 
-    def _read_run(self, job: Job, source: SourceUrl, run: Run, first: Location) -> None:
+    def _read_extent(self, job: Job, source: SourceUrl, run: ReadExtent, first: Location) -> None:
         """Raises SourceError, StoreWriteError, NotHeldError."""
         assembly = Assembly(
-            job.manifest, run.chunks, what=first.shown, writer=self._writer, pool=self._pool,
-            arrivals=self._arrivals, clock=self._clock, stopped=job.stop.is_set, on_stored=job.stored.append,
-        )  # fmt: skip
+            job.manifest,
+            run.chunks,
+            what=first.shown,
+            writer=self._writer,
+            pool=self._pool,
+            incoming_chunks=self._incoming_chunks,
+            clock=self._clock,
+            stopped=job.stop.is_set,
+            on_stored=job.stored.append,
+        )
         try:
             for part in run.ranges:
                 location = Location.of(source, job.manifest.files[part.file_index].path)

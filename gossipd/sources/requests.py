@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gossipd.buffers import BufferPool
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.core.source_url import SourceUrl
+from gossipd.manifest.source_url import SourceUrl
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.admission import SourceAdmission
 from gossipd.sources.clients import Clients, Clock, Stream
-from gossipd.sources.desk import Desk
 from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError
+from gossipd.sources.first_request import Addresses, touch
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import FileRange
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.touch import Addresses, touch
 from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
-from gossipd.throttle import Throttle
 
 if TYPE_CHECKING:
-    from gossipd.core.manifest import Manifest
+    from gossipd.manifest.manifest import Manifest
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: hyper reads up to 400 KiB ahead, and one piece is ours
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read asks whether its own was stopped
@@ -56,14 +56,20 @@ class _Asked:
     received: int = 0
 
 
-class Requests:
-    """Asks. ``desk`` and ``pool`` are shared with the reader."""
+class SourceRequests:
+    """Asks. ``admission`` and ``pool`` are shared with the reader."""
 
     def __init__(
-        self, desk: Desk, *, pool: BufferPool, throttle: Throttle, settings: SourceSettings, clock: Clock,
+        self,
+        admission: SourceAdmission,
+        *,
+        pool: BufferPool,
+        throttle: RateLimit,
+        settings: SourceSettings,
+        clock: Clock,
         on_error: OnError | None,
-    ) -> None:  # fmt: skip
-        self._desk = desk
+    ) -> None:
+        self._admission = admission
         self._pool = pool
         self._throttle = throttle
         self._settings = settings
@@ -83,7 +89,7 @@ class Requests:
 
     def reads_whole(self, source: SourceUrl) -> bool:
         """The host is fast, and no limit of bytes a second asks for pieces."""
-        return self._throttle.rate is None and self._desk.is_fast(source)
+        return self._throttle.rate is None and self._admission.is_fast(source)
 
     def close(self) -> None:
         """Drop the clients."""
@@ -91,9 +97,9 @@ class Requests:
 
     def read(self, job: Job, location: Location, part: FileRange, sink: Callable[[memoryview], None]) -> None:
         """The bytes of one range, in pieces, to ``sink``. Raises SourceError, and whatever ``sink`` raises."""
-        if (refused := self._desk.refusal(job.manifest.id, location)) is not None:
+        if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
-        addresses = self._desk.admit(location.source, location.shown)
+        addresses = self._admission.admit(location.source, location.shown)
         small = part.length <= self._settings.touch_bytes_max
         if addresses and not small:
             self._look_once(job, location, addresses, part)
@@ -127,7 +133,7 @@ class Requests:
 
     def _name_the_change(self, job: Job, location: Location, part: FileRange) -> None:
         """If-Match has failed: look at what is there now, for an error that names both versions."""
-        if addresses := self._desk.admit(location.source, location.shown):
+        if addresses := self._admission.admit(location.source, location.shown):
             self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
 
     def _stream(
@@ -148,7 +154,7 @@ class Requests:
             self._check(job, location, part, stream.version)
             for piece in stream:
                 self._pour(job, location, request, piece, sink)
-            self._desk.note_rate(location.source, part.length, stream.waited_s)
+            self._admission.note_rate(location.source, part.length, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: FileRange) -> bool:
         """From a fast host, without a rate limit, and whole chunks only: a part of a packed one needs our buffer.
@@ -169,7 +175,7 @@ class Requests:
         try:
             if self._versions.get(job.manifest.id, location) is not None:
                 return
-            if (refused := self._desk.refusal(job.manifest.id, location)) is not None:
+            if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
                 raise refused
             with self._asked(job, location) as request:
                 touched = touch(location, addresses, part.offset, 1, self._settings)
@@ -177,7 +183,7 @@ class Requests:
                 request.received += len(touched.body)
         except SourceError as error:
             if error.again == 0:
-                self._desk.refuse(job.manifest.id, location, error)
+                self._admission.refuse(job.manifest.id, location, error)
             raise
         finally:
             lock.release()
@@ -185,7 +191,7 @@ class Requests:
     @contextmanager
     def _asked(self, job: Job, location: Location) -> Iterator[_Asked]:
         """One request: from the desk's leave to its report."""
-        request = _Asked(self._desk.enter(location.source, location.shown, job.stop))
+        request = _Asked(self._admission.enter(location.source, location.shown, job.stop))
         error: GossipdError | None = None
         try:
             yield request
@@ -195,7 +201,7 @@ class Requests:
                 self._on_error(job.manifest.id, caught)
             raise
         finally:
-            self._desk.leave(location.source, error, request.received)
+            self._admission.leave(location.source, error, request.received)
 
     def _check(self, job: Job, location: Location, part: FileRange, seen: ObjectVersion) -> None:
         expected = job.manifest.files[part.file_index].size

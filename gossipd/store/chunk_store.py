@@ -20,29 +20,29 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkStored
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.core.layout import Segment
-from gossipd.core.manifest import Manifest
-from gossipd.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
-from gossipd.store import layout, publishing
-from gossipd.store.background import Background
-from gossipd.store.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
-from gossipd.store.condition import Keeper, StoreCondition
-from gossipd.store.context import Context
-from gossipd.store.disk import Disk, read_file, write_all
-from gossipd.store.durable import PosixDisk
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
+from gossipd.store.disk.condition import ConditionTracker, StoreCondition
+from gossipd.store.disk.disk import Disk, read_file, write_all
+from gossipd.store.disk.durable import PosixDisk
+from gossipd.store.disk.handles import Handles
+from gossipd.store.disk.whole_sync import WholeSync
 from gossipd.store.errors import StoreError
-from gossipd.store.handles import Handles
-from gossipd.store.models import Models, is_version
+from gossipd.store.journal.windows import commit, write_chunk
+from gossipd.store.models import layout, publishing
+from gossipd.store.models.background import Background
+from gossipd.store.models.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
+from gossipd.store.models.context import Context
+from gossipd.store.models.maintenance import StoreMaintenance
+from gossipd.store.models.models import Models, is_version
+from gossipd.store.models.reading import open_held_chunk
+from gossipd.store.models.repair import mend_tree
+from gossipd.store.models.replica import ModelReplica
+from gossipd.store.models.scrub import Checked, recheck
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
-from gossipd.store.reading import open_held_chunk
-from gossipd.store.repair import mend_tree
-from gossipd.store.replica import Replica
-from gossipd.store.scrub import Checked, recheck
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
-from gossipd.store.upkeep import Upkeep
-from gossipd.store.whole_sync import WholeSync
-from gossipd.store.windows import commit, write_chunk
 
 ENVELOPE_BYTES_MAX = 64 << 20  # the manifest's own limit
 
@@ -84,10 +84,10 @@ class ChunkStore:
         assert used is not None
         self._disk: Disk = used
         self._emit = on_event
-        keeper = Keeper(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
+        tracker = ConditionTracker(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
         handles = Handles(used, idle_max=settings.open_files_max)
         self._context = Context(
-            used, WholeSync(used), handles, keeper, settings, on_event, clock, wall, self._wake, background
+            used, WholeSync(used), handles, tracker, settings, on_event, clock, wall, self._wake, background
         )
         try:
             self._lock_descriptor = prepare_root(used)
@@ -96,13 +96,13 @@ class ChunkStore:
                 self._posix.shut()
             if isinstance(error, StoreError):
                 raise
-            raise keeper.refused(error, clock(), need_bytes=0) from error
+            raise tracker.refused(error, clock(), need_bytes=0) from error
         try:
             for path in forsaken_trees(used):
                 publishing.trash(used, path)
             publishing.empty_trash(used)
         except OSError as error:  # it stays until the next start; a disk that takes no writes can be served from
-            keeper.refused(error, clock(), need_bytes=0)
+            tracker.refused(error, clock(), need_bytes=0)
         self._models = Models(
             self._context,
             boot=boot if boot is not None else _boot_id(),
@@ -110,7 +110,7 @@ class ChunkStore:
             before_evict=before_evict,
         )
         self._scrubber = self._models.scrubber
-        self.upkeep = Upkeep(self._context, self._models.all)
+        self.upkeep = StoreMaintenance(self._context, self._models.all)
         self._background = Background(step=self.upkeep.step, scrub=self._scrubber.paced_step)
         if background:
             self._background.start(with_scrub=settings.scrub_bytes_per_s > 0)
@@ -210,7 +210,7 @@ class ChunkStore:
             with replica.lock:
                 replica.counters.mismatch_count += 1
             raise DigestMismatchError(f"chunk {chunk} of {manifest.name}@{manifest.version} has wrong bytes")
-        self._context.keeper.check()
+        self._context.tracker.check()
 
         def fill(segment: Segment, position: int, descriptor: int) -> None:
             write_all(self._disk, descriptor, body[position : position + segment.length], segment.offset)
@@ -287,7 +287,7 @@ class ChunkStore:
 
     def condition(self) -> StoreCondition:
         """Whether the disk takes writes, and what it lacks."""
-        return self._context.keeper.condition
+        return self._context.tracker.condition
 
     def statistics(self) -> StoreStatistics:
         """Figures of this moment."""
@@ -295,7 +295,7 @@ class ChunkStore:
             condition=self.condition(),
             models={replica.deployment: replica_statistics(replica) for replica in self._models.all()},
             open_files=self._context.handles.count,
-            free_bytes=self._context.keeper.free_bytes(),
+            free_bytes=self._context.tracker.free_bytes(),
             scrubbed_bytes=self._scrubber.scrubbed_bytes,
             oldest_unchecked_age_s=self._scrubber.oldest_unchecked_age_s(),
         )
@@ -316,7 +316,7 @@ class ChunkStore:
     def _wake(self) -> None:
         self._background.wake()
 
-    def _mended(self, replica: Replica, error: OSError) -> StoreWriteError:
+    def _mended(self, replica: ModelReplica, error: OSError) -> StoreWriteError:
         """A file or directory was removed under us: make it again, so that the next attempt finds it."""
         try:
             mend_tree(self._context, replica)
@@ -327,7 +327,7 @@ class ChunkStore:
     def _refused(self, error: OSError, need_bytes: int) -> StoreWriteError:
         if error.errno == errno.ELOOP:  # says nothing about the disk
             return StoreWriteError(f"{error.filename or 'a path'} is a symlink; remove it", code="E_PATH_SYMLINK")
-        refusal = self._context.keeper.refused(error, self._context.clock(), need_bytes=need_bytes)
+        refusal = self._context.tracker.refused(error, self._context.clock(), need_bytes=need_bytes)
         self._wake()
         return refusal
 

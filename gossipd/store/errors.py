@@ -1,9 +1,9 @@
-"""What can go wrong with the store as a whole. Refusals of one chunk are in ``gossipd.ports``."""
+"""What can go wrong with the store as a whole. Refusals of one chunk are in ``gossipd.runtime.ports``."""
 
 from __future__ import annotations
 
 from gossipd.core.errors import ExitCode, LocalError
-from gossipd.ports import StoreWriteError
+from gossipd.runtime.ports import StoreWriteError
 
 
 class StoreError(LocalError):

@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.core.ids import DeploymentId
-from gossipd.store.condition import StoreCondition
+from gossipd.store.disk.condition import StoreCondition
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gossipd.core.ids import DeploymentId
-from gossipd.store.condition import StoreCondition
-from gossipd.store.replica import Replica
+from gossipd.store.disk.condition import StoreCondition
+from gossipd.store.models.replica import ModelReplica
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class StoreStatistics:
     """Age of the check of the published chunk that has waited longest; 0 without published models."""
 
 
-def replica_statistics(replica: Replica) -> ReplicaStatistics:
+def replica_statistics(replica: ModelReplica) -> ReplicaStatistics:
     """As it is now."""
     with replica.lock:
         counters = replica.counters

@@ -4,8 +4,8 @@
 * ``credentials`` TLS contexts from the cluster key, ``tokens`` one-time tokens for connections in clear
 * ``channel`` one authenticated connection: heads, sendfile, receive; ``watchdog`` its deadlines and least rate
 * ``slots`` uploads under way, ``traffic`` counters
-* ``door`` accepts and counts connections, ``server`` answers requests
-* ``dialer`` opens connections, ``links`` keeps them, ``client`` fetches one chunk or manifest
+* ``listener`` accepts and counts connections, ``server`` answers requests
+* ``dialer`` opens connections, ``connections`` keeps them, ``client`` fetches one chunk or manifest
 * ``self_check`` knocks as a stranger and expects to be refused
 
 What does not live here: which chunk to fetch from whom (the planner), and hashing and writing (the store).

@@ -26,10 +26,10 @@ import threading
 from collections.abc import Callable, Sequence
 from enum import Enum
 
-from gossipd.core.certificates import public_key_of
 from gossipd.core.errors import GossipdError
-from gossipd.ports import Span
-from gossipd.throttle import Throttle
+from gossipd.identity.certificates import public_key_of
+from gossipd.runtime.ports import Span
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.settings import BulkSettings
 from membership.member import NodeId, node_id
 
@@ -148,7 +148,7 @@ class Channel:
     def receive_body(
         self,
         view: memoryview,
-        throttle: Throttle,
+        throttle: RateLimit,
         *,
         piece_bytes: Callable[[], int] | None = None,
         on_piece: Callable[[int], None] | None = None,
@@ -179,7 +179,7 @@ class Channel:
             raise self._disconnected(error) from None
 
     def send_memory(
-        self, head: bytes, body: bytes | memoryview, throttle: Throttle, *, whole_bytes: int | None = None
+        self, head: bytes, body: bytes | memoryview, throttle: RateLimit, *, whole_bytes: int | None = None
     ) -> None:
         """A head and a body that is in memory and not empty, or a piece of one that has ``whole_bytes``."""
         assert body, "a head alone is sent by ``send``"
@@ -214,7 +214,7 @@ class Channel:
         except OSError as error:
             raise self._disconnected(error) from None
 
-    def send_file(self, head: bytes, spans: Sequence[Span], throttle: Throttle, scratch: memoryview | None) -> None:
+    def send_file(self, head: bytes, spans: Sequence[Span], throttle: RateLimit, scratch: memoryview | None) -> None:
         """A head, then the spans.
 
         Args:
@@ -251,7 +251,7 @@ class Channel:
             raise FileReadError(f"the file ended {count} bytes early")
         return sent
 
-    def _send_encrypted(self, head: bytes, spans: Sequence[Span], throttle: Throttle, scratch: memoryview) -> None:
+    def _send_encrypted(self, head: bytes, spans: Sequence[Span], throttle: RateLimit, scratch: memoryview) -> None:
         filled = len(head)
         scratch[:filled] = head
         for span in spans:

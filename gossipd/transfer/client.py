@@ -6,7 +6,7 @@ and writing (the store; whoever called hands over), and how other threads stop o
 A fetch takes a buffer first and a connection second, so that no peer's slot is held while we wait for memory. What
 the manifest says about the length is final: a reply with another is the peer's fault and ends the connection. When a
 peer cannot be reached, all fetches from it end at once; when a transfer falls silent, a probe of the host tells
-within two seconds whether it is slow or gone. A fetch may follow another on its connection (``successor``).
+within two seconds whether it is slow or gone. A fetch may follow another on its connection (``pipelined_fetch``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gossipd.arrival import Arrival, Arrivals
-from gossipd.buffers import BufferPool, Lease, PoolExhaustedError
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.throttle import Throttle
+from gossipd.runtime.buffer_pool import BufferPool, Lease, PoolExhaustedError
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
+from gossipd.transfer.connections import BulkConnection, BulkPeer, ConnectionPool, Endpoint
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error
 from gossipd.transfer.errors import (
@@ -36,21 +37,20 @@ from gossipd.transfer.errors import (
     TransferError,
 )
 from gossipd.transfer.fetch import Fetch
-from gossipd.transfer.links import Endpoint, Link, Links, Peer
+from gossipd.transfer.pipelined_fetch import Successor
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
-from gossipd.transfer.successor import Successor
-from gossipd.transfer.tokens import TokenPurse
+from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import (
     PIECE_HEAD_BYTES,
     REPLY_BYTES,
+    BulkVerb,
     HeadError,
     HeadVersionError,
     Reply,
     Request,
     Status,
-    Verb,
     piece_length,
 )
 from membership.member import NodeId
@@ -83,14 +83,14 @@ class BulkClient:
         *,
         settings: BulkSettings,
         pool: BufferPool,
-        throttle: Throttle,
+        throttle: RateLimit,
         credentials: TlsCredentials | None = None,
         get_token: Callable[[NodeId], bytes] | None = None,
         on_peer_slots: Callable[[NodeId, int], None] | None = None,
-        arrivals: Arrivals | None = None,
-        purse: TokenPurse | None = None,
+        incoming_chunks: IncomingChunks | None = None,
+        received_tokens: ReceivedTokens | None = None,
     ) -> None:
-        self._arrivals = arrivals or Arrivals()
+        self._incoming_chunks = incoming_chunks or IncomingChunks()
         self._settings = settings
         self._pool = pool
         self._throttle = throttle
@@ -98,11 +98,13 @@ class BulkClient:
         self._traffic = Traffic()
         self._lock = threading.Lock()
         self._fetches: set[Fetch] = set()
-        self._probing: set[Peer] = set()
+        self._probing: set[BulkPeer] = set()
         self._closed = threading.Event()
         self._watchdog = Watchdog(settings, name="bulk-watch-out", on_silent=self._probe, on_tick=self._close_idle)
-        self._dialer = Dialer(settings, self._watchdog, credentials=credentials, get_token=get_token, purse=purse)
-        self._links = Links(settings, self._dialer.close)
+        self._dialer = Dialer(
+            settings, self._watchdog, credentials=credentials, get_token=get_token, received_tokens=received_tokens
+        )
+        self._connections = ConnectionPool(settings, self._dialer.close)
         self._watchdog.start()
 
     def fetch_chunk(
@@ -115,7 +117,7 @@ class BulkClient:
         *,
         timeout_s: float,
         behind: ChunkIndex | None = None,
-    ) -> Arrival:
+    ) -> IncomingChunk:
         """One chunk's bytes, unchecked. The caller must release it; before that, ``land`` it once it is in the store.
 
         Args:
@@ -123,16 +125,16 @@ class BulkClient:
         Raises:
             TransferError: the subclass's ``reason`` says how it ended.
         """
-        request = Request(Verb.CHUNK, deployment, chunk, length)
-        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch:
-            arrival = self._arrivals.begin(deployment, chunk, node, self._acquire(fetch))
+        request = Request(BulkVerb.CHUNK, deployment, chunk, length)
+        with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
+            incoming = self._incoming_chunks.begin(deployment, chunk, node, self._acquire(fetch))
             try:
-                self._exchange(fetch, arrival.view, arrival, self._first(fetch, behind))
+                self._exchange(fetch, incoming.view, incoming, self._first(fetch, behind))
             except BaseException:
-                arrival.release()
+                incoming.release()
                 raise
         self._traffic.add(node, bytes_in=length, chunks_in=1)
-        return arrival
+        return incoming
 
     def fetch_manifest(
         self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float
@@ -140,8 +142,8 @@ class BulkClient:
         """A signed envelope of exactly ``size`` bytes, unchecked. Raises TransferError."""
         if not 0 < size <= MANIFEST_BYTES_MAX:
             raise PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
-        request = Request(Verb.MANIFEST, deployment, 0, size)
-        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
+        request = Request(BulkVerb.MANIFEST, deployment, 0, size)
+        with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
             self._exchange(fetch, lease.view)
             body = bytes(lease.view)
         self._traffic.add(node, bytes_in=size, manifests_in=1)
@@ -151,8 +153,8 @@ class BulkClient:
         self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, chunk: ChunkIndex, *, timeout_s: float
     ) -> None:
         """Tell a peer that the chunk it sent did not hash to its digest. Raises TransferError."""
-        request = Request(Verb.COMPLAIN, deployment, chunk, 0)
-        with self._running(Fetch(Peer(node, endpoint), request, timeout_s)) as fetch:
+        request = Request(BulkVerb.COMPLAIN, deployment, chunk, 0)
+        with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             self._exchange(fetch, None)
         self._traffic.add(node, complaints=1)
 
@@ -168,7 +170,7 @@ class BulkClient:
             found = [fetch for fetch in self._fetches if fetch.peer.node == node]
         self._stop(found, Cut.GONE)
         for peer in {fetch.peer for fetch in found}:
-            self._links.drop_idle(peer)
+            self._connections.drop_idle(peer)
 
     def replace_credentials(self, credentials: TlsCredentials) -> None:
         """For connections dialed from now on; after a rotation of the cluster key."""
@@ -176,7 +178,9 @@ class BulkClient:
 
     def statistics(self) -> BulkStatistics:
         """Totals since start, and what is under way."""
-        return self._traffic.statistics(connections=self._links.open_count, transfers=len(self._fetches), free_slots=0)
+        return self._traffic.statistics(
+            connections=self._connections.open_count, transfers=len(self._fetches), free_slots=0
+        )
 
     def close(self) -> None:
         """End every fetch (with FetchCancelledError) and close every connection."""
@@ -184,7 +188,7 @@ class BulkClient:
             self._closed.set()
             running = list(self._fetches)
         self._stop(running, Cut.CLOSING)
-        self._links.close()
+        self._connections.close()
         self._watchdog.close(time.monotonic() + self._settings.connect_s)
 
     # ---- one fetch -----------------------------------------------------------------------------
@@ -215,36 +219,38 @@ class BulkClient:
 
     def _first(self, fetch: Fetch, behind: ChunkIndex | None) -> Fetch | None:
         """The fetch that this one is to follow, if that has not ended yet; who waits for a connection goes first."""
-        if behind is None or self._links.is_awaited(fetch.peer):
+        if behind is None or self._connections.is_awaited(fetch.peer):
             return None
         node, deployment = fetch.peer.node, fetch.request.deployment
         with self._lock:
             return next((one for one in self._fetches if one.is_of(node, deployment, behind)), None)
 
     def _exchange(
-        self, fetch: Fetch, sink: memoryview | None, arrival: Arrival | None = None, first: Fetch | None = None
+        self, fetch: Fetch, sink: memoryview | None, incoming: IncomingChunk | None = None, first: Fetch | None = None
     ) -> None:
         """Ask, and receive the answer into ``sink``; once more if a kept connection or a token given ahead is stale."""
-        link = (fetch.await_turn(first) if first is not None else None) or self._link(fetch)
+        connection = (fetch.await_turn(first) if first is not None else None) or self._connection(fetch)
         try:
-            self._converse(fetch, link, sink, arrival)
-        except _StaleLinkError:
-            self._links.drop_idle(fetch.peer)
+            self._converse(fetch, connection, sink, incoming)
+        except _StaleConnectionError:
+            self._connections.drop_idle(fetch.peer)
             self._dialer.forget_tokens(fetch.peer.node)
-            self._converse(fetch, self._link(fetch, is_fresh=True), sink, arrival)
+            self._converse(fetch, self._connection(fetch, is_fresh=True), sink, incoming)
 
-    def _converse(self, fetch: Fetch, link: Link, sink: memoryview | None, arrival: Arrival | None) -> None:
+    def _converse(
+        self, fetch: Fetch, connection: BulkConnection, sink: memoryview | None, incoming: IncomingChunk | None
+    ) -> None:
         keep = False
         answered = False
-        channel = link.channel
+        channel = connection.channel
         try:
             fetch.attach(channel)
             channel.deadline = fetch.deadline
             channel.begin()
-            if not link.is_asked:
-                channel.send(link.prefix + fetch.request.to_wire())
-                link.prefix = b""
-            link.is_asked = False
+            if not connection.is_asked:
+                channel.send(connection.prefix + fetch.request.to_wire())
+                connection.prefix = b""
+            connection.is_asked = False
             head = bytearray(REPLY_BYTES)
             channel.receive(memoryview(head))
             answered = True
@@ -253,9 +259,9 @@ class BulkClient:
             if self._on_peer_slots is not None:
                 self._on_peer_slots(fetch.peer.node, reply.free_slots)
             self._check(fetch.request, reply)
-            if arrival is not None:
+            if incoming is not None:
                 fetch.receives()
-                self._receive_chunk(fetch, channel, arrival, is_relayed=reply.status is Status.RELAYED)
+                self._receive_chunk(fetch, channel, incoming, is_relayed=reply.status is Status.RELAYED)
             elif sink is not None:
                 channel.receive_body(sink, self._throttle)
             keep = True
@@ -263,7 +269,7 @@ class BulkClient:
             keep = True
             raise
         except DisconnectedError as error:
-            raise self._ended(fetch, link, error, answered=answered) from None
+            raise self._ended(fetch, connection, error, answered=answered) from None
         except HeadVersionError as error:
             raise PeerRefusedError(str(error), code=error.code) from None
         except HeadError as error:
@@ -272,52 +278,52 @@ class BulkClient:
             channel.end()
             channel.deadline = None
             fetch.attach(None)
-            self._part_with(link, fetch.take_next(), is_good=keep and channel.cut_by is None)
+            self._part_with(connection, fetch.take_next(), is_good=keep and channel.cut_by is None)
 
-    def _part_with(self, link: Link, place: Successor | None, *, is_good: bool) -> None:
+    def _part_with(self, connection: BulkConnection, place: Successor | None, *, is_good: bool) -> None:
         """The connection is free: whoever follows has it, or it waits for the next fetch."""
-        if place is not None and place.hand_over(link if is_good else None):
+        if place is not None and place.hand_over(connection if is_good else None):
             if not is_good:
-                self._links.drop(link)
+                self._connections.drop(connection)
         elif is_good and (place is None or not place.is_asked):
-            self._links.give_back(link)
+            self._connections.give_back(connection)
         else:
-            self._links.drop(link)
+            self._connections.drop(connection)
 
-    def _receive_chunk(self, fetch: Fetch, channel: Channel, arrival: Arrival, *, is_relayed: bool) -> None:
+    def _receive_chunk(self, fetch: Fetch, channel: Channel, incoming: IncomingChunk, *, is_relayed: bool) -> None:
         def advance(filled: int) -> None:
-            arrival.advance(filled)
+            incoming.advance(filled)
             fetch.ask_for_next(channel)
 
         if is_relayed:
-            self._receive_relayed(channel, arrival, advance)
+            self._receive_relayed(channel, incoming, advance)
             return
         began = time.monotonic()
         channel.receive_body(
-            arrival.view,
+            incoming.view,
             self._throttle,
-            piece_bytes=lambda: arrival.piece_bytes(time.monotonic() - began),
+            piece_bytes=lambda: incoming.piece_bytes(time.monotonic() - began),
             on_piece=advance,
         )
 
-    def _receive_relayed(self, channel: Channel, arrival: Arrival, advance: Callable[[int], None]) -> None:
+    def _receive_relayed(self, channel: Channel, incoming: IncomingChunk, advance: Callable[[int], None]) -> None:
         """A chunk that the peer is receiving itself, piece by piece."""
         head = bytearray(PIECE_HEAD_BYTES)
         at, began = 0, time.monotonic()
-        while at < arrival.length:
+        while at < incoming.length:
             channel.is_waiting = True
             try:
                 channel.receive(memoryview(head))
             finally:
                 channel.is_waiting = False
-            length = piece_length(head, arrival.length - at)
+            length = piece_length(head, incoming.length - at)
             if not length:
                 raise RelayEndedError(f"the chunk did not arrive at the peer, which had {at} bytes of it")
             end = at + length
             while at < end:
-                piece = self._throttle.piece(min(end - at, arrival.piece_bytes(time.monotonic() - began)))
+                piece = self._throttle.piece(min(end - at, incoming.piece_bytes(time.monotonic() - began)))
                 self._throttle.take(piece)
-                channel.receive(arrival.view[at : at + piece])
+                channel.receive(incoming.view[at : at + piece])
                 at += piece
                 advance(at)
 
@@ -329,49 +335,51 @@ class BulkClient:
             raise PeerBusyError("no free upload slot", retry_after_s=reply.retry_after_ms / 1000)
         if status in (Status.NOT_HELD, Status.FAILED):
             raise PeerNotHoldingError("the peer does not hold it")
-        if status is Status.RELAYED and request.verb is not Verb.CHUNK:
+        if status is Status.RELAYED and request.verb is not BulkVerb.CHUNK:
             raise PeerProtocolError("only chunks are relayed")
         if status not in (Status.OK, Status.RELAYED):
             raise PeerRefusedError(f"the peer answered {status.name}", code=_REFUSALS[status])
-        length = 0 if request.verb is Verb.COMPLAIN else request.length
+        length = 0 if request.verb is BulkVerb.COMPLAIN else request.length
         if reply.chunk != request.chunk or reply.length != length:
             raise PeerProtocolError(
                 f"asked for chunk {request.chunk} of {length} bytes, "
                 f"was offered chunk {reply.chunk} of {reply.length} bytes"
             )
 
-    def _ended(self, fetch: Fetch, link: Link, error: DisconnectedError, *, answered: bool) -> Exception:
+    def _ended(
+        self, fetch: Fetch, connection: BulkConnection, error: DisconnectedError, *, answered: bool
+    ) -> Exception:
         if fetch.cut_by is not None or error.cut_by is not None:
             return cut_error(fetch.cut_by or error.cut_by or Cut.CLOSING, "while fetching")
-        if not answered and link.may_be_stale:
-            return _StaleLinkError()
+        if not answered and connection.may_be_stale:
+            return _StaleConnectionError()
         if error.refused or (not answered and self._dialer.credentials is None):
             return PeerRefusedError(f"{fetch.peer.endpoint} closed without an answer")
         return PeerGoneError(str(error))
 
     # ---- links ---------------------------------------------------------------------------------
 
-    def _link(self, fetch: Fetch, *, is_fresh: bool = False) -> Link:
+    def _connection(self, fetch: Fetch, *, is_fresh: bool = False) -> BulkConnection:
         """A kept link or a new one; a fresh one is new, and with a token that was asked for."""
         while True:
             try:
-                link = self._links.borrow(fetch.peer, fetch.deadline, fetch.is_stopped)
+                connection = self._connections.borrow(fetch.peer, fetch.deadline, fetch.is_stopped)
             except TimeoutError:
                 cut = fetch.cut_by
                 if cut is not None:
                     raise cut_error(cut, "while waiting for a connection") from None
                 raise PeerSlowError("no connection to the peer became free in time") from None
-            if link is None:
+            if connection is None:
                 return self._dial_borrowed(fetch, asks=is_fresh)
             if not is_fresh:
-                return link
-            self._links.drop(link)
+                return connection
+            self._connections.drop(connection)
 
-    def _dial_borrowed(self, fetch: Fetch, *, asks: bool) -> Link:
+    def _dial_borrowed(self, fetch: Fetch, *, asks: bool) -> BulkConnection:
         try:
             return self._dialer.dial(fetch.peer, fetch.deadline, fetch.attach, asks=asks)
         except BaseException as error:
-            self._links.forget(fetch.peer)
+            self._connections.forget(fetch.peer)
             if isinstance(error, UnreachableError):
                 self._give_up(fetch.peer, only_silent=not error.is_certain)
             if isinstance(error, NoHandleError):
@@ -380,7 +388,7 @@ class BulkClient:
         finally:
             fetch.attach(None)
 
-    def _give_up(self, peer: Peer, *, only_silent: bool) -> None:
+    def _give_up(self, peer: BulkPeer, *, only_silent: bool) -> None:
         """End all fetches from a peer that cannot be reached.
 
         Args:
@@ -396,19 +404,19 @@ class BulkClient:
                 if fetch.channel is not None and self._watchdog.is_silent_since(fetch.channel, heard_since)
             ]
         self._stop(found, Cut.GONE)
-        self._links.drop_idle(peer)
+        self._connections.drop_idle(peer)
 
     def _stop(self, fetches: list[Fetch], reason: Cut) -> None:
         for fetch in fetches:
             fetch.stop(reason)
         if fetches:
-            self._links.wake()
+            self._connections.wake()
             self._pool.wake()
 
     # ---- called by the watchdog's thread -------------------------------------------------------
 
     def _close_idle(self, now: float) -> None:
-        self._links.drop_idle(idle_before=now - self._settings.idle_out_s)
+        self._connections.drop_idle(idle_before=now - self._settings.idle_out_s)
 
     def _probe(self, channel: Channel) -> None:
         with self._lock:
@@ -422,7 +430,7 @@ class BulkClient:
                 with self._lock:
                     self._probing.discard(peer)
 
-    def _probe_peer(self, peer: Peer) -> None:
+    def _probe_peer(self, peer: BulkPeer) -> None:
         try:
             if not self._dialer.is_there(peer.endpoint):
                 self._give_up(peer, only_silent=True)
@@ -431,5 +439,5 @@ class BulkClient:
                 self._probing.discard(peer)
 
 
-class _StaleLinkError(Exception):
+class _StaleConnectionError(Exception):
     """The peer closed a kept connection before it read us, or took no token that it gave ahead: ask on a fresh one."""

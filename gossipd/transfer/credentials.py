@@ -1,6 +1,6 @@
 """TLS contexts of the bulk path, from the node's key and the cluster's keys.
 
-What lives here: OpenSSL's settings. What does not: the certificates' content (``core.certificates``), and whether
+What lives here: OpenSSL's settings. What does not: the certificates' content (``identity.certificates``), and whether
 the peer is a member (asked after the handshake, per request).
 
 TLS 1.3 only, both sides show a certificate, chains are verified to the authority of any accepted cluster key. Host
@@ -16,8 +16,8 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gossipd.core.certificates import authority_pem, node_pem
-from gossipd.core.keys import SecretKey
+from gossipd.identity.certificates import authority_pem, node_pem
+from gossipd.identity.keys import SecretKey
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ import socket
 import time
 from collections.abc import Callable
 
-from gossipd.core.certificates import CertificateError
+from gossipd.identity.certificates import CertificateError
 from gossipd.transfer.channel import EXHAUSTED, Channel, Cut, DisconnectedError, family_of, prepare
+from gossipd.transfer.connections import BulkConnection, BulkPeer, Endpoint
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.errors import (
     FetchCancelledError,
@@ -24,9 +25,8 @@ from gossipd.transfer.errors import (
     PeerSlowError,
     TransferError,
 )
-from gossipd.transfer.links import Endpoint, Link, Peer
 from gossipd.transfer.settings import BulkSettings
-from gossipd.transfer.tokens import TokenPurse
+from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import hello
 from membership.member import NodeId
@@ -58,15 +58,17 @@ class Dialer:
         *,
         credentials: TlsCredentials | None,
         get_token: Callable[[NodeId], bytes] | None,
-        purse: TokenPurse | None = None,
+        received_tokens: ReceivedTokens | None = None,
     ) -> None:
         self._settings = settings
         self._watchdog = watchdog
         self.credentials = credentials
         self._get_token = get_token
-        self._purse = purse or TokenPurse()
+        self._received_tokens = received_tokens or ReceivedTokens()
 
-    def dial(self, peer: Peer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False) -> Link:
+    def dial(
+        self, peer: BulkPeer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False
+    ) -> BulkConnection:
         """A link to ``peer``.
 
         Args:
@@ -78,7 +80,7 @@ class Dialer:
         """
         channel = self._open(peer.endpoint)  # before a token is asked for, which would be of no use without it
         try:
-            given = None if asks or self._get_token is None else self._purse.take(peer.node)
+            given = None if asks or self._get_token is None else self._received_tokens.take(peer.node)
             prefix = b"" if self._get_token is None else hello(given or self._get_token(peer.node))
             attach(channel)
             self._connect(channel, peer.endpoint, deadline)
@@ -89,11 +91,11 @@ class Dialer:
         except BaseException:
             self.close(channel)
             raise
-        return Link(peer, channel, prefix, may_be_stale=given is not None)
+        return BulkConnection(peer, channel, prefix, may_be_stale=given is not None)
 
     def forget_tokens(self, node: NodeId) -> None:
         """The node has taken none of those it gave ahead."""
-        self._purse.forget(node)
+        self._received_tokens.forget(node)
 
     def close(self, channel: Channel) -> None:
         """Close a channel that was dialed here."""
@@ -140,7 +142,7 @@ class Dialer:
                 raise cut_error(channel.cut_by, "while connecting") from None
             raise _not_connected(endpoint, error) from None
 
-    def _shake_hands(self, channel: Channel, peer: Peer) -> None:
+    def _shake_hands(self, channel: Channel, peer: BulkPeer) -> None:
         assert self.credentials is not None
         try:
             found = channel.start_tls(self.credentials.client, is_server=False)

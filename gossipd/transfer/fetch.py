@@ -1,7 +1,7 @@
 """One fetch under way, as other threads see it: it can be stopped, and another can be let follow it.
 
 What lives here: ``Fetch``, what is shared between its own thread and those that stop it or wait for its connection.
-What does not: what is said to the peer (``client``), and waiting behind another (``successor``).
+What does not: what is said to the peer (``client``), and waiting behind another (``pipelined_fetch``).
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.transfer.channel import Channel, Cut
+from gossipd.transfer.connections import BulkConnection, BulkPeer
 from gossipd.transfer.dialer import cut_error
-from gossipd.transfer.links import Link, Peer
-from gossipd.transfer.successor import Successor
-from gossipd.wire.transfer import Request, Verb
+from gossipd.transfer.pipelined_fetch import Successor
+from gossipd.wire.transfer import BulkVerb, Request
 from membership.member import NodeId
 
 
@@ -25,7 +25,7 @@ class Fetch:
         "_awaited", "_channel", "_is_receiving", "_lock", "_next", "cut_by", "deadline", "peer", "request", "started",
     )  # fmt: skip
 
-    def __init__(self, peer: Peer, request: Request, timeout_s: float) -> None:
+    def __init__(self, peer: BulkPeer, request: Request, timeout_s: float) -> None:
         self.peer = peer
         self.request = request
         self.started = time.monotonic()
@@ -54,16 +54,16 @@ class Fetch:
                 if self._awaited is not None:
                     self._awaited.wake()
 
-    def await_turn(self, first: Fetch) -> Link | None:
+    def await_turn(self, first: Fetch) -> BulkConnection | None:
         """Wait for the connection on which ``first`` is under way; None when it must be had otherwise. Raises
         TransferError when it has been stopped."""
         place = Successor(self.request.to_wire())
         with self._lock:
             self._awaited = place
-        link = place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
-        if link is None and self.cut_by is not None:
+        connection = place.wait(self.deadline, self.is_stopped) if first.admit(place) else None
+        if connection is None and self.cut_by is not None:
             raise cut_error(self.cut_by, "while waiting for its turn")
-        return link
+        return connection
 
     def admit(self, place: Successor) -> bool:
         """Let another follow; False when one does, or there is no time for it. From any thread."""
@@ -103,7 +103,7 @@ class Fetch:
     def is_of(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
         """Whether it is this chunk that comes, and from there."""
         request = self.request
-        is_chunk = request.verb is Verb.CHUNK and request.chunk == chunk
+        is_chunk = request.verb is BulkVerb.CHUNK and request.chunk == chunk
         return is_chunk and self.peer.node == node and request.deployment == deployment
 
     @property

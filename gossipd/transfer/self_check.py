@@ -15,13 +15,13 @@ import ssl
 from collections.abc import Sequence
 
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import KEY_BYTES, SecretKey
+from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.transfer.channel import family_of
+from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import SecurityCheckError
-from gossipd.transfer.links import Endpoint
 from gossipd.transfer.settings import Encryption
-from gossipd.wire.transfer import REPLY_BYTES, TOKEN_BYTES, HeadError, Reply, Request, Status, Verb, hello
+from gossipd.wire.transfer import REPLY_BYTES, TOKEN_BYTES, BulkVerb, HeadError, Reply, Request, Status, hello
 
 # Above the server's own handshake deadline of 2 s, by which a stranger is cut at the latest.
 ANSWER_S = 3.0
@@ -29,7 +29,7 @@ ANSWER_S = 3.0
 
 def self_check(endpoint: Endpoint, encryption: Encryption, cluster_keys: Sequence[bytes]) -> None:
     """Check that strangers are refused at ``endpoint``, which is our own. Raises SecurityCheckError, OSError."""
-    request = Request(Verb.MANIFEST, DeploymentId(secrets.token_bytes(32)), 0, 1).to_wire()
+    request = Request(BulkVerb.MANIFEST, DeploymentId(secrets.token_bytes(32)), 0, 1).to_wire()
     with _connect(endpoint) as plain:
         if _ask(plain, hello(secrets.token_bytes(TOKEN_BYTES)) + request):
             raise SecurityCheckError(f"the bulk port {endpoint} answers a plain connection without a valid token")

@@ -16,30 +16,30 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from gossipd.arrival import Arrival, Arrivals
-from gossipd.core.certificates import CertificateError
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
-from gossipd.ports import ChunkReader, NotHeldError, Span
-from gossipd.throttle import Throttle
+from gossipd.identity.certificates import CertificateError
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
+from gossipd.runtime.ports import ChunkReader, NotHeldError, Span
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.credentials import TlsCredentials
-from gossipd.transfer.door import Door
+from gossipd.transfer.listener import BulkListener
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.slots import UploadSlots
-from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.tokens import IssuedTokens
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
 from gossipd.wire.transfer import (
     HELLO_BYTES,
     REPLY_BYTES,
     REQUEST_BYTES,
+    BulkVerb,
     HeadError,
     HeadVersionError,
     Reply,
     Request,
     Status,
-    Verb,
     piece_head,
     token_of,
 )
@@ -71,18 +71,18 @@ class BulkServer:
         reader: ChunkReader,
         settings: BulkSettings,
         is_member: Callable[[NodeId], bool],
-        throttle: Throttle,
+        throttle: RateLimit,
         credentials: TlsCredentials | None = None,
-        tokens: TokenBook | None = None,
+        tokens: IssuedTokens | None = None,
         on_slots: Callable[[int], None] | None = None,
         on_sent: Callable[[NodeId, DeploymentId, int], None] | None = None,
         on_complaint: Callable[[NodeId, DeploymentId, ChunkIndex], None] | None = None,
         on_bad_read: Callable[[DeploymentId, ChunkIndex], None] | None = None,
-        arrivals: Arrivals | None = None,
+        incoming_chunks: IncomingChunks | None = None,
     ) -> None:
         assert (credentials if settings.encryption is Encryption.TLS else tokens) is not None
         self._reader = reader
-        self._arrivals = arrivals or Arrivals()
+        self._incoming_chunks = incoming_chunks or IncomingChunks()
         self._settings = settings
         self._is_member = is_member
         self._throttle = throttle
@@ -95,14 +95,14 @@ class BulkServer:
         self._manifest_slots = UploadSlots(settings.manifest_slots, settings.manifest_slots)
         self._traffic = Traffic()
         self._watchdog = Watchdog(settings, name="bulk-watch-in")
-        self._door = Door(settings, self._traffic, self._serve)
+        self._listener = BulkListener(settings, self._traffic, self._serve)
         self._threads: set[threading.Thread] = set()
         self._scratch: list[bytearray] = []
 
     def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address it got. Raises OSError."""
         self._watchdog.start()
-        return self._door.open(host, port)
+        return self._listener.open(host, port)
 
     def replace_credentials(self, credentials: TlsCredentials) -> None:
         """For connections accepted from now on; after a rotation of the cluster key."""
@@ -115,7 +115,7 @@ class BulkServer:
     def close(self) -> None:
         """Cut every connection and wait for the threads, less than a second in all."""
         deadline = time.monotonic() + CLOSE_S
-        self._door.close(CLOSE_S / 2)
+        self._listener.close(CLOSE_S / 2)
         for channel in self._watchdog.channels():
             channel.cut(Cut.CLOSING)
         for thread in list(self._threads):
@@ -125,7 +125,7 @@ class BulkServer:
     def statistics(self) -> BulkStatistics:
         """Totals since start, and what is under way."""
         return self._traffic.statistics(
-            connections=self._door.connections,
+            connections=self._listener.connections,
             transfers=self._slots.busy,
             free_slots=self._slots.free,
         )
@@ -141,7 +141,7 @@ class BulkServer:
         node: NodeId | None = None
         try:
             who = self._authenticate(channel)
-            if self._door.known(address, node := who):
+            if self._listener.known(address, node := who):
                 channel.deadline = time.monotonic() + self._settings.first_request_s
                 self._converse(channel, node)
             else:
@@ -153,7 +153,7 @@ class BulkServer:
         finally:
             self._watchdog.remove(channel)
             channel.close()
-            self._door.left(address, node)
+            self._listener.left(address, node)
             self._threads.discard(thread)
 
     def _count_end(self, error: DisconnectedError, node: NodeId | None) -> None:
@@ -197,13 +197,13 @@ class BulkServer:
             channel.send(self._head(Status.REFUSED, request.chunk))
             self._traffic.error("E_REFUSED")
             return False
-        if request.verb is Verb.MANIFEST:
+        if request.verb is BulkVerb.MANIFEST:
             return self._answer_manifest(channel, node, request)
         if not self._slots.acquire(node):
             return self._answer_busy(channel, node, request, self._slots)
         started = time.monotonic()
         try:
-            if request.verb is Verb.COMPLAIN:
+            if request.verb is BulkVerb.COMPLAIN:
                 return self._answer_complaint(channel, node, request)
             return self._answer_chunk(channel, node, request)
         finally:
@@ -211,12 +211,12 @@ class BulkServer:
             self._slots.release(node, started)
 
     def _answer_chunk(self, channel: Channel, node: NodeId, request: Request) -> bool:
-        arrival = self._arrivals.find(request.deployment, request.chunk)  # first: it may land in between
+        incoming = self._incoming_chunks.find(request.deployment, request.chunk)  # first: it may land in between
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
         except (NotHeldError, OSError) as error:
-            if isinstance(error, NotHeldError) and arrival is not None and self._may_relay(arrival, node, request):
-                return self._relay(channel, node, request, arrival)
+            if isinstance(error, NotHeldError) and incoming is not None and self._may_relay(incoming, node, request):
+                return self._relay(channel, node, request, incoming)
             self._tell_if_bad(request, error)
             return self._answer_missing(channel, request, error)
         try:
@@ -242,16 +242,16 @@ class BulkServer:
             self._on_sent(node, request.deployment, request.length)
 
     @staticmethod
-    def _may_relay(arrival: Arrival, node: NodeId, request: Request) -> bool:
-        return arrival.supplier != node and arrival.length == request.length
+    def _may_relay(incoming: IncomingChunk, node: NodeId, request: Request) -> bool:
+        return incoming.supplier != node and incoming.length == request.length
 
-    def _relay(self, channel: Channel, node: NodeId, request: Request, arrival: Arrival) -> bool:
+    def _relay(self, channel: Channel, node: NodeId, request: Request, incoming: IncomingChunk) -> bool:
         """Send a chunk while it arrives: from memory what is here, and the rest from the store when it is there."""
         channel.begin()
         channel.send(self._head(Status.RELAYED, request.chunk, request.length))
         at = 0
         while True:
-            with arrival.piece(at, _LOOK_S) as piece:
+            with incoming.piece(at, _LOOK_S) as piece:
                 if piece is None:
                     break
                 if piece:
@@ -263,7 +263,7 @@ class BulkServer:
                 channel.end()  # that we wait is not the peer's fault
                 if not channel.is_open():
                     raise DisconnectedError("the peer has gone while its chunk was arriving", cut_by=channel.cut_by)
-        if not (arrival.is_landed and self._send_rest(channel, request, at)):
+        if not (incoming.is_landed and self._send_rest(channel, request, at)):
             channel.send(piece_head(0))
             self._traffic.error("E_RELAY_ENDED")
             return True

@@ -27,7 +27,7 @@ TOKENS_AHEAD = 2  # a fetch and the one beside it
 _AHEAD_SHARE = 0.5
 
 
-class TokenBook:
+class IssuedTokens:
     """Tokens that were issued and not redeemed. Thread-safe; bounded; the oldest make room.
 
     Tokens are kept by their hash: a look-up's timing says nothing about a token that is near to a valid one.
@@ -97,7 +97,7 @@ class TokenBook:
             self._ahead.pop(node, None)
 
 
-class TokenPurse:
+class ReceivedTokens:
     """Tokens that peers gave us ahead. Thread-safe; bounded; what came first makes room."""
 
     def __init__(self) -> None:

@@ -61,7 +61,7 @@ PIECE_HEAD_BYTES = _PIECE.size
 _U16_MAX = 0xFFFF
 
 
-class Verb(IntEnum):
+class BulkVerb(IntEnum):
     """What is asked for."""
 
     CHUNK = 1
@@ -101,7 +101,7 @@ class HeadVersionError(HeadError):
 class Request:
     """One question. ``length`` is what the asker's manifest says; a server with another answer refuses."""
 
-    verb: Verb
+    verb: BulkVerb
     deployment: DeploymentId
     chunk: ChunkIndex
     length: int
@@ -190,5 +190,5 @@ def _check_version(version: int) -> None:
         raise HeadVersionError(f"head has version {version}, supported is {VERSION}")
 
 
-_VERBS = {int(verb): verb for verb in Verb}
+_VERBS = {int(verb): verb for verb in BulkVerb}
 _STATUSES = {int(status): status for status in Status}

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_MANIFEST = "tests/gossipd/core/test_manifest_bad_input.py"
+_MANIFEST = "tests/gossipd/manifest/test_manifest_bad_input.py"
 _PATHS = f"{_MANIFEST}::test_a_path_that_could_leave_the_directory_or_clash_is_refused"
-_REGISTER = "tests/gossipd/core/test_register.py"
-_PACKED = "tests/gossipd/core/test_packed.py"
+_REGISTER = "tests/gossipd/deployment/test_statement_store.py"
+_PACKED = "tests/gossipd/manifest/test_strict_msgpack.py"
 _VALUES = "tests/membership/test_values.py"
 _SWIM = "tests/membership/test_swim.py"
 _SERVER = "tests/gossipd/transfer/test_server_and_client.py"
@@ -20,12 +20,12 @@ _HOSTILE = "tests/gossipd/transfer/test_hostile_servers.py"
 _ADMISSION = "tests/gossipd/control/test_admission.py"
 _TRIGGER = "tests/gossipd/control/test_trigger.py"
 _TRIGGERS = "tests/gossipd/daemon/test_triggers.py"
-_INBOX = "tests/gossipd/ops/test_inbox.py"
-_STATUS = "tests/gossipd/ops/test_status.py"
-_CONFIG = "tests/gossipd/test_config.py"
+_INBOX = "tests/gossipd/inbox/test_inbox.py"
+_STATUS = "tests/gossipd/api/test_server.py"
+_CONFIG = "tests/gossipd/config/test_config.py"
 _SOURCES = "tests/gossipd/sources/test_reader.py"
 _STORE = "tests/gossipd/store/test_chunk_store.py"
-_JOURNAL = "tests/gossipd/store/test_journal.py"
+_JOURNAL = "tests/gossipd/store/journal/test_journal.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ ROWS = (
         10, "disk", "a symbolic link planted in the tree", ("E_PATH_SYMLINK",),
         (
             f"{_STORE}::test_a_symlink_planted_in_the_tree_is_never_followed",
-            "tests/gossipd/store/test_durable.py::test_nothing_is_opened_outside_or_through_a_link",
+            "tests/gossipd/store/disk/test_durable.py::test_nothing_is_opened_outside_or_through_a_link",
         ),
     ),
     Row(11, "manifest", "the store's own names", ("E_PATH_RESERVED",), (_PATHS,)),
@@ -154,7 +154,7 @@ ROWS = (
             f"{_PACKED}::test_what_we_would_not_write_is_refused",
             f"{_PACKED}::test_unknown_fields_are_no_hiding_place",
             f"{_MANIFEST}::test_a_field_of_the_wrong_type_is_refused",
-            "tests/gossipd/control/test_plane.py::test_what_a_peer_must_not_send_is_dropped_and_counted",
+            "tests/gossipd/control/test_control_plane.py::test_what_a_peer_must_not_send_is_dropped_and_counted",
         ),
     ),
     Row(
@@ -190,7 +190,7 @@ ROWS = (
             f"{_HOSTILE}::test_a_reply_for_another_chunk_is_the_peers_fault",
             f"{_HOSTILE}::test_bytes_that_nobody_asked_for_end_the_connection",
             "tests/contracts/test_chunk_ports.py::test_putting_a_chunk_again_changes_nothing",
-            "tests/gossipd/daemon/test_performer.py::"
+            "tests/gossipd/daemon/test_executor.py::"
             "test_bytes_that_do_not_hash_are_their_senders_fault_and_it_is_told",
         ),
     ),
@@ -201,7 +201,7 @@ ROWS = (
             f"{_ADMISSION}::test_a_password_instead_of_a_key_is_cut_off",
             f"{_ADMISSION}::test_an_unknown_key_hears_silence_twice_and_then_a_plain_no",
             f"{_ADMISSION}::test_what_is_not_zeromq_with_curve_is_disconnected",
-            "tests/gossipd/daemon/test_doorman.py::"
+            "tests/gossipd/daemon/test_control_delegate.py::"
             "test_b29_a_stranger_that_knocks_for_ever_is_written_down_a_few_times",
         ),
     ),
@@ -241,7 +241,7 @@ ROWS = (
             f"{_INBOX}::test_a_file_renamed_over_while_it_is_judged_is_judged_itself",
             f"{_INBOX}::test_thousands_of_files_are_single_jobs_and_memory_stays_bounded",
             f"{_INBOX}::test_a_full_daemon_is_asked_again_later",
-            "tests/gossipd/daemon/test_spread.py::"
+            "tests/gossipd/daemon/test_dissemination.py::"
             "test_b33_more_than_a_host_takes_on_wait_their_turn_and_nothing_of_them_is_believed",
             f"{_TRIGGERS}::test_b33_more_than_a_host_takes_on_are_refused_at_this_door_too",
         ),
@@ -262,8 +262,8 @@ ROWS = (
             f"{_CONFIG}::test_a_wrong_value_is_refused_with_what_would_be_right",
             f"{_CONFIG}::test_settings_that_do_not_fit_together_are_refused",
             f"{_CONFIG}::test_all_key_files_are_checked_at_once",
-            "tests/gossipd/test_places.py::test_b35_a_store_in_memory_is_refused_with_every_place_named",
-            "tests/gossipd/test_places.py::test_b35_a_store_on_the_network_is_refused",
+            "tests/gossipd/config/test_places.py::test_b35_a_store_in_memory_is_refused_with_every_place_named",
+            "tests/gossipd/config/test_places.py::test_b35_a_store_on_the_network_is_refused",
             "tests/e2e/test_run.py::test_wrong_settings_are_refused_all_at_once_before_anything_is_bound",
             "tests/e2e/test_run.py::test_a_store_in_memory_is_refused_before_anything_is_bound",
             "tests/e2e/test_run.py::test_an_exposed_secret_key_is_refused",
@@ -299,7 +299,7 @@ ROWS = (
             f"{_JOURNAL}::test_the_journal_of_another_deployment_is_refused",
             f"{_JOURNAL}::test_a_newer_format_and_a_newer_record_are_refused_by_version",
             f"{_STORE}::test_a_store_of_another_format_is_refused_and_left_alone",
-            "tests/gossipd/store/test_recovery.py::test_a_foreign_journal_is_refused_and_left_alone",
+            "tests/gossipd/store/journal/test_recovery.py::test_a_foreign_journal_is_refused_and_left_alone",
         ),
         absent="Another cluster's id: a journal names its deployment and no cluster, because what is believed of a "
         "model hangs on its publisher's signature and not on who served it.",

@@ -11,13 +11,13 @@ from membership import wire
 from membership.member import NodeId, Record
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL
 from membership.record import sign_record
-from membership.testing import RING, Cluster
+from membership.testing import RING, SimulatedCluster
 
 
 class Liars:
     """Some hosts whose brains work, and from whose addresses lies are sent as well."""
 
-    def __init__(self, cluster: Cluster, indexes: list[int], rng: Random, every_s: float = 0.5) -> None:
+    def __init__(self, cluster: SimulatedCluster, indexes: list[int], rng: Random, every_s: float = 0.5) -> None:
         self.cluster = cluster
         self.indexes = indexes
         self.told: Counter[str] = Counter()

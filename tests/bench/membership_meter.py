@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from membership.events import Event, MemberDown, MemberUp
-from membership.testing import Cluster
+from membership.testing import SimulatedCluster
 
 FIELDS = (
     "members", "scenario", "seed", "join_known_p99_s", "last_full_view_s", "crash_known_p50_s", "crash_known_p99_s",
@@ -28,7 +28,7 @@ def quantile(values: list[float], share: float) -> float | None:
 class Meter:
     """Watches a cluster from now on. ``sick`` are hosts with a fault at some time: what concerns them is apart."""
 
-    def __init__(self, cluster: Cluster, *, count_joins: bool = False) -> None:
+    def __init__(self, cluster: SimulatedCluster, *, count_joins: bool = False) -> None:
         self.cluster = cluster
         self.sick: set[int] = set()
         self.crashed_at: dict[int, float] = {}

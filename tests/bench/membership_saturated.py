@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.config.directory import make_directory
-from gossipd.core.keys import KEY_BYTES, SecretKey
-from gossipd.demo.hosts import Host, settings
-from gossipd.ops.keyfiles import write_key_pair
+from gossipd.demo.hosts import DemoHost, settings
+from gossipd.identity.key_files import write_key_pair
+from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.fabric import Fabric, LabError, fabric, missing
 from tests.bench.lab.process import MachineCpu, usage
@@ -72,7 +72,7 @@ class Supply:
         self._secret = secret
         self._size_bytes = size_bytes
 
-    def missing(self, hosts: list[Host]) -> list[str]:
+    def missing(self, hosts: list[DemoHost]) -> list[str]:
         """Hosts that have not published the newest version."""
         return [host.name for host in hosts if not (host.models / self.name / str(self.version)).exists()]
 
@@ -114,12 +114,12 @@ def fillers(network: Fabric) -> Iterator[None]:
             process.wait()
 
 
-def make_hosts(network: Fabric, base: Path, encryption: str, chunk_bytes_per_s: int) -> list[Host]:
+def make_hosts(network: Fabric, base: Path, encryption: str, chunk_bytes_per_s: int) -> list[DemoHost]:
     """One host's directory for each station."""
     secret = SecretKey(os.urandom(KEY_BYTES))
     write_key_pair(base / "publisher.key", secret)
     first = network.hosts[0]
-    hosts: list[Host] = []
+    hosts: list[DemoHost] = []
     for station in network.hosts:
         directory = base / station.name
         rack = f"rack-{station.rack + 1}"
@@ -133,12 +133,12 @@ def make_hosts(network: Fabric, base: Path, encryption: str, chunk_bytes_per_s: 
         environment = settings(["http"], encryption=encryption)
         environment |= {"PYTHONDONTWRITEBYTECODE": "1", "GOSSIPD_STORE__KEEP_VERSIONS": "1"}
         environment["GOSSIPD_LIMITS__DOWNLOAD_BYTES_PER_S"] = str(chunk_bytes_per_s)
-        hosts.append(Host(station.name, rack, directory, PORT, environment, command=station.command))
+        hosts.append(DemoHost(station.name, rack, directory, PORT, environment, command=station.command))
     return hosts
 
 
 @contextmanager
-def hogged(host: Host) -> Iterator[None]:
+def hogged(host: DemoHost) -> Iterator[None]:
     """Busy loops that share this host's quota with its daemon.
 
     A quota, because by weight the loops took every free moment of the machine, which in a cluster is other hosts'.
@@ -173,19 +173,19 @@ def wait(is_true: Callable[[], bool], seconds_max: float, why: str) -> None:
         time.sleep(POLL_S)
 
 
-def sees(host: Host, count: int) -> bool:
+def sees(host: DemoHost, count: int) -> bool:
     """Whether this daemon believes so many members alive."""
     page = host.status()
     return page is not None and sum(member["state"] == "alive" for member in page["members"]) == count
 
 
-def patient_status(host: Host) -> dict[str, Any] | None:
+def patient_status(host: DemoHost) -> dict[str, Any] | None:
     """On a machine without a free CPU a page may take longer than its client waits."""
     pages = (host.status() for _ in range(ASKS_MAX))
     return next((page for page in pages if page is not None), None)
 
 
-def said(hosts: list[Host], marks: dict[str, int]) -> Counter[str]:
+def said(hosts: list[DemoHost], marks: dict[str, int]) -> Counter[str]:
     """How often daemons have logged each event since the marks, which are log sizes."""
     found: Counter[str] = Counter()
     for host in hosts:
@@ -197,12 +197,14 @@ def said(hosts: list[Host], marks: dict[str, int]) -> Counter[str]:
     return found
 
 
-def cpu_seconds(hosts: list[Host]) -> float:
+def cpu_seconds(hosts: list[DemoHost]) -> float:
     """Of all daemons, so far."""
     return sum(usage(host.process.pid).cpu_s for host in hosts if host.process is not None)
 
 
-def saturate(network: Fabric, hosts: list[Host], supplies: list[Supply], options: argparse.Namespace) -> dict[str, Any]:
+def saturate(
+    network: Fabric, hosts: list[DemoHost], supplies: list[Supply], options: argparse.Namespace
+) -> dict[str, Any]:
     """Fill the links for the time asked for; what was measured."""
     inbox = hosts[0].inbox
     marks = {host.name: host.log.stat().st_size for host in hosts}
@@ -245,7 +247,7 @@ def saturate(network: Fabric, hosts: list[Host], supplies: list[Supply], options
     }
 
 
-def end(hosts: list[Host]) -> None:
+def end(hosts: list[DemoHost]) -> None:
     """All at once, then one by one."""
     for host in hosts:
         host.ask_to_stop()
@@ -257,7 +259,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     """One cluster from the first daemon to the last line."""
     racks = [options.hosts // options.racks] * options.racks
     base = Path(tempfile.mkdtemp(prefix="gossipd-saturated-"))
-    hosts: list[Host] = []
+    hosts: list[DemoHost] = []
     try:
         with ExitStack() as stack:
             network = stack.enter_context(fabric(racks, mbit=options.mbit))

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from gossipd.core.progress import KEY_BYTES, RECORD_BYTES, refresh_interval_s
-from gossipd.core.statement import STATEMENT_BYTES
-from membership.events import Event, Kind, PayloadHeard
+from gossipd.deployment.progress import KEY_BYTES, RECORD_BYTES, refresh_interval_s
+from gossipd.deployment.statement import STATEMENT_BYTES
+from membership.events import Event, PayloadHeard, PayloadKind
 from membership.settings import SwimSettings
-from membership.testing import Cluster
+from membership.testing import SimulatedCluster
 from tests.bench.liars import Liars
 from tests.bench.membership_meter import Meter, quantile
 
@@ -19,8 +19,8 @@ Scenario = Callable[[int, int, SwimSettings, float | None], Iterator[Row]]
 _STATEMENTS = 10
 
 
-def _known(members: int, seed: int, settings: SwimSettings) -> tuple[Cluster, Meter]:
-    cluster = Cluster(members, seed=seed, settings=settings)
+def _known(members: int, seed: int, settings: SwimSettings) -> tuple[SimulatedCluster, Meter]:
+    cluster = SimulatedCluster(members, seed=seed, settings=settings)
     cluster.start_all_known()
     cluster.run(2.0)
     return cluster, Meter(cluster)
@@ -61,7 +61,9 @@ def statements(members: int, seed: int, settings: SwimSettings, seconds: float |
     for number in range(_STATEMENTS):
         index = cluster.rng.randrange(members)
         said_s.append(cluster.now)
-        cluster.swim(index).publish(Kind.STATEMENT, b"deployment %d" % number, 1, bytes(STATEMENT_BYTES), cluster.now)
+        cluster.swim(index).publish(
+            PayloadKind.STATEMENT, b"deployment %d" % number, 1, bytes(STATEMENT_BYTES), cluster.now
+        )
         cluster._flush(index)
         cluster.run(cluster.now + (seconds or 5.0))
     heard = {"heard_p50_s": quantile(waits, 0.5), "heard_p99_s": quantile(waits, 0.99), "heard_last_s": max(waits)}
@@ -118,7 +120,7 @@ def freeze(members: int, seed: int, settings: SwimSettings, seconds: float | Non
 
 def join_storm(members: int, seed: int, settings: SwimSettings, seconds: float | None) -> Iterator[Row]:
     """Three contacts run; all others join within a second."""
-    cluster = Cluster(members, seed=seed, settings=settings)
+    cluster = SimulatedCluster(members, seed=seed, settings=settings)
     contacts = (0, 1, 2)
     for index in contacts:
         cluster.start(index, join=contacts[:index])
@@ -135,7 +137,7 @@ def join_storm(members: int, seed: int, settings: SwimSettings, seconds: float |
     yield meter.row("join_storm", seed, last_full_view_s=None if full is None else round(full + 1.0, 2))
 
 
-def _starter(cluster: Cluster, index: int, contacts: tuple[int, ...]) -> Callable[[], None]:
+def _starter(cluster: SimulatedCluster, index: int, contacts: tuple[int, ...]) -> Callable[[], None]:
     return lambda: (cluster.start(index, join=contacts), None)[1]
 
 
@@ -176,7 +178,7 @@ def fifth_death(members: int, seed: int, settings: SwimSettings, seconds: float 
     yield meter.row("fifth_death", seed, all_known_s=round(max(meter.crash_times()), 2), **meter.crash_quantiles())
 
 
-def _let_die(cluster: Cluster, meter: Meter, one_in: int, seconds: float) -> None:
+def _let_die(cluster: SimulatedCluster, meter: Meter, one_in: int, seconds: float) -> None:
     members = len(cluster.hosts)
     for index in cluster.rng.sample(range(members), max(1, members // one_in)):
         meter.crash(index)
@@ -195,11 +197,11 @@ def progress(members: int, seed: int, settings: SwimSettings, seconds: float | N
     yield meter.row("progress", seed)
 
 
-def _teller(cluster: Cluster, index: int, interval_s: float) -> Callable[[], None]:
+def _teller(cluster: SimulatedCluster, index: int, interval_s: float) -> Callable[[], None]:
     def tell() -> None:
         key = cluster.hosts[index].node + bytes(KEY_BYTES)
         version = int(cluster.now * 1000)
-        cluster.swim(index).publish(Kind.PROGRESS, key, version, bytes(RECORD_BYTES), cluster.now)
+        cluster.swim(index).publish(PayloadKind.PROGRESS, key, version, bytes(RECORD_BYTES), cluster.now)
         cluster._flush(index)
         cluster.at(cluster.now + interval_s, tell)
 
@@ -219,7 +221,7 @@ def restart(members: int, seed: int, settings: SwimSettings, seconds: float | No
     yield meter.row("restart", seed, last_full_view_s=None if full is None else round(full, 2))
 
 
-def _restarter(cluster: Cluster, index: int, contacts: tuple[int, ...]) -> Callable[[], None]:
+def _restarter(cluster: SimulatedCluster, index: int, contacts: tuple[int, ...]) -> Callable[[], None]:
     return lambda: cluster.restart(index, join=contacts)
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
 from gossipd.publish.publisher import PublishOrder, publish
 
 SHARDS = 5  # not a multiple of the cores: the last files must not leave a core idle

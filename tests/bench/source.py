@@ -34,14 +34,14 @@ import obstore
 from blake3 import blake3
 from obstore.store import HTTPStore
 
-from gossipd.buffers import BufferPool
-from gossipd.core.layout import Layout, default_chunk_bytes
-from gossipd.core.manifest import FileEntry, Manifest
-from gossipd.core.source_policy import SourcePolicy
 from gossipd.demo.model import write_toy_model
+from gossipd.manifest.chunk_layout import Layout, default_chunk_bytes
+from gossipd.manifest.manifest import FileEntry, Manifest
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.throttle import Throttle
 from tests.gossipd.sources.models import seal
 from tests.servers import Nginx, nginx
 
@@ -173,7 +173,7 @@ def through_the_store(manifest: Manifest, scratch: Path, threads: int) -> Times:
     reader = SourceReader(
         writer=store,
         pool=BufferPool(POOL_BYTES),
-        throttle=Throttle(),
+        throttle=RateLimit(),
         policy=SourcePolicy.parse(["http://127.0.0.1:*"]),
     )
     try:

@@ -21,17 +21,17 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from gossipd.buffers import BufferPool
 from gossipd.core.ids import LOCAL, ChunkIndex, DeploymentId, Supplier
-from gossipd.core.manifest import FileEntry, Manifest
-from gossipd.core.source_policy import SourcePolicy
+from gossipd.manifest.manifest import FileEntry, Manifest
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.throttle import Throttle
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption
-from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.tokens import IssuedTokens
 from membership.member import node_id
 from tests.bench.pair_systems.endpoint import RECEIVER_KEY, SENDER_KEY
 from tests.gossipd.sources.models import seal
@@ -79,11 +79,11 @@ def measure(root: Path, seconds: float) -> dict[str, float]:
         for chunk in range(CHUNKS):
             store.put(manifest.id, chunk, memoryview(body), LOCAL, 0.0)
         for rate in RATES:
-            with fetching(store, manifest, upload=Throttle(rate), download=Throttle()) as work:
+            with fetching(store, manifest, upload=RateLimit(rate), download=RateLimit()) as work:
                 errors[f"error_upload_{rate / 1e6:g}"] = error_of(work, rate, seconds)
-            with fetching(store, manifest, upload=Throttle(), download=Throttle(rate)) as work:
+            with fetching(store, manifest, upload=RateLimit(), download=RateLimit(rate)) as work:
                 errors[f"error_download_{rate / 1e6:g}"] = error_of(work, rate, seconds)
-            with reading(manifest, Throttle(rate)) as work:
+            with reading(manifest, RateLimit(rate)) as work:
                 errors[f"error_source_{rate / 1e6:g}"] = error_of(work, rate, seconds)
         store.close()
     return errors | {"error_max": max(abs(error) for error in errors.values())}
@@ -105,9 +105,9 @@ def error_of(work: Work, rate: float, seconds: float) -> float:
 
 
 @contextmanager
-def fetching(store: ChunkStore, manifest: Manifest, *, upload: Throttle, download: Throttle) -> Iterator[Work]:
+def fetching(store: ChunkStore, manifest: Manifest, *, upload: RateLimit, download: RateLimit) -> Iterator[Work]:
     settings = BulkSettings(encryption=Encryption.NONE)
-    tokens = TokenBook()
+    tokens = IssuedTokens()
     receiver = node_id(RECEIVER_KEY.public.ed25519)
     server = BulkServer(
         reader=store, settings=settings, is_member=lambda _node: True, throttle=upload, tokens=tokens
@@ -144,7 +144,7 @@ class Bin:
 
 
 @contextmanager
-def reading(manifest: Manifest, throttle: Throttle) -> Iterator[Work]:
+def reading(manifest: Manifest, throttle: RateLimit) -> Iterator[Work]:
     reader = SourceReader(
         writer=Bin(), pool=BufferPool(POOL_BYTES), throttle=throttle,
         policy=SourcePolicy.parse(["http://127.0.0.1:*"]),

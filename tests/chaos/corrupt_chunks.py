@@ -26,29 +26,29 @@ from pathlib import Path
 from random import Random
 from typing import cast
 
-from gossipd.buffers import BufferPool
-from gossipd.control.plane import ControlPlane
+from gossipd.control.control_plane import ControlPlane
 from gossipd.core.events import ChunkStored, Event, FailReason, FetchFailed, StartFetch
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.daemon.cluster import Cluster
-from gossipd.daemon.performer import Performer
-from gossipd.ops.logs import configure
+from gossipd.daemon.executor import CommandExecutor
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.logs import configure
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.reader import SourceReader
-from gossipd.store import layout
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.models import layout
 from gossipd.store.settings import StoreSettings
-from gossipd.throttle import Throttle
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption
-from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.tokens import IssuedTokens
 from gossipd.wire.transfer import TOKEN_BYTES
 from membership.member import NodeId, Record, node_id
 from tests.chaos.cluster.corruption import CODES
 from tests.chaos.liar import Liar
-from tests.gossipd.store.models import CHUNK, Model, build
+from tests.gossipd.store.small_models import CHUNK, Model, build
 from tests.gossipd.transfer.scripted import scripted_server
 
 CLUSTER_KEY = b"\x07" * 32
@@ -128,17 +128,17 @@ class _Bench:
         self._changed = threading.Condition()
         self._liar = Liar(model, LIAR, CLUSTER_KEY, encryption, random)
         endpoints = {LIAR: stack.enter_context(scripted_server(self._liar.script))}
-        books: dict[NodeId, TokenBook] = {}
+        books: dict[NodeId, IssuedTokens] = {}
         origin = self._store(stack, "origin")
         origin.open(model.manifest)
         for chunk, body in enumerate(model.chunks):
             origin.put(model.manifest.id, chunk, body, SOURCE, 0.0)
         for secret in (HONEST, OTHER):
-            books[node_of(secret)] = TokenBook()
+            books[node_of(secret)] = IssuedTokens()
             endpoints[secret] = self._serve(stack, secret, origin, books[node_of(secret)])
         self._store_here = self._store(stack, "here")
         self._store_here.open(model.manifest)
-        self._performer = self._make_performer(stack, endpoints, books)
+        self._executor = self._make_executor(stack, endpoints, books)
 
     def _store(self, stack: ExitStack, name: str) -> ChunkStore:
         (self._base / name).mkdir(mode=0o700)
@@ -147,40 +147,40 @@ class _Bench:
         stack.callback(store.close)
         return store
 
-    def _serve(self, stack: ExitStack, secret: SecretKey, store: ChunkStore, tokens: TokenBook) -> tuple[str, int]:
+    def _serve(self, stack: ExitStack, secret: SecretKey, store: ChunkStore, tokens: IssuedTokens) -> tuple[str, int]:
         def complaint(node: NodeId, deployment: DeploymentId, chunk: int) -> None:
             self._found.wrong_peer_blamed += 1
             self._found.say(f"{NAMES[secret]} is told that its chunk {chunk} is bad")
 
         server = BulkServer(
-            reader=store, settings=self._settings, is_member=lambda node: node == node_of(OWN), throttle=Throttle(),
+            reader=store, settings=self._settings, is_member=lambda node: node == node_of(OWN), throttle=RateLimit(),
             credentials=tls_credentials(secret, [CLUSTER_KEY]), tokens=tokens, on_complaint=complaint,
         )  # fmt: skip
         stack.callback(server.close)
         return server.start("127.0.0.1", 0)
 
-    def _make_performer(
-        self, stack: ExitStack, endpoints: dict[SecretKey, tuple[str, int]], books: dict[NodeId, TokenBook]
-    ) -> Performer:
+    def _make_executor(
+        self, stack: ExitStack, endpoints: dict[SecretKey, tuple[str, int]], books: dict[NodeId, IssuedTokens]
+    ) -> CommandExecutor:
         def token(node: NodeId) -> bytes:
             return books[node].issue(node_of(OWN)) if node in books else bytes(TOKEN_BYTES)
 
         is_tls = self._settings.encryption is Encryption.TLS
         client = BulkClient(
-            settings=self._settings, pool=BufferPool(64 << 20), throttle=Throttle(),
+            settings=self._settings, pool=BufferPool(64 << 20), throttle=RateLimit(),
             credentials=tls_credentials(OWN, [CLUSTER_KEY]) if is_tls else None, get_token=None if is_tls else token,
         )  # fmt: skip
-        cluster = Cluster(node_of(OWN))
+        cluster = MemberDirectory(node_of(OWN))
         cluster.begin(record(OWN, 1), [record(secret, endpoint[1]) for secret, endpoint in endpoints.items()])
-        performer = Performer(
+        executor = CommandExecutor(
             cluster=cluster, plane=cast(ControlPlane, None), client=client, server=cast(BulkServer, None),
             reader=cast(SourceReader, None), store=self._store_here, manifest_of=lambda _: self._model.manifest,
             post=self._post, claim_seed=_ignore, finish=_ignore, stalled=_ignore, trouble=lambda _, error: None,
             audit=self._audit, bug=self._bug, read_threads=1,
         )  # fmt: skip
-        stack.callback(performer.close)
+        stack.callback(executor.close)
         stack.callback(client.close)
-        return performer
+        return executor
 
     def _post(self, event: object) -> None:
         with self._changed:
@@ -206,7 +206,7 @@ class _Bench:
         self._liar.said.clear()
         for secret, chunk in asks:
             command = StartFetch(self._model.manifest.id, chunk, node_of(secret), FETCH_SECONDS_MAX)
-            self._performer.perform(command)
+            self._executor.perform(command)
         with self._changed:
             if not self._changed.wait_for(lambda: len(self._events) >= len(asks), ROUND_SECONDS_MAX):
                 self._found.say(f"{len(self._events)} of {len(asks)} fetches have ended after {ROUND_SECONDS_MAX} s")

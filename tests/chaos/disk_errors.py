@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.chaos.store_workload import make_models, open_store, persist
 from tests.chaos.traced import run_traced
-from tests.gossipd.store.models import Model
+from tests.gossipd.store.small_models import Model
 
 # Which refusals a call can meet. A probe's own calls are refused like any others.
 REFUSED = {

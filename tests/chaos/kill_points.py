@@ -28,7 +28,7 @@ from random import Random
 
 from tests.chaos.store_workload import Verdict, judge, live, live_in_threads, make_models
 from tests.chaos.traced import CHANGING, Outcome, run_traced
-from tests.gossipd.store.models import Model
+from tests.gossipd.store.small_models import Model
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -10,12 +10,12 @@ import socket
 import threading
 from random import Random
 
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.settings import Encryption
-from gossipd.wire.transfer import HELLO_BYTES, REQUEST_BYTES, Reply, Request, Status, Verb
+from gossipd.wire.transfer import HELLO_BYTES, REQUEST_BYTES, BulkVerb, Reply, Request, Status
 from tests.chaos.cluster.corruption import Damage, Wrong, damaged
-from tests.gossipd.store.models import Model
+from tests.gossipd.store.small_models import Model
 
 FREE_SLOTS = 8
 
@@ -41,7 +41,7 @@ class Liar:
                 _exactly(sock, HELLO_BYTES)
             while True:
                 request = Request.from_wire(_exactly(sock, REQUEST_BYTES))
-                if request.verb is Verb.COMPLAIN:
+                if request.verb is BulkVerb.COMPLAIN:
                     sock.sendall(Reply(Status.OK, request.chunk, 0, FREE_SLOTS).to_wire())
                     continue
                 wrong = self._wrong(request.chunk)

@@ -32,7 +32,7 @@ from random import Random
 from gossipd.core.ids import SOURCE
 from gossipd.store.settings import MIB, StoreSettings
 from tests.chaos.store_workload import judge, make_models, open_store
-from tests.gossipd.store.models import Model
+from tests.gossipd.store.small_models import Model
 
 IMAGE_BYTES = 96 * MIB
 SETTINGS = StoreSettings(reserve_bytes=0, scrub_bytes_per_s=0, window_s=0.2, window_bytes=MIB)

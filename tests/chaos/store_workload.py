@@ -16,7 +16,7 @@ from gossipd.core.errors import GossipdError
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.settings import StoreSettings
-from tests.gossipd.store.models import CHUNK, Model, build
+from tests.gossipd.store.small_models import CHUNK, Model, build
 
 ATTEMPTS_MAX = 200
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from gossipd.core.ids import SOURCE
-from gossipd.demo.hosts import Host
-from gossipd.store import layout
+from gossipd.demo.hosts import DemoHost
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.models import layout
 from gossipd.store.settings import StoreSettings
 from tests.chaos.cluster.oracle import Oracle
-from tests.gossipd.store.models import Model, small
+from tests.gossipd.store.small_models import Model, small
 
 SETTINGS = StoreSettings(reserve_bytes=0, scrub_bytes_per_s=0)
 
@@ -34,14 +34,14 @@ def oracle(tmp_path: Path, model: Model) -> Oracle:
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    made = Host("node-1", "rack-1", tmp_path / "node-1", 1)
+def host(tmp_path: Path) -> DemoHost:
+    made = DemoHost("node-1", "rack-1", tmp_path / "node-1", 1)
     made.models.mkdir(mode=0o700, parents=True)
     made.log.touch()
     return made
 
 
-def deliver(host: Host, model: Model, chunks: range, *, finish: bool = False) -> None:
+def deliver(host: DemoHost, model: Model, chunks: range, *, finish: bool = False) -> None:
     store = ChunkStore(host.models, settings=SETTINGS, on_event=lambda event: None, background=False)
     store.open(model.manifest)
     for chunk in chunks:
@@ -60,13 +60,13 @@ def flip(path: Path, at: int = 0) -> None:
         file.write(bytes([byte[0] ^ 1]))
 
 
-def log(host: Host, event: str, **fields: object) -> None:
+def log(host: DemoHost, event: str, **fields: object) -> None:
     with host.log.open("a") as file:
         file.write(json.dumps({"event": event, **fields}) + "\n")
 
 
 def test_a_host_that_has_what_it_claims_and_asks_for_the_rest_is_not_accused(
-    host: Host, model: Model, oracle: Oracle
+    host: DemoHost, model: Model, oracle: Oracle
 ) -> None:
     log(host, "fetch", chunk=0)
     deliver(host, model, range(3))
@@ -79,7 +79,7 @@ def test_a_host_that_has_what_it_claims_and_asks_for_the_rest_is_not_accused(
     assert (oracle.verdict.problems, oracle.verdict.requested_again) == ([], 0)
 
 
-def test_a_completed_chunk_that_is_asked_for_again_is_seen(host: Host, model: Model, oracle: Oracle) -> None:
+def test_a_completed_chunk_that_is_asked_for_again_is_seen(host: DemoHost, model: Model, oracle: Oracle) -> None:
     deliver(host, model, range(3))
     oracle.look_at_dead(host)
     log(host, "fetch", chunk=1)
@@ -89,7 +89,7 @@ def test_a_completed_chunk_that_is_asked_for_again_is_seen(host: Host, model: Mo
     assert oracle.verdict.requested_again == 2
 
 
-def test_a_claim_whose_bytes_are_wrong_is_seen(host: Host, model: Model, oracle: Oracle) -> None:
+def test_a_claim_whose_bytes_are_wrong_is_seen(host: DemoHost, model: Model, oracle: Oracle) -> None:
     deliver(host, model, range(3))
     flip(host.models / layout.incoming(model.manifest.id) / "shards/one.bin")
     oracle.look_at_dead(host)
@@ -98,7 +98,7 @@ def test_a_claim_whose_bytes_are_wrong_is_seen(host: Host, model: Model, oracle:
 
 
 def test_a_published_byte_that_differs_is_seen_and_so_is_a_host_without_the_model(
-    host: Host, model: Model, oracle: Oracle
+    host: DemoHost, model: Model, oracle: Oracle
 ) -> None:
     oracle.compare([host])
     assert oracle.verdict.hosts_not_identical == 1
@@ -108,7 +108,9 @@ def test_a_published_byte_that_differs_is_seen_and_so_is_a_host_without_the_mode
     assert (oracle.verdict.hosts_not_identical, oracle.verdict.corrupted_accepted) == (2, 1)
 
 
-def test_blame_is_true_only_of_a_chunk_that_its_sender_sent_damaged_to_that_host(host: Host, oracle: Oracle) -> None:
+def test_blame_is_true_only_of_a_chunk_that_its_sender_sent_damaged_to_that_host(
+    host: DemoHost, oracle: Oracle
+) -> None:
     sent = {"liar": Counter({("node-1", 3): 1, ("node-2", 4): 1})}
     log(host, "corrupt chunk", peer="liar", chunk=3)
     assert oracle.judge_blame([host], sent) == 1
@@ -121,7 +123,7 @@ def test_blame_is_true_only_of_a_chunk_that_its_sender_sent_damaged_to_that_host
     assert oracle.verdict.wrong_peer_blamed == 3
 
 
-def test_a_disk_that_was_damaged_on_purpose_excuses_its_host(host: Host, model: Model, oracle: Oracle) -> None:
+def test_a_disk_that_was_damaged_on_purpose_excuses_its_host(host: DemoHost, model: Model, oracle: Oracle) -> None:
     deliver(host, model, range(3))
     flip(host.models / layout.incoming(model.manifest.id) / "shards/one.bin")
     oracle.damaged["node-1"] = {0}

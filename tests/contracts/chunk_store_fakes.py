@@ -1,7 +1,7 @@
 """A chunk store in memory, for tests of what reads from a store and delivers to one.
 
-It keeps the promises of ``gossipd.ports``, as ``test_chunk_ports`` shows, with descriptors of anonymous memory in
-place of files. Chunks may lie in several spans, as packed small files do.
+It keeps the promises of ``gossipd.runtime.ports``, as ``test_chunk_ports`` shows, with descriptors of anonymous memory
+in place of files. Chunks may lie in several spans, as packed small files do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from blake3 import blake3
 
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.ports import DigestMismatchError, NotHeldError, Span
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError, Span
 
 
 @dataclass

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.ports import ChunkReader, ChunkWriter, DigestMismatchError, NotHeldError
+from gossipd.runtime.ports import ChunkReader, ChunkWriter, DigestMismatchError, NotHeldError
 from gossipd.store.chunk_store import ChunkStore
 from tests.contracts.chunk_store_fakes import FakeChunkStore
-from tests.gossipd.store.models import small
+from tests.gossipd.store.small_models import small
 
 BODIES = (bytes(range(256)) * 1024, b"second chunk" * 1000, b"short last one")
 UNKNOWN = DeploymentId(b"\xee" * 32)

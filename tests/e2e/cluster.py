@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gossipd.api.client import StatusClient
 from gossipd.cli.main import main
-from gossipd.ops.status_client import StatusClient
 from tests.servers import free_port
 
 LOOK_S = 0.05

@@ -10,13 +10,13 @@ import msgpack
 import pytest
 from safetensors import safe_open
 
-from gossipd.core.envelope import seal
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import ENVELOPE_TYPE
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.envelope import seal
+from gossipd.manifest.manifest import ENVELOPE_TYPE
 from tests import servers
 from tests.e2e.cluster import Cluster, alive_count, cluster, gossipd, same_tree, set_up, until
 from tests.e2e.toy import make_model
-from tests.gossipd.core.making import fake_digests, payload_fields
+from tests.gossipd.manifest.making import fake_digests, payload_fields
 
 HOSTS = 8
 NO: dict[str, list[dict[str, str]]] = {"hosts": []}

@@ -18,8 +18,8 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from gossipd.core.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
-from gossipd.ops.keyfiles import read_key_ring
+from gossipd.identity.cluster_key import add_key, format_key_ring, keep_first, send_with_newest
+from gossipd.identity.key_files import read_key_ring
 from membership.seal import KeyRing
 from tests.e2e.cluster import Cluster, Daemon, alive_count, cluster, gossipd, same_tree, until
 from tests.e2e.toy import make_model
@@ -85,7 +85,7 @@ def test_it_tells_systemd_logs_json_serves_its_doors_and_stops_cleanly(alone: Cl
 
 def test_the_alarm_that_ends_a_slow_stop_is_off_when_everything_has_stopped(alone: Cluster) -> None:
     daemon = alone.add("one", "rack-1")
-    script = "import signal, sys; from gossipd.daemon.run import main; "
+    script = "import signal, sys; from gossipd.daemon.main import main; "
     script += "code = main(sys.argv[1]); print(code, signal.getitimer(signal.ITIMER_REAL))"
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(daemon.config)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

@@ -19,9 +19,9 @@ from pathlib import Path
 import structlog
 import trio
 
-from tests.fuzz.door import run_door
-from tests.fuzz.doors import DOORS
 from tests.fuzz.findings import keep
+from tests.fuzz.surface import run_surface
+from tests.fuzz.surfaces import SURFACES
 
 RSS_BYTES_MAX = 16 * 1024 * 1024  # what a door may grow by after its warm-up
 _SUMS = ("inputs", "mutated_before_sealing", "crashes", "untyped_errors", "slow_inputs", "cpu_s")
@@ -31,14 +31,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, help="for all doors together")
     parser.add_argument("--inputs", type=int, help="for each door")
-    parser.add_argument("--door", choices=sorted(DOORS), action="append", help="only this one; may be given again")
+    parser.add_argument("--door", choices=sorted(SURFACES), action="append", help="only this one; may be given again")
     parser.add_argument("--rng", type=int, default=1, help="seed of everything that is drawn")
     parser.add_argument("--keep", type=Path, help="directory for inputs that failed")
     parser.add_argument("--json", action="store_true", help="one JSON object a line and nothing else")
     options = parser.parse_args()
     if options.seconds is None and options.inputs is None:
         parser.error("give --seconds or --inputs")
-    names = options.door or list(DOORS)
+    names = options.surface or list(SURFACES)
     if len(names) == 1:
         rows = [_run_here(names[0], options)]
         _show(rows[0], as_json=options.json)
@@ -78,7 +78,7 @@ def is_clean(row: dict[str, object]) -> bool:
 
 
 def _run_here(name: str, options: argparse.Namespace) -> dict[str, object]:
-    make = DOORS[name]
+    make = SURFACES[name]
     began_s = time.monotonic()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.disable(logging.CRITICAL)
@@ -86,7 +86,7 @@ def _run_here(name: str, options: argparse.Namespace) -> dict[str, object]:
 
     async def run() -> dict[str, object]:
         inputs = None if options.inputs is None else int(options.inputs * make.share)
-        tally = await run_door(make, seed=options.rng, inputs=inputs, until_s=until_s)
+        tally = await run_surface(make, seed=options.rng, inputs=inputs, until_s=until_s)
         for finding in tally.findings:
             where = ""
             if options.keep is not None:

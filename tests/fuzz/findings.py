@@ -1,6 +1,6 @@
 """Keeping what failed: the input, the seed that leads to it, and a smaller one that fails in the same place.
 
-What lives here: shrinking and writing. What does not: finding (``door``).
+What lives here: shrinking and writing. What does not: finding (``surface``).
 
 A door that holds state may fail only after all that came before: then the case alone does nothing at a new door, and
 the seed and the number of the input are what reproduces it.
@@ -12,19 +12,19 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from tests.fuzz.door import Case, Finding, MakeDoor, once
+from tests.fuzz.surface import Case, Finding, MakeSurface, once
 
 _TRIES_MAX = 400  # each makes a new door; some of them start a cluster
 
 
-async def keep(directory: Path, door: str, make: MakeDoor, finding: Finding, *, seed: int) -> Path:
+async def keep(directory: Path, surface: str, make: MakeSurface, finding: Finding, *, seed: int) -> Path:
     """Write one finding as JSON; returns the file."""
     alone = await once(make, finding.case, seed=seed)
     smaller = await shrink(make, finding.case, alone, seed=seed) if alone is not None else finding.case
     directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{door}-{seed}-{finding.number}.json"
+    path = directory / f"{surface}-{seed}-{finding.number}.json"
     content = {
-        "door": door,
+        "door": surface,
         "seed": seed,
         "number": finding.number,
         "verdict": finding.verdict,
@@ -40,7 +40,7 @@ async def keep(directory: Path, door: str, make: MakeDoor, finding: Finding, *, 
     return path
 
 
-async def shrink(make: MakeDoor, case: Case, failure: tuple[str, str], *, seed: int = 0) -> Case:
+async def shrink(make: MakeSurface, case: Case, failure: tuple[str, str], *, seed: int = 0) -> Case:
     """The case with as much cut out of its body as may be while it fails in the same place."""
     place = _place(failure)
     tries = 0

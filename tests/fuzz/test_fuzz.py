@@ -13,13 +13,13 @@ import structlog
 
 from gossipd.core.errors import GossipdError
 from tests.fuzz.__main__ import RSS_BYTES_MAX, is_clean, total
-from tests.fuzz.door import Case, Door, Finding, judged, once, run_door
-from tests.fuzz.doors import DOORS
-from tests.fuzz.doors.control import ControlDoor
-from tests.fuzz.doors.datagram import DatagramDoor
-from tests.fuzz.doors.trigger import TriggerDoor
 from tests.fuzz.findings import keep, shrink
 from tests.fuzz.mutations import mutate_bytes, mutate_value
+from tests.fuzz.surface import Case, Finding, Surface, judged, once, run_surface
+from tests.fuzz.surfaces import SURFACES
+from tests.fuzz.surfaces.control import ControlSurface
+from tests.fuzz.surfaces.datagram import DatagramSurface
+from tests.fuzz.surfaces.trigger import TriggerSurface
 
 SEED = 20_260_101
 INPUTS = 1000
@@ -36,27 +36,27 @@ def _silence() -> Iterator[None]:
     structlog.configure(**before)
 
 
-@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize("name", SURFACES)
 async def test_hostile_input_is_refused_in_words_or_counted(name: str) -> None:
-    tally = await run_door(DOORS[name], seed=SEED, inputs=INPUTS, until_s=None)
+    tally = await run_surface(SURFACES[name], seed=SEED, inputs=INPUTS, until_s=None)
     found = [f"{one.verdict} at input {one.number}: {one.reason}" for one in tally.findings if one.verdict != "slow"]
     assert not found, f"seed {SEED}"
     assert tally.inputs == INPUTS
     assert tally.mutated_before_sealing >= INPUTS / 2, "most would die at the tag"
 
 
-async def _fed(door: Door, inputs: int) -> None:
+async def _fed(surface: Surface, inputs: int) -> None:
     rng = Random(SEED)
     for _ in range(inputs):
-        await door.deliver(door.seal(door.case(rng)))
-        door.rest()
-    door.close()
+        await surface.deliver(surface.seal(surface.case(rng)))
+        surface.rest()
+    surface.close()
 
 
 async def test_sealed_datagrams_get_past_the_tag_and_change_what_the_brain_believes() -> None:
-    door = DatagramDoor(Random(SEED))
-    await _fed(door, 3000)
-    counts = door.statistics()
+    surface = DatagramSurface(Random(SEED))
+    await _fed(surface, 3000)
+    counts = surface.statistics()
     assert counts["datagrams_in"] > 3000 / 2
     for name in ("dropped_bad_items", "dropped_malformed", "dropped_unsealed", "contradictions", "sync_sessions"):
         assert counts[name] > 0, name
@@ -65,11 +65,11 @@ async def test_sealed_datagrams_get_past_the_tag_and_change_what_the_brain_belie
 
 
 async def test_changed_frames_reach_the_planner_and_changed_orders_the_register() -> None:
-    control = ControlDoor(Random(SEED))
+    control = ControlSurface(Random(SEED))
     await _fed(control, 3000)
     assert {"bad_delta", "bad_holdings", "undecodable_fields", "undecodable_msgpack"} <= control.counters.keys()
     assert control.heard > 300
-    trigger = TriggerDoor(Random(SEED))
+    trigger = TriggerSurface(Random(SEED))
     await _fed(trigger, 3000)
     assert trigger.accepted > 50
 
@@ -104,7 +104,7 @@ class _Planted:
 
 
 async def test_planted_bugs_are_found_told_apart_and_counted() -> None:
-    tally = await run_door(_Planted, seed=1, inputs=5000, until_s=None)
+    tally = await run_surface(_Planted, seed=1, inputs=5000, until_s=None)
     places = {one.reason.partition(" at ")[0] for one in tally.findings}
     assert places == {"GossipdError", "KeyError", "AssertionError"}
     assert tally.verdicts["crash"] > 0 and tally.verdicts["untyped"] > 0
@@ -127,9 +127,9 @@ async def test_the_same_seed_makes_the_same_inputs() -> None:
         cases = []
         for _ in range(2):
             rng = Random(9)
-            door = DOORS[name](rng)
-            cases.append([door.case(rng).body for _ in range(50)])
-            door.close()
+            surface = SURFACES[name](rng)
+            cases.append([surface.case(rng).body for _ in range(50)])
+            surface.close()
         assert cases[0] == cases[1], name
 
 

@@ -8,8 +8,8 @@ from random import Random
 import pytest
 
 from membership.checkers import all_rules
-from membership.events import Kind
-from membership.testing import FAULTS, Cluster
+from membership.events import PayloadKind
+from membership.testing import FAULTS, SimulatedCluster
 
 MEMBERS, SICK = 20, 5
 
@@ -21,7 +21,7 @@ class Campaign:
         self.rng = Random(seed)
         self.sick = self.rng.sample(range(MEMBERS), SICK)
         self.rules = all_rules(set(self.sick))
-        self.cluster = Cluster(MEMBERS, racks=5, seed=seed, checkers=self.rules)
+        self.cluster = SimulatedCluster(MEMBERS, racks=5, seed=seed, checkers=self.rules)
         self.cluster.start_all_known()
         self.cluster.run(2.0)
         self.cluster.loss, self.cluster.duplicate, self.cluster.reorder = 0.02, 0.05, 0.1
@@ -103,7 +103,7 @@ class Campaign:
         self.version += 1
         speaker, now = self.healthy(), self.cluster.now
         swim = self.cluster.swim(speaker)
-        swim.publish(Kind.STATEMENT, b"key", self.version, b"word", now)
+        swim.publish(PayloadKind.STATEMENT, b"key", self.version, b"word", now)
         swim.update_payload(b"%d" % self.version, now)
 
 

@@ -17,7 +17,7 @@ from membership import wire
 from membership.member import Member, MemberState
 from membership.node import ALIVE_LABEL, LEAVE_LABEL
 from membership.record import sign_record
-from membership.testing import RING, TELLER, Cluster
+from membership.testing import FORWARDER, RING, SimulatedCluster
 
 SUBJECT, OBSERVERS = 1, (0, 2, 3)
 
@@ -27,7 +27,7 @@ class MergingMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Cluster(4, racks=4, seed=5)
+        self.cluster = SimulatedCluster(4, racks=4, seed=5)
         self.cluster.start_all_known()
         host = self.cluster.hosts[SUBJECT]
         self.handle, self.node = host.node[:8], host.node
@@ -77,7 +77,7 @@ class MergingMachine(RuleBasedStateMachine):
         places = [pick % len(self.said) for pick in picks]
         left_before = self._belief(observer).state is MemberState.LEFT
         boot_before = self._belief(observer).record.boot
-        self.cluster.swim(observer)._take_items([self.said[place] for place in places], 1.0, TELLER)
+        self.cluster.swim(observer)._take_items([self.said[place] for place in places], 1.0, FORWARDER)
         self.heard[observer].update(places)
         belief = self._belief(observer)
         if left_before and belief.record.boot == boot_before:
@@ -116,7 +116,7 @@ class MergingMachine(RuleBasedStateMachine):
             rest = self.said if number == 0 else self.said[::-1] if number == 1 else self.said[1::2] + self.said[::2]
             # Words of a life are understood only after its record: what came too early is said again, as gossip does.
             for _ in range(3):
-                self.cluster.swim(observer)._take_items(rest, 2.0, TELLER)
+                self.cluster.swim(observer)._take_items(rest, 2.0, FORWARDER)
         beliefs = set()
         for row in map(self._belief, OBSERVERS):
             # Who has left is in no sum, and what it contradicted before it left is of no interest any more.

@@ -11,7 +11,6 @@ import pytest
 
 from membership import node as node_module
 from membership import wire
-from membership.board import Board
 from membership.checkers import (
     DatagramsFit,
     DeathNeedsTwoRacks,
@@ -27,28 +26,29 @@ from membership.checkers import (
     Violation,
 )
 from membership.digest import Digest
-from membership.events import Kind, MemberUp
+from membership.event_store import EventStore
+from membership.events import MemberUp, PayloadKind
 from membership.judge import Judge
-from membership.lexicon import Lexicon
-from membership.node import Node
-from membership.registrar import Registrar
+from membership.node import MembershipNode
+from membership.record_merger import RecordMerger
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
-from membership.testing import TELLER, Cluster
+from membership.testing import FORWARDER, SimulatedCluster
 from membership.tombstones import Tombstones
+from membership.verified_cache import VerifiedCache
 from tests.bench.liars import Liars
 
 Patch = pytest.MonkeyPatch
 
 
-def cluster_with(rule: Rule, members: int = 20, settings: SwimSettings | None = None) -> Cluster:
-    cluster = Cluster(members, racks=5, seed=2, checkers=[rule], settings=settings)
+def cluster_with(rule: Rule, members: int = 20, settings: SwimSettings | None = None) -> SimulatedCluster:
+    cluster = SimulatedCluster(members, racks=5, seed=2, checkers=[rule], settings=settings)
     cluster.start_all_known()
     cluster.run(1.0)
     return cluster
 
 
-def cut_and_back(cluster: Cluster) -> None:
+def cut_and_back(cluster: SimulatedCluster) -> None:
     for _ in range(3):
         cluster.cut(range(6), together=True, queue=True)
         cluster.run(cluster.now + 12.0)
@@ -66,23 +66,23 @@ def hasty(patch: Patch) -> Callable[[], None]:
 
 def revives_by_rumour(patch: Patch) -> Callable[[], None]:
     """An old record makes a dead member alive."""
-    right = Registrar.on_record
+    right = RecordMerger.on_record
 
-    def wrong(self: Registrar, data: bytes, now: float, **options: Any) -> Any:
+    def wrong(self: RecordMerger, data: bytes, now: float, **options: Any) -> Any:
         claim = right(self, data, now, **options)
         if claim is not None and claim.handle in self._roster.gone:
             self._roster.put(claim, now)
             self._node.tell(MemberUp(self._node.member(claim)))
         return claim
 
-    patch.setattr(Registrar, "on_record", wrong)
+    patch.setattr(RecordMerger, "on_record", wrong)
 
     def run() -> None:
         cluster = cluster_with(NothingGoesBack())
         stale = cluster.swim(3)._node.own.item
         cluster.crash(3)
         cluster.run(20.0)
-        cluster.swim(1)._take_items([stale], cluster.now, TELLER)
+        cluster.swim(1)._take_items([stale], cluster.now, FORWARDER)
         cluster._flush(1)
 
     return run
@@ -90,12 +90,12 @@ def revives_by_rumour(patch: Patch) -> Callable[[], None]:
 
 def believes_any_signature(patch: Patch) -> Callable[[], None]:
     """Signatures are not checked."""
-    right = Lexicon.__init__
+    right = VerifiedCache.__init__
 
-    def wrong(self: Lexicon, cluster_id: bytes, verify: Any) -> None:
+    def wrong(self: VerifiedCache, cluster_id: bytes, verify: Any) -> None:
         right(self, cluster_id, lambda *_: True)
 
-    patch.setattr(Lexicon, "__init__", wrong)
+    patch.setattr(VerifiedCache, "__init__", wrong)
 
     def run() -> None:
         cluster = cluster_with(RecordsAreTheirOwners())
@@ -120,7 +120,7 @@ def one_accuser_is_enough(patch: Patch) -> Callable[[], None]:
 
 def judges_while_frozen(patch: Patch) -> Callable[[], None]:
     """Isolation is noticed, and then ignored."""
-    patch.setattr(Node, "frozen", property(lambda _: False))
+    patch.setattr(MembershipNode, "frozen", property(lambda _: False))
     patch.setattr(Suspicion, "wait_s", lambda *_: 1.0)
     patch.setattr("membership.prober.Prober._is_trusted", lambda *_: True)
     return lambda: cut_and_back(cluster_with(FrozenPassNoVerdict()))
@@ -168,7 +168,7 @@ def datagrams_too_large(patch: Patch) -> Callable[[], None]:
     def run() -> None:
         cluster = cluster_with(DatagramsFit(), settings=replace(SwimSettings(), statement_bytes_per_s=10**6))
         for number in range(40):
-            cluster.swim(0).publish(Kind.STATEMENT, b"%d" % number, 1, b"x" * 300, cluster.now)
+            cluster.swim(0).publish(PayloadKind.STATEMENT, b"%d" % number, 1, b"x" * 300, cluster.now)
         cluster._flush(0)
         cluster.run(5.0)
 
@@ -177,20 +177,20 @@ def datagrams_too_large(patch: Patch) -> Callable[[], None]:
 
 def wakes_for_ever(patch: Patch) -> Callable[[], None]:
     """Due timers are not taken off."""
-    patch.setattr(Node, "run_timers", lambda *_: None)
+    patch.setattr(MembershipNode, "run_timers", lambda *_: None)
     return lambda: cluster_with(TimeMovesOn()).run(5.0)
 
 
 def tells_twice(patch: Patch) -> Callable[[], None]:
     """Repetition counts as news."""
-    patch.setattr(Board, "_note_progress", lambda *_, **__: True)
+    patch.setattr(EventStore, "_note_progress", lambda *_, **__: True)
 
     def run() -> None:
         cluster = cluster_with(EventsAreNews())
         for version in (2, 1):
-            cluster.swim(0).publish(Kind.PROGRESS, b"key", version, b"x", cluster.now)
+            cluster.swim(0).publish(PayloadKind.PROGRESS, b"key", version, b"x", cluster.now)
             item = wire.event(2, cluster.hosts[0].node, version, b"key", b"x")
-            cluster.swim(1)._take_items([item, item], cluster.now, TELLER)
+            cluster.swim(1)._take_items([item, item], cluster.now, FORWARDER)
             cluster._flush(1)
 
     return run

@@ -11,7 +11,7 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from membership.events import Event, Kind, MemberDown, MemberLeft, PayloadHeard
+from membership.events import Event, MemberDown, MemberLeft, PayloadHeard, PayloadKind
 from membership.member import Address, Record
 from membership.runtime import SwimRuntime, open_udp_socket, serve
 from membership.seal import KeyRing
@@ -72,7 +72,7 @@ async def test_real_agents_find_each_other_tell_news_and_notice_a_death_and_a_go
         for agent in agents:
             await agent.start(nursery, None if agent is agents[0] else agents[0].address)
         await until(lambda: all(agent.swim.live_count == 8 for agent in agents))
-        agents[3].call(lambda: agents[3].swim.publish(Kind.STATEMENT, b"key", 1, b"word", trio.current_time()))
+        agents[3].call(lambda: agents[3].swim.publish(PayloadKind.STATEMENT, b"key", 1, b"word", trio.current_time()))
         others = [agent for agent in agents if agent is not agents[3]]
         await until(lambda: all(any(isinstance(e, PayloadHeard) for e in agent.events) for agent in others))
         agents[7].scope.cancel()

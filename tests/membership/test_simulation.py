@@ -8,27 +8,29 @@ from random import Random
 import pytest
 
 from membership.checkers import Rule, all_rules
-from membership.events import Kind
-from membership.testing import Cluster
+from membership.events import PayloadKind
+from membership.testing import SimulatedCluster
 from tests.bench.liars import Liars
 
 MEMBERS = 40
 
 
-def watched(seed: int, sick: set[int]) -> tuple[Cluster, list[Rule]]:
+def watched(seed: int, sick: set[int]) -> tuple[SimulatedCluster, list[Rule]]:
     rules = all_rules(sick)
-    cluster = Cluster(MEMBERS, racks=8, seed=seed, checkers=rules, trace=True)
+    cluster = SimulatedCluster(MEMBERS, racks=8, seed=seed, checkers=rules, trace=True)
     cluster.start_all_known()
     cluster.run(2.0)
     return cluster, rules
 
 
-def full(cluster: Cluster) -> bool:
+def full(cluster: SimulatedCluster) -> bool:
     running = [host.swim for host in cluster.hosts if host.up and host.swim is not None]
     return all(swim.live_count == len(running) for swim in running) and len({s.view_digest for s in running}) == 1
 
 
-def flap(cluster: Cluster, sick: list[int], off: Callable[[], None], on: Callable[[], None], times: int = 3) -> None:
+def flap(
+    cluster: SimulatedCluster, sick: list[int], off: Callable[[], None], on: Callable[[], None], times: int = 3
+) -> None:
     for _ in range(times):
         off()
         cluster.run(cluster.now + 10.0)
@@ -72,7 +74,7 @@ def test_loss_duplicates_reordering_and_slow_hosts_kill_nobody() -> None:
     cluster.loss, cluster.duplicate, cluster.reorder = 0.05, 0.05, 0.1
     cluster.hosts[4].slow_s = 0.03
     for version in range(10):
-        cluster.swim(version).publish(Kind.STATEMENT, b"key", version + 1, b"word", cluster.now)
+        cluster.swim(version).publish(PayloadKind.STATEMENT, b"key", version + 1, b"word", cluster.now)
         cluster.run(cluster.now + 6.0)
     assert full(cluster)
     assert min(cluster.struck[name] for name in ("loss", "duplicate", "reorder", "slow")) > 50
@@ -148,7 +150,7 @@ def test_the_same_seed_gives_the_same_trace_and_another_one_another() -> None:
 
 
 def test_joins_and_goodbyes_without_end_leave_a_bounded_state() -> None:
-    cluster = Cluster(4, seed=21)
+    cluster = SimulatedCluster(4, seed=21)
     for index in range(4):
         cluster.start(index, join=(0,) if index else ())
     cluster.run(3.0)

@@ -6,20 +6,20 @@ import tracemalloc
 from random import Random
 
 from membership import wire
+from membership.fakes import FakeKeys
 from membership.member import Record, node_id
 from membership.record import sign_record
 from membership.seal import DatagramSeal
 from membership.settings import SwimSettings
-from membership.stand_ins import Keys
 from membership.swim import Swim
-from membership.testing import RING, TELLER
+from membership.testing import FORWARDER, RING
 
 MEMBERS = 10_000
 STATE_BYTES_MAX = 64 * 1024 * 1024
 
 
 def test_the_state_of_one_member_among_ten_thousand_fits_into_64_megabytes() -> None:
-    keys, rng = Keys(), Random(1)
+    keys, rng = FakeKeys(), Random(1)
     publics = [keys.make(rng) for _ in range(MEMBERS)]
 
     def record(number: int) -> Record:
@@ -36,7 +36,7 @@ def test_the_state_of_one_member_among_ten_thousand_fits_into_64_megabytes() -> 
     )  # fmt: skip
     for number in range(1, MEMBERS):
         _, data = sign_record(record(number), RING.cluster_id, keys.signer(publics[number]))
-        swim._take_items([wire.item(wire.RECORD, data)], 1.0, TELLER)
+        swim._take_items([wire.item(wire.RECORD, data)], 1.0, FORWARDER)
         # Each has spoken to us too: its replay window and its sealing key are part of the state.
         seal = DatagramSeal(RING, node_id(publics[number]), 5)
         body = wire.PROBE_HEAD.pack(wire.PING, 1, 0, 0, 0)

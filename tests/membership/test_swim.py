@@ -8,13 +8,12 @@ from random import Random
 import pytest
 
 from membership import wire
-from membership.errors import PublishError, SealError
+from membership.errors import PayloadRefusedError, SealError
 from membership.events import (
     DownReason,
     Event,
     Isolated,
     JoinRefused,
-    Kind,
     MemberDown,
     MemberForgotten,
     MemberLeft,
@@ -22,19 +21,20 @@ from membership.events import (
     MemberUp,
     NameConflict,
     PayloadHeard,
+    PayloadKind,
 )
 from membership.member import MemberState
 from membership.record import sign_record
 from membership.seal import DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.testing import RING, TELLER, Cluster, Host
+from membership.testing import FORWARDER, RING, SimulatedCluster, SimulatedHost
 
 
 class Told:
     """Events by host."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: SimulatedCluster) -> None:
         self.events: list[tuple[int, Event]] = []
         cluster.on_event = lambda index, event: self.events.append((index, event))
 
@@ -42,8 +42,8 @@ class Told:
         return [event for who, event in self.events if isinstance(event, kind) and index in (None, who)]
 
 
-def joined(members: int, *, racks: int = 4, seed: int = 1) -> tuple[Cluster, Told]:
-    cluster = Cluster(members, racks=racks, seed=seed)
+def joined(members: int, *, racks: int = 4, seed: int = 1) -> tuple[SimulatedCluster, Told]:
+    cluster = SimulatedCluster(members, racks=racks, seed=seed)
     told = Told(cluster)
     for index in range(members):
         cluster.start(index, join=(0,) if index else ())
@@ -51,12 +51,12 @@ def joined(members: int, *, racks: int = 4, seed: int = 1) -> tuple[Cluster, Tol
     return cluster, told
 
 
-def states(cluster: Cluster, observer: int) -> dict[str, MemberState]:
+def states(cluster: SimulatedCluster, observer: int) -> dict[str, MemberState]:
     return {member.record.name: member.state for member in cluster.swim(observer).members()}
 
 
 def test_eight_nodes_find_each_other_within_two_seconds() -> None:
-    cluster = Cluster(8, racks=3)
+    cluster = SimulatedCluster(8, racks=3)
     for index in range(8):
         cluster.start(index, join=(0,) if index else ())
     cluster.run(2.0)
@@ -65,7 +65,7 @@ def test_eight_nodes_find_each_other_within_two_seconds() -> None:
 
 
 def test_a_joiner_asks_for_ever_until_its_contact_is_there() -> None:
-    cluster = Cluster(2)
+    cluster = SimulatedCluster(2)
     cluster.start(1, join=(0,))
     cluster.run(120.0)
     cluster.start(0)
@@ -163,10 +163,10 @@ def test_statements_reach_everybody_once_per_newer_version() -> None:
     cluster, told = joined(20)
     swim = cluster.swim(4)
     for version in (1, 2):
-        swim.publish(Kind.STATEMENT, b"key", version, b"word-%d" % version, cluster.now)
+        swim.publish(PayloadKind.STATEMENT, b"key", version, b"word-%d" % version, cluster.now)
         cluster._flush(4)
         cluster.run(cluster.now + 3.0)
-    swim.publish(Kind.STATEMENT, b"key", 1, b"old", cluster.now)
+    swim.publish(PayloadKind.STATEMENT, b"key", 1, b"old", cluster.now)
     cluster.run(cluster.now + 3.0)
     heard = told.of(PayloadHeard)
     assert len(heard) == 2 * 19
@@ -176,7 +176,7 @@ def test_statements_reach_everybody_once_per_newer_version() -> None:
 def test_a_statement_goes_from_hop_to_hop_without_waiting_for_rounds() -> None:
     cluster, told = joined(40)
     began = cluster.now
-    cluster.swim(4).publish(Kind.STATEMENT, b"key", 1, b"word", cluster.now)
+    cluster.swim(4).publish(PayloadKind.STATEMENT, b"key", 1, b"word", cluster.now)
     cluster._flush(4)
     cluster.run(began + cluster.swim(4)._node.settings.gossip_interval_s / 2)
     assert len(told.of(PayloadHeard)) >= 30, "three hosts per hop, and no round was due yet"
@@ -184,13 +184,13 @@ def test_a_statement_goes_from_hop_to_hop_without_waiting_for_rounds() -> None:
 
 def test_who_brought_a_statement_has_heard_it_before() -> None:
     cluster, told = joined(20)
-    cluster.swim(4).publish(Kind.STATEMENT, b"key", 1, b"word", cluster.now)
+    cluster.swim(4).publish(PayloadKind.STATEMENT, b"key", 1, b"word", cluster.now)
     cluster._flush(4)
     cluster.run(cluster.now + 5.0)
     knowing = {cluster.hosts[4].node}
     for who, event in told.events:
         if isinstance(event, PayloadHeard):
-            assert event.teller in knowing
+            assert event.forwarder in knowing
             assert event.origin == cluster.hosts[4].node
             knowing.add(cluster.hosts[who].node)
     assert len(knowing) == 20
@@ -200,7 +200,7 @@ def test_a_late_joiner_learns_every_statement() -> None:
     cluster, told = joined(8)
     late = cluster.add_host("late", "rack-0")
     for number in range(30):
-        cluster.swim(1).publish(Kind.STATEMENT, b"key-%d" % number, 1, b"x" * 200, cluster.now)
+        cluster.swim(1).publish(PayloadKind.STATEMENT, b"key-%d" % number, 1, b"x" * 200, cluster.now)
     cluster.run(cluster.now + 60.0)
     cluster.start(late, join=(3,))
     cluster.run(cluster.now + 5.0)
@@ -210,7 +210,7 @@ def test_a_late_joiner_learns_every_statement() -> None:
 def test_progress_spreads_and_only_the_newest_counts() -> None:
     cluster, told = joined(20)
     for version in range(1, 6):
-        cluster.swim(4).publish(Kind.PROGRESS, b"node+deployment", version, b"p" * 40, cluster.now)
+        cluster.swim(4).publish(PayloadKind.PROGRESS, b"node+deployment", version, b"p" * 40, cluster.now)
         cluster._flush(4)
         cluster.run(cluster.now + 2.0)
     last = {who for who, event in told.events if isinstance(event, PayloadHeard) and event.version == 5}
@@ -220,14 +220,14 @@ def test_progress_spreads_and_only_the_newest_counts() -> None:
 def test_what_an_application_publishes_is_bounded() -> None:
     cluster, _ = joined(2)
     swim = cluster.swim(0)
-    with pytest.raises(PublishError):
-        swim.publish(Kind.STATEMENT, b"key", 1, b"x" * 513, cluster.now)
-    with pytest.raises(PublishError):
-        swim.publish(Kind.PROGRESS, b"", 1, b"x", cluster.now)
+    with pytest.raises(PayloadRefusedError):
+        swim.publish(PayloadKind.STATEMENT, b"key", 1, b"x" * 513, cluster.now)
+    with pytest.raises(PayloadRefusedError):
+        swim.publish(PayloadKind.PROGRESS, b"", 1, b"x", cluster.now)
     for number in range(SwimSettings().statement_count_max):
-        swim.publish(Kind.STATEMENT, b"%d" % number, 1, b"x", cluster.now)
-    with pytest.raises(PublishError):
-        swim.publish(Kind.STATEMENT, b"one more", 1, b"x", cluster.now)
+        swim.publish(PayloadKind.STATEMENT, b"%d" % number, 1, b"x", cluster.now)
+    with pytest.raises(PayloadRefusedError):
+        swim.publish(PayloadKind.STATEMENT, b"one more", 1, b"x", cluster.now)
 
 
 def test_a_record_carries_payload_updates_to_everybody() -> None:
@@ -297,7 +297,7 @@ def test_who_is_cut_off_alone_says_so_and_judges_nobody() -> None:
 
 
 def test_two_halves_that_never_met_become_one_through_a_contact() -> None:
-    cluster = Cluster(6, racks=2)
+    cluster = SimulatedCluster(6, racks=2)
     for index in range(6):
         cluster.start(index, join=(0, 3))
     cluster.run(20.0)
@@ -322,7 +322,7 @@ def test_a_life_with_an_older_boot_number_rises_above_what_others_remember() -> 
     record = replace(cluster.swim(1).self_record(), boot=old - 1, version=1, signature=b"")
     swim = Swim(
         settings=cluster.settings, record=record, sign=cluster.keys.signer(host.public), keyring=RING, rng=Random(1),
-        now=cluster.now, lexicon=cluster.lexicon, make_seal=host.make_seal,
+        now=cluster.now, verified_cache=cluster.verified_cache, make_seal=host.make_seal,
     )  # fmt: skip
     host.swim, host.up, host.wake_at = swim, True, float("inf")
     swim.join([cluster.hosts[0].address], cluster.now)
@@ -356,7 +356,7 @@ def test_strangers_replays_and_noise_are_dropped_and_counted_and_never_answered(
 def test_the_cluster_key_changes_under_running_brains_without_a_lost_datagram(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Host, "make_seal", lambda _, *life: DatagramSeal(*life))
+    monkeypatch.setattr(SimulatedHost, "make_seal", lambda _, *life: DatagramSeal(*life))
     cluster, told = joined(2)
     old, new = RING.keys[0], b"n" * 32
     for keys in ((old, new), (new, old), (new,)):
@@ -380,7 +380,7 @@ def test_a_changed_key_outlives_the_life_in_which_it_was_set() -> None:
     swim = cluster.swim(1)
     newer = replace(swim.self_record(), boot=swim.self_record().boot + 7)
     _, data = sign_record(newer, RING.cluster_id, cluster.keys.signer(newer.public_key))
-    swim._take_items([wire.item(wire.RECORD, data)], cluster.now, TELLER)
+    swim._take_items([wire.item(wire.RECORD, data)], cluster.now, FORWARDER)
     cluster.run(cluster.now + 5.0)
     assert swim.self_record().boot == newer.boot + 1
     assert all(cluster.swim(index).live_count == 3 for index in range(3))

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from membership import wire
 from membership.digest import BUCKET_COUNT, Digest
 from membership.errors import RecordError, SealError, SettingsError, WireError
-from membership.health import Health
+from membership.health import LocalHealth
 from membership.isolation import Isolation
-from membership.lexicon import verify_ed25519
 from membership.member import NodeId, Record, node_id
 from membership.record import decode_record, encode_signed, parse_record, sign_record
 from membership.replay import ReplayWindows
@@ -23,6 +22,7 @@ from membership.seal import DATAGRAM_BYTES_MAX, OVERHEAD_BYTES, DatagramSeal, Ke
 from membership.settings import SwimSettings
 from membership.suspicion import Credit, Suspicion
 from membership.tombstones import Tombstones
+from membership.verified_cache import verify_ed25519
 
 CLUSTER = b"c" * 16
 KEY = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
@@ -379,14 +379,14 @@ def test_one_dead_host_in_a_small_rack_silences_nobody() -> None:
 
 
 def test_health_scales_and_recovers_within_its_bounds() -> None:
-    health = Health(8)
+    health = LocalHealth(8)
     for _ in range(20):
         health.worsen()
     assert health.factor == 8
     for _ in range(20):
         health.improve()
     assert health.factor == 1
-    assert Health(8, enabled=False).factor == 1
+    assert LocalHealth(8, enabled=False).factor == 1
 
 
 def test_a_tombstone_blocks_a_life_not_a_person_and_not_for_ever() -> None:

@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "skips-the-sync-of-data",
         "A window is claimed in the journal without its files having been synced.",
-        "gossipd/store/windows.py",
+        "gossipd/store/journal/windows.py",
         "            context.disk.sync_data(handle.descriptor)\n",
         "            pass\n",
         (_CRASHES,),
@@ -27,17 +27,17 @@ MUTANTS = (
     Mutant(
         "believes-the-claim-before-its-sync",
         "A COMMIT record counts as durable though the journal was not synced after it.",
-        "gossipd/store/windows.py",
+        "gossipd/store/journal/windows.py",
         """    try:
         replica.ledger.sync()
     except OSError as error:
-        context.keeper.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
         _mark_durable(replica, chunks)
 """,
         """    try:
         pass
     except OSError as error:
-        context.keeper.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
         _mark_durable(replica, chunks)
 """,
         (_CRASHES,),
@@ -45,15 +45,15 @@ MUTANTS = (
     Mutant(
         "a-disk-that-refuses-is-asked-at-every-look",
         "A window that the disk refuses to end is tried again at every look at what else is due.",
-        "gossipd/store/upkeep.py",
+        "gossipd/store/models/maintenance.py",
         "                    replica.commit_at_s = self._context.clock() + _COMMIT_RETRY_S\n",
         "                    pass\n",
-        (f"{_STORE}/test_condition.py",),
+        ("tests/gossipd/store/disk/test_condition.py",),
     ),
     Mutant(
         "writes-without-naming-the-chunk-first",
         "No WRITING record goes before the bytes, so a killed host does not know what to look at.",
-        "gossipd/store/windows.py",
+        "gossipd/store/journal/windows.py",
         "        replica.ledger.append_writing(chunk)\n",
         "",
         (_CRASHES,),
@@ -61,7 +61,7 @@ MUTANTS = (
     Mutant(
         "renames-before-syncing",
         "A small file gets its name before its bytes have reached the disk.",
-        "gossipd/store/disk.py",
+        "gossipd/store/disk/disk.py",
         """        disk.sync_data(descriptor)
     finally:
         disk.close(descriptor)
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         "renames-the-journal-before-syncing",
         "A journal that is started anew takes the old one's place before it is on the disk.",
-        "gossipd/store/ledger.py",
+        "gossipd/store/journal/ledger.py",
         """            self._disk.sync_data(descriptor)
             self._disk.rename(path + ".part", path, replace=True)
 """,
@@ -89,42 +89,42 @@ MUTANTS = (
     Mutant(
         "publishes-without-syncing-the-tree",
         "The tree of a whole model is renamed to its place while names in it are not on the disk.",
-        "gossipd/store/publishing.py",
+        "gossipd/store/models/publishing.py",
         "            _sync_tree(context, replica)\n",
         "",
-        (_CRASHES, f"{_STORE}/test_recovery.py", f"{_STORE}/test_removal.py"),
+        (_CRASHES, "tests/gossipd/store/journal/test_recovery.py", f"{_STORE}/test_removal.py"),
     ),
     Mutant(
         "forgets-to-sync-the-directory",
         "A published version's name is not made durable.",
-        "gossipd/store/publishing.py",
+        "gossipd/store/models/publishing.py",
         """        context.disk.sync_directory(parent(place))
         with suppress(FileNotFoundError):  # it""",
         "        with suppress(FileNotFoundError):  # it",
-        (_CRASHES, f"{_STORE}/test_recovery.py"),
+        (_CRASHES, "tests/gossipd/store/journal/test_recovery.py"),
     ),
     Mutant(
         "claims-what-has-no-durable-name",
         "The journal is started while the names of the model's files may be in memory only.",
-        "gossipd/store/claims.py",
+        "gossipd/store/journal/claims.py",
         """        if not replica.has_durable_names:
             sync_names(context, replica)
         replica.ledger""",
         "        replica.ledger",
-        (f"{_STORE}/test_names.py",),
+        (f"{_STORE}/models/test_names.py",),
     ),
     Mutant(
         "makes-a-file-again-that-is-still-claimed",
         "A start makes a missing file at its full size before the journal has lost its claims on it.",
-        "gossipd/store/recovery.py",
+        "gossipd/store/journal/recovery.py",
         "        start_journal(context, replica)\n        replica.busy.clear()\n",
         "        replica.busy.clear()\n",
-        (f"{_STORE}/test_names.py",),
+        (f"{_STORE}/models/test_names.py",),
     ),
     Mutant(
         "writes-behind-a-cut",
         "A file that was cut short gets its length back from a write behind the cut, and zeros count as verified.",
-        "gossipd/store/windows.py",
+        "gossipd/store/journal/windows.py",
         "    if context.disk.size(handle.descriptor) < replica.manifest.files[file_index].size:\n",
         "    if context.disk.size(handle.descriptor) < 0:\n",
         (f"{_STORE}/test_second_attempts.py",),
@@ -132,7 +132,7 @@ MUTANTS = (
     Mutant(
         "claims-a-write-whose-loss-another-heard-of",
         "A failed sync of the whole file system is everybody's, and only who asked takes it to heart.",
-        "gossipd/store/whole_sync.py",
+        "gossipd/store/disk/whole_sync.py",
         "                self.failures += 1\n",
         "",
         (f"{_STORE}/test_second_attempts.py",),
@@ -140,7 +140,7 @@ MUTANTS = (
     Mutant(
         "ignores-a-short-write",
         "What the kernel left unwritten is not written.",
-        "gossipd/store/disk.py",
+        "gossipd/store/disk/disk.py",
         "        data = data[written:]\n",
         "        data = data[len(data) :]\n",
         (f"{_STORE}/test_faults.py",),
@@ -148,15 +148,15 @@ MUTANTS = (
     Mutant(
         "journal-without-a-crc-check",
         "A record of the journal is believed whatever its check says.",
-        "gossipd/store/journal.py",
+        "gossipd/store/journal/journal.py",
         "        if computed != _CHECK.unpack_from(body, end)[0]:\n            break\n",
         "",
-        (f"{_STORE}/test_journal.py",),
+        ("tests/gossipd/store/journal/test_journal.py",),
     ),
     Mutant(
         "retries-a-failed-sync",
         "A sync that failed is tried again and believed the second time.",
-        "gossipd/store/windows.py",
+        "gossipd/store/journal/windows.py",
         "            context.disk.sync_data(handle.descriptor)\n",
         """            try:
                 context.disk.sync_data(handle.descriptor)
@@ -168,15 +168,15 @@ MUTANTS = (
     Mutant(
         "ignores-a-failed-sync-of-the-journal",
         "A claim is believed though the sync of the journal failed.",
-        "gossipd/store/ledger.py",
+        "gossipd/store/journal/ledger.py",
         "        except OSError:\n            self.broken = True\n            raise\n",
         "        except OSError:\n            return\n",
-        (f"{_STORE}/test_recovery.py",),
+        ("tests/gossipd/store/journal/test_recovery.py",),
     ),
     Mutant(
         "publishes-before-all-is-verified",
         "A model is put in its place while chunks of it are missing.",
-        "gossipd/store/publishing.py",
+        "gossipd/store/models/publishing.py",
         "        if not replica.is_whole:\n",
         "        if not replica.held.count:\n",
         (f"{_STORE}/test_chunk_store.py",),
@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         "serves-what-is-not-verified",
         "A chunk is sent to whoever asks, held or not.",
-        "gossipd/store/reading.py",
+        "gossipd/store/models/reading.py",
         """    if chunk not in replica.held:
         raise NotHeldError(f"chunk {chunk} is not held")
 """,
@@ -194,31 +194,31 @@ MUTANTS = (
     Mutant(
         "keeps-a-rotten-chunk",
         "A chunk that reads back wrong is reported and goes on being held.",
-        "gossipd/store/scrub.py",
+        "gossipd/store/models/scrub.py",
         "        drop(context, replica, [chunk])\n",
         "        pass\n",
-        (f"{_STORE}/test_scrub.py",),
+        ("tests/gossipd/store/models/test_scrub.py",),
     ),
     Mutant(
         "forgets-a-drop",
         "The journal is not told that a chunk is no longer right.",
-        "gossipd/store/claims.py",
+        "gossipd/store/journal/claims.py",
         "                replica.ledger.append_drop(chunks)\n",
         "                pass\n",
-        (f"{_STORE}/test_scrub.py",),
+        ("tests/gossipd/store/models/test_scrub.py",),
     ),
     Mutant(
         "refetches-what-the-journal-claims",
         "A restart begins with nothing, whatever the journal says.",
-        "gossipd/store/recovery.py",
+        "gossipd/store/journal/recovery.py",
         "    replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)\n",
         "",
-        (f"{_STORE}/test_recovery.py",),
+        ("tests/gossipd/store/journal/test_recovery.py",),
     ),
     Mutant(
         "believes-suspects-without-hashing",
         "What was being written at the crash counts as verified.",
-        "gossipd/store/recovery.py",
+        "gossipd/store/journal/recovery.py",
         "    return blake3(body, max_threads=blake3.AUTO).digest() == replica.manifest.digest(chunk)\n",
         "    return True\n",
         (_CRASHES,),
@@ -226,33 +226,33 @@ MUTANTS = (
     Mutant(
         "a-full-disk-is-for-ever",
         "A disk that refused once is never tried again.",
-        "gossipd/store/condition.py",
+        "gossipd/store/disk/condition.py",
         "            self._probe_at = now + self._interval_s if waits else None\n",
         "            self._probe_at = None\n",
-        (f"{_STORE}/test_condition.py",),
+        ("tests/gossipd/store/disk/test_condition.py",),
     ),
     Mutant(
         "writes-on-to-a-disk-that-refuses",
         "While the disk refuses, every chunk is tried all the same.",
-        "gossipd/store/condition.py",
-        "        if condition.health is not Health.OK:\n            raise",
+        "gossipd/store/disk/condition.py",
+        "        if condition.health is not StoreHealth.OK:\n            raise",
         "        if condition.health is None:\n            raise",
-        (f"{_STORE}/test_condition.py",),
+        ("tests/gossipd/store/disk/test_condition.py",),
     ),
     Mutant(
         "takes-the-reserve",
         "The space that the rest of the host needs is used up.",
-        "gossipd/store/recovery.py",
+        "gossipd/store/journal/recovery.py",
         "    if need > 0 and need + reserve + promised_bytes > space.free_bytes:\n",
         "    if need > 0 and need + promised_bytes > space.free_bytes:\n",
-        (f"{_STORE}/test_chunk_store.py", f"{_STORE}/test_recovery.py"),
+        (f"{_STORE}/test_chunk_store.py", "tests/gossipd/store/journal/test_recovery.py"),
     ),
     Mutant(
         "follows-a-planted-symlink",
         "A path beneath the store may lead through a symbolic link.",
-        "gossipd/store/syscalls.py",
+        "gossipd/store/disk/syscalls.py",
         "_RESOLVE = 0x02 | 0x04 | 0x08",
         "_RESOLVE = 0x02 | 0x08",
-        (f"{_STORE}/test_durable.py",),
+        ("tests/gossipd/store/disk/test_durable.py",),
     ),
 )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CORE = "tests/gossipd/core"
-_BAD_INPUT = f"{_CORE}/test_manifest_bad_input.py"
+_BAD_INPUT = "tests/gossipd/manifest/test_manifest_bad_input.py"
 
 MUTANTS = (
     Mutant(
         "accepts-threshold-zero",
         "No signature has to be good for a manifest to be accepted.",
-        "gossipd/core/envelope.py",
+        "gossipd/manifest/envelope.py",
         "        if not verify(key, signature, message):\n",
         "        if len(known) < 0 and not verify(key, signature, message):\n",
         (_BAD_INPUT,),
@@ -19,7 +19,7 @@ MUTANTS = (
     Mutant(
         "counts-one-key-twice",
         "Two signatures by one key are two keys.",
-        "gossipd/core/envelope.py",
+        "gossipd/manifest/envelope.py",
         "    if distinct != count:\n",
         "    if distinct > count:\n",
         (_BAD_INPUT,),
@@ -27,15 +27,15 @@ MUTANTS = (
     Mutant(
         "trusts-a-key-of-small-order",
         "A key that anybody can sign for is a key like any other.",
-        "gossipd/core/trust.py",
+        "gossipd/identity/trust.py",
         "for key in trusted if not is_degenerate(key)}",
         "for key in trusted}",
-        (f"{_CORE}/test_trust.py",),
+        ("tests/gossipd/identity/test_trust.py",),
     ),
     Mutant(
         "accepts-an-expired-manifest",
         "Expiry is not looked at.",
-        "gossipd/core/manifest.py",
+        "gossipd/manifest/manifest.py",
         "        if self.expires_s is not None and now_s >= self.expires_s:\n",
         "        if self.expires_s is not None and now_s < 0:\n",
         (_BAD_INPUT,),
@@ -43,31 +43,31 @@ MUTANTS = (
     Mutant(
         "a-clock-set-back-revives-an-expired-manifest",
         "Only the wall clock judges expiry, not the latest signed date.",
-        "gossipd/core/register.py",
+        "gossipd/deployment/statement_store.py",
         "        manifest.check_time(max(now_s, self._state.last_signed_s))\n",
         "        manifest.check_time(now_s)\n",
-        (f"{_CORE}/test_register.py",),
+        ("tests/gossipd/deployment/test_statement_store.py",),
     ),
     Mutant(
         "accepts-a-rolled-back-manifest",
         "A version below the highest trusted one is accepted as long as it is not the lowest.",
-        "gossipd/core/register.py",
+        "gossipd/deployment/statement_store.py",
         "        if versions and manifest.version < max(versions):\n",
         "        if versions and manifest.version < min(versions):\n",
-        (_BAD_INPUT, f"{_CORE}/test_register.py"),
+        (_BAD_INPUT, "tests/gossipd/deployment/test_statement_store.py"),
     ),
     Mutant(
         "accepts-two-contents-of-one-version",
         "A second content under a trusted version replaces the first.",
-        "gossipd/core/register.py",
+        "gossipd/deployment/statement_store.py",
         "        if trusted is not None:\n",
         "        if trusted is not None and not versions:\n",
-        (_BAD_INPUT, f"{_CORE}/test_register.py"),
+        (_BAD_INPUT, "tests/gossipd/deployment/test_statement_store.py"),
     ),
     Mutant(
         "accepts-path-traversal",
         "A manifest may name files above the model's directory.",
-        "gossipd/core/manifest_paths.py",
+        "gossipd/manifest/paths.py",
         '    if component in ("", ".", ".."):\n',
         '    if component in ("", "."):\n',
         (_BAD_INPUT,),
@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant(
         "accepts-twins-by-case",
         "Two paths that differ in case only are two files.",
-        "gossipd/core/manifest_paths.py",
+        "gossipd/manifest/paths.py",
         "    if path.isascii():\n        return path.lower()\n",
         "    if path.isascii():\n        return path\n",
         (_BAD_INPUT,),
@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "accepts-a-spliced-list-of-hashes",
         "The root is not compared with what it is the hash of.",
-        "gossipd/core/manifest_payload.py",
+        "gossipd/manifest/payload.py",
         "    if payload.root != root_hash(payload.files, payload.chunk, payload.hashes):\n",
         "    if not payload.root:\n",
         (_BAD_INPUT,),
@@ -91,31 +91,31 @@ MUTANTS = (
     Mutant(
         "obeys-a-replayed-statement",
         "A statement that was heard before is news again.",
-        "gossipd/core/register.py",
+        "gossipd/deployment/statement_store.py",
         "        if known is not None and known.rank >= statement.rank:\n",
         "        if known is not None and known.rank > statement.rank:\n",
-        (f"{_CORE}/test_register.py",),
+        ("tests/gossipd/deployment/test_statement_store.py",),
     ),
     Mutant(
         "obeys-anybodys-statement",
         "Whoever has a key may order a deployment.",
-        "gossipd/core/register.py",
+        "gossipd/deployment/statement_store.py",
         "        if statement.signer not in self._signers:\n",
         "        if not statement.signer:\n",
-        (f"{_CORE}/test_register.py",),
+        ("tests/gossipd/deployment/test_statement_store.py",),
     ),
     Mutant(
         "does-not-check-a-statements-signature",
         "A statement is believed to be by the key that it names.",
-        "gossipd/core/statement.py",
+        "gossipd/deployment/statement.py",
         "        if is_degenerate(signer) or not verify(signer, signature, _DOMAIN + wire[: _HEAD.size]):\n",
         "        if is_degenerate(signer):\n",
-        (f"{_CORE}/test_statement.py",),
+        ("tests/gossipd/deployment/test_statement.py",),
     ),
     Mutant(
         "takes-an-order-signed-by-another",
         "A visitor may bring a statement that somebody else has signed.",
-        "gossipd/control/trigger_desk.py",
+        "gossipd/control/trigger_server.py",
         "    if not signer:\n",
         "    if signer is None:\n",
         ("tests/gossipd/control/test_trigger.py",),
@@ -123,7 +123,7 @@ MUTANTS = (
     Mutant(
         "trusts-a-peers-offset",
         "A part of an uploaded manifest is appended wherever it says that it belongs.",
-        "gossipd/control/trigger_desk.py",
+        "gossipd/control/trigger_server.py",
         "        if message.offset == len(upload.parts):\n",
         "        if message.offset <= upload.total:\n",
         ("tests/gossipd/control/test_trigger.py",),
@@ -131,17 +131,17 @@ MUTANTS = (
     Mutant(
         "uses-an-exposed-secret",
         "A secret key that its group can read is used.",
-        "gossipd/ops/keyfiles.py",
+        "gossipd/identity/key_files.py",
         "    if secret and mode & 0o077:\n",
         "    if secret and mode & 0o007:\n",
-        ("tests/gossipd/ops/test_keyfiles.py",),
+        ("tests/gossipd/identity/test_key_files.py",),
     ),
     Mutant(
         "reads-a-metadata-address",
         "A host name may resolve to an address at which clouds hand out credentials.",
-        "gossipd/core/source_policy.py",
+        "gossipd/manifest/source_policy.py",
         "            if _is_special(address) and not any(rule.names(address, url) for rule in self.rules):\n",
         "            if _is_special(address) and not self.rules:\n",
-        (f"{_CORE}/test_source_policy.py",),
+        ("tests/gossipd/manifest/test_source_policy.py",),
     ),
 )

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from gossipd.core.events import ChunkStored, FailReason, StartFetch
-from gossipd.core.peers import Peers
-from gossipd.core.planner import Planner
-from gossipd.core.planner_settings import PlannerSettings
-from gossipd.store import chunk_store, publishing, recovery, scrub, windows
-from gossipd.store.journal import Replay
-from gossipd.store.replica import Replica
+from gossipd.store import chunk_store
+from gossipd.store.journal import recovery, windows
+from gossipd.store.journal.journal import Replay
+from gossipd.store.models import publishing, scrub
+from gossipd.store.models.replica import ModelReplica
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.planner import Planner
+from gossipd.swarm.settings import PlannerSettings
 from gossipd.transfer.slots import UploadSlots
 from membership.member import NodeId
 from tests.sim.campaign import daemon as daemon_module
@@ -66,7 +68,7 @@ def test_a_store_that_does_not_hash_what_it_takes_is_found(monkeypatch: pytest.M
 def test_a_publication_with_other_bytes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = publishing.publish
 
-    def spoil_and_publish(context: Any, replica: Replica) -> None:
+    def spoil_and_publish(context: Any, replica: ModelReplica) -> None:
         context.disk.rot(replica.path(0), 3)
         publish(context, replica)
 
@@ -91,13 +93,13 @@ def test_a_store_that_gives_up_good_chunks_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_host_that_asks_for_what_it_holds_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = Daemon._store_said
+    said = Daemon._store_reported
 
     def forget_every_third(self: Daemon, event: Any) -> None:
         if not isinstance(event, ChunkStored) or event.chunk % 3:
             said(self, event)
 
-    monkeypatch.setattr(Daemon, "_store_said", forget_every_third)
+    monkeypatch.setattr(Daemon, "_store_reported", forget_every_third)
     assert broken_rule() == "again"
 
 

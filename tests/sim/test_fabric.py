@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from gossipd.sim.fabric import Fabric, Flow, Link
+from gossipd.sim.fabric import Fabric, FabricLink, Flow
 
 
-def shared(fabric: Fabric, *paths: tuple[Link, ...], length: float = 1e9) -> list[float]:
+def shared(fabric: Fabric, *paths: tuple[FabricLink, ...], length: float = 1e9) -> list[float]:
     flows = [Flow(path, path, length, 0.0) for path in paths]
     for flow in flows:
         fabric.begin(flow)

@@ -10,8 +10,8 @@ from statistics import median
 import pytest
 
 from gossipd.core.events import Event, PeerLost, PeerSeen
+from gossipd.sim.host import SimHost
 from gossipd.sim.scenario import Kill, Scenario
-from gossipd.sim.sim_host import SimHost
 from gossipd.sim.verdicts import Verdicts
 from gossipd.sim.world import World
 from membership.settings import SwimSettings
@@ -88,7 +88,7 @@ def test_the_bytes_of_the_brains_are_counted_and_grow_with_a_death() -> None:
     assert died_s is not None
     rest = [world.hosts[dead].membership_bytes / died_s for dead in DEAD]
     assert rest == pytest.approx([456.0] * 2, rel=0.15)  # four datagrams of 114 bytes a second
-    busy = [host.membership_bytes / world.now for host in world.hosts if host.alive]
+    busy = [host.membership_bytes / world.clock.now for host in world.hosts if host.alive]
     assert min(busy) > max(rest)
 
 

@@ -53,7 +53,7 @@ def test_all_strategies_have_as_many_chunks_as_the_swarm_unless_told(
 
     def run(world: World) -> None:
         swarm.append(world.scenario.chunks)
-        world.now = 1.0
+        world.clock.now = 1.0
 
     monkeypatch.setattr(World, "run", run)
     few = ["--hosts", "3", "--size", "500GB", "--json"]

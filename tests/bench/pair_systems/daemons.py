@@ -23,7 +23,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from gossipd.ops.counting import LAG_BOUNDS_S
+from gossipd.api.counters import LAG_BOUNDS_S
 from tests.bench.pages import backed_pages, handed_over
 from tests.bench.pair_systems.endpoint import Plan
 from tests.e2e.cluster import Cluster, Daemon, cluster, until

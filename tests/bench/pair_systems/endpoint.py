@@ -13,7 +13,7 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
 from gossipd.transfer.credentials import TlsCredentials, tls_credentials
 
 CLUSTER_KEY = b"\x05" * 32

@@ -17,16 +17,16 @@ from pathlib import Path
 
 import trio
 
-from gossipd.buffers import BufferPool
 from gossipd.core.events import ChunkStored
 from gossipd.core.ids import LOCAL
-from gossipd.core.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.manifest.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.throttle import Throttle
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption
-from gossipd.transfer.tokens import TokenBook
+from gossipd.transfer.tokens import IssuedTokens
 from gossipd.wire.transfer import TOKEN_BYTES
 from membership.member import node_id
 from tests.bench.pair_systems.endpoint import (
@@ -88,19 +88,19 @@ class Node:
         self.held = self.store.open(self.manifest)
         settings = BulkSettings(encryption=Encryption(plan.encryption))
         own = credentials(is_sender=is_sender) if settings.encryption is Encryption.TLS else None
-        self.tokens = TokenBook()
+        self.tokens = IssuedTokens()
         self.server = BulkServer(
             reader=self.store,
             settings=settings,
             is_member=lambda _node: True,
-            throttle=Throttle(),
+            throttle=RateLimit(),
             credentials=own,
             tokens=self.tokens,
         )
         self.client = BulkClient(
             settings=settings,
             pool=BufferPool(POOL_BYTES),
-            throttle=Throttle(),
+            throttle=RateLimit(),
             credentials=own,
             get_token=None if own else lambda _node: ask_token(plan),
         )
@@ -136,7 +136,7 @@ def ask_token(plan: Plan) -> bytes:
         return sock.recv(TOKEN_BYTES, socket.MSG_WAITALL)
 
 
-def give_tokens(listener: socket.socket, tokens: TokenBook) -> None:
+def give_tokens(listener: socket.socket, tokens: IssuedTokens) -> None:
     while True:
         sock, _ = listener.accept()
         with sock:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gossipd.core.manifest import Manifest
+from gossipd.audit.chain_file import verify_audit
 from gossipd.demo.compare import differences
-from gossipd.demo.hosts import Host
-from gossipd.ops.audit_file import verify_audit
-from gossipd.store import layout
-from gossipd.store.journal import replay
+from gossipd.demo.hosts import DemoHost
+from gossipd.manifest.manifest import Manifest
+from gossipd.store.journal.journal import replay
+from gossipd.store.models import layout
 
 PROBLEMS_MAX = 20
 
@@ -61,7 +61,7 @@ class Oracle:
 
     # ---- a host that does not run ----------------------------------------------------------------
 
-    def look_at_dead(self, host: Host) -> None:
+    def look_at_dead(self, host: DemoHost) -> None:
         """Just after its process has ended, before it is started again."""
         claimed, begun = self._journal(host)
         excused = self.damaged.get(host.name, set())
@@ -76,7 +76,7 @@ class Oracle:
         size = host.log.stat().st_size if host.log.exists() else 0
         self.deaths.append(Death(host.name, frozenset(right - excused), size))
 
-    def _journal(self, host: Host) -> tuple[set[int], set[int]]:
+    def _journal(self, host: DemoHost) -> tuple[set[int], set[int]]:
         """Chunks that are claimed for ever, and those whose writing had begun."""
         try:
             body = (host.models / layout.journal(self._manifest.id)).read_bytes()
@@ -85,7 +85,7 @@ class Oracle:
         said = replay(body, self._manifest.id)
         return set(said.held), set(said.suspects)
 
-    def _is_right(self, host: Host, chunk: int) -> bool:
+    def _is_right(self, host: DemoHost, chunk: int) -> bool:
         incoming = host.models / layout.incoming(self._manifest.id)
         tree = incoming if incoming.exists() else self._published(host)
         for part in self._manifest.segments(chunk):
@@ -99,16 +99,16 @@ class Oracle:
                 return False
         return True
 
-    def _published(self, host: Host) -> Path:
+    def _published(self, host: DemoHost) -> Path:
         return host.models / layout.version(self._manifest.name, self._manifest.version)
 
     # ---- the end ---------------------------------------------------------------------------------
 
-    def is_published(self, host: Host) -> bool:
+    def is_published(self, host: DemoHost) -> bool:
         """As its users see it."""
         return self._published(host).exists()
 
-    def compare(self, hosts: list[Host]) -> None:
+    def compare(self, hosts: list[DemoHost]) -> None:
         """Every published byte of every host, its books, and what it did after each death."""
         for host in hosts:
             tree = self._published(host)
@@ -126,7 +126,7 @@ class Oracle:
                 self.verdict.requested_again += len(again)
                 self.verdict.say(f"{death.host} asked again for chunks it had written: {sorted(again)[:10]}")
 
-    def check_audit(self, hosts: list[Host], accusable: set[str]) -> None:
+    def check_audit(self, hosts: list[DemoHost], accusable: set[str]) -> None:
         """Every chain holds, also where the daemon was killed while it wrote, and names nobody but ``accusable``."""
         for host in hosts:
             log = host.directory / "audit.jsonl"
@@ -137,7 +137,7 @@ class Oracle:
                     self.verdict.wrong_peer_blamed += 1
                     self.verdict.say(f"the audit log of {host.name} accuses {entry['subject']}")
 
-    def judge_blame(self, hosts: list[Host], injected: dict[str, Counter[tuple[str, int]]]) -> int:
+    def judge_blame(self, hosts: list[DemoHost], injected: dict[str, Counter[tuple[str, int]]]) -> int:
         """Whether each accusation is true.
 
         Args:

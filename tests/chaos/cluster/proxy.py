@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
-from gossipd.wire.transfer import HELLO_BYTES, REPLY_BYTES, REQUEST_BYTES, HeadError, Reply, Request, Status, Verb
+from gossipd.wire.transfer import HELLO_BYTES, REPLY_BYTES, REQUEST_BYTES, BulkVerb, HeadError, Reply, Request, Status
 from tests.chaos.cluster.corruption import Damage, damaged
 
 _PIECE_BYTES = 65_536
@@ -84,12 +84,12 @@ class Proxy:
         while True:
             head = _exactly(server, REPLY_BYTES)
             reply, request = Reply.from_wire(head), asked.popleft()
-            has_body = reply.status is Status.OK and request.verb is not Verb.COMPLAIN
+            has_body = reply.status is Status.OK and request.verb is not BulkVerb.COMPLAIN
             body = _exactly(server, reply.length) if has_body else b""
-            share = min(self._share, MANIFEST_SHARE_MAX) if request.verb is Verb.MANIFEST else self._share
+            share = min(self._share, MANIFEST_SHARE_MAX) if request.verb is BulkVerb.MANIFEST else self._share
             if not has_body or not self._is_due(share):
                 client.sendall(head + body)
-            elif request.verb is Verb.MANIFEST:
+            elif request.verb is BulkVerb.MANIFEST:
                 self._note(address, "manifest", 0)
                 client.sendall(damaged(Damage.FLIP, self._rng, reply, body, body).wire)
             else:

@@ -18,10 +18,10 @@ from pathlib import Path
 from random import Random
 
 from gossipd.config.directory import make_directory
-from gossipd.core.keys import KEY_BYTES, SecretKey
-from gossipd.core.manifest import Manifest, open_manifest
-from gossipd.demo.hosts import Host, settings
-from gossipd.ops.keyfiles import write_key_pair
+from gossipd.demo.hosts import DemoHost, settings
+from gossipd.identity.key_files import write_key_pair
+from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.fabric import Fabric, LabError, fabric
 from tests.chaos.cluster.schedule import Liar, Plan
@@ -45,7 +45,7 @@ class Site:
     fabric: Fabric
     original: Path
     manifest: Manifest
-    hosts: list[Host] = field(default_factory=list)
+    hosts: list[DemoHost] = field(default_factory=list)
     proxies: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def injected(self) -> dict[str, Counter[tuple[str, int]]]:
@@ -123,11 +123,11 @@ def _publish(base: Path, original: Path, url: str) -> Manifest:
     return open_manifest(out.read_bytes(), [secret.public.ed25519])
 
 
-def _make_hosts(base: Path, network: Fabric, plan: Plan) -> list[Host]:
+def _make_hosts(base: Path, network: Fabric, plan: Plan) -> list[DemoHost]:
     liars = {liar.name for liar in plan.liars}
     # Sixteen interpreters start at once, some of them several times: compiled code is kept between them.
     cache = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(base.parent / "pycache")}
-    hosts: list[Host] = []
+    hosts: list[DemoHost] = []
     for station in network.hosts:
         directory, rack = base / station.name, f"rack-{station.rack + 1}"
         contacts = [other.address for other in network.hosts if other.name != station.name][:JOINS]
@@ -141,13 +141,13 @@ def _make_hosts(base: Path, network: Fabric, plan: Plan) -> list[Host]:
         environment = settings(["http"], encryption=plan.encryption) | cache | {"GOSSIPD_LOG__LEVEL": "debug"}
         if station.name in liars:  # the proxy has the place where others look for the daemon
             environment["GOSSIPD_NET__BULK_BIND"] = "127.0.0.1"
-        hosts.append(Host(station.name, rack, directory, PORT, environment, command=station.command))
+        hosts.append(DemoHost(station.name, rack, directory, PORT, environment, command=station.command))
     return hosts
 
 
-def _compile(host: Host) -> None:
+def _compile(host: DemoHost) -> None:
     """Fill the cache with one interpreter: sixteen that start at once would compile everything sixteen times."""
-    command = [sys.executable, "-c", "import gossipd.daemon.run"]
+    command = [sys.executable, "-c", "import gossipd.daemon.main"]
     subprocess.run(command, env=os.environ | host.environment, check=True, timeout=START_SECONDS_MAX)
 
 
@@ -164,10 +164,10 @@ def _start_proxy(base: Path, network: Fabric, plan: Plan, liar: Liar, rng: Rando
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd=ROOT)
 
 
-def _converge(hosts: list[Host]) -> None:
+def _converge(hosts: list[DemoHost]) -> None:
     left = list(hosts)
 
-    def is_whole(host: Host) -> bool:
+    def is_whole(host: DemoHost) -> bool:
         page = host.status()
         return page is not None and sum(one["state"] == "alive" for one in page["members"]) == len(hosts)
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gossipd.demo.hosts import Host
+from gossipd.demo.hosts import DemoHost
 from tests.bench.lab.fabric import Fabric, LabError
 from tests.chaos.cluster.oracle import Oracle
 from tests.chaos.cluster.schedule import SEED, Fault, Kind, Plan
@@ -24,7 +24,7 @@ IMPATIENCE_S = 40.0  # a run that makes no progress has its faults all the same,
 @dataclass
 class _Running:
     fault: Fault
-    host: Host
+    host: DemoHost
     ends_s: float
     has_died: bool = False
 
@@ -32,7 +32,7 @@ class _Running:
 class Trouble:
     """``look`` is called often, with the mean progress of all hosts."""
 
-    def __init__(self, plan: Plan, fabric: Fabric, hosts: list[Host], oracle: Oracle) -> None:
+    def __init__(self, plan: Plan, fabric: Fabric, hosts: list[DemoHost], oracle: Oracle) -> None:
         self._plan = plan
         self._fabric = fabric
         self._hosts = {host.name: host for host in hosts}
@@ -61,7 +61,7 @@ class Trouble:
         for running in list(self._running):
             self._go_on(running, now)
 
-    def is_down(self, host: Host) -> bool:
+    def is_down(self, host: DemoHost) -> bool:
         """Its process is not there, or stopped, on purpose."""
         kinds = (Kind.KILL, Kind.RESTART, Kind.STOP)
         return any(running.host is host and running.fault.kind in kinds for running in self._running)
@@ -92,7 +92,7 @@ class Trouble:
         self._running.append(running)
         return True
 
-    def _victim(self, fault: Fault) -> Host | None:
+    def _victim(self, fault: Fault) -> DemoHost | None:
         unhurt = [name for name, host in self._hosts.items() if name not in self.killed and not self.is_down(host)]
         if fault.kind is Kind.KILL and fault.who in self.killed:  # as a seed, before its turn: so many hosts, not kills
             spare = [name for name in unhurt if name != self._plan.rotten]

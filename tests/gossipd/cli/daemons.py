@@ -9,10 +9,10 @@ from pathlib import Path
 
 import trio
 
-from gossipd.ops.guard import Guard
-from gossipd.ops.local_socket import bind_unix
-from gossipd.ops.status import status_app
-from tests.gossipd.ops.fake_daemon import FakeDaemon
+from gossipd.api.local_socket import bind_unix
+from gossipd.api.request_guard import RequestGuard
+from gossipd.api.server import status_app
+from tests.gossipd.api.fake_daemon import FakeDaemon
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def running(path: Path, daemon: FakeDaemon) -> Iterator[FakeDaemon]:
             listener = bind_unix(path)
             stop.append((trio.lowlevel.current_trio_token(), scope))
             ready.set()
-            await Guard(status_app(daemon, daemon)).serve(listener)
+            await RequestGuard(status_app(daemon, daemon)).serve(listener)
 
     thread = threading.Thread(target=trio.run, args=(serve,))
     thread.start()

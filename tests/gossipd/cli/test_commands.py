@@ -13,12 +13,12 @@ import click
 import pytest
 
 from gossipd import __version__
-from gossipd.cli import main as door
+from gossipd.api.schema import AlarmRow
+from gossipd.cli import main as cli
 from gossipd.cli.main import VERBS, main
 from gossipd.core.errors import ExitCode
-from gossipd.ops.snapshot import AlarmRow
+from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import running
-from tests.gossipd.ops.fake_daemon import FakeDaemon, toy_row
 
 CLIENT_COMMANDS = ("status", "wait", "members", "ls", "path", "verify", "rm", "cancel", "rollback", "forget")
 
@@ -98,8 +98,8 @@ def test_status_json_is_the_daemons_own_answer(shell: Shell) -> None:
 def test_watch_draws_a_bar_for_each_host_and_the_totals(shell: Shell) -> None:
     from rich.console import Console
 
+    from gossipd.api.client import StatusClient
     from gossipd.cli.watch import view
-    from gossipd.ops.status_client import StatusClient
 
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
     console.print(view(StatusClient(shell.path).status(), "gone for a moment", rows_max=10))
@@ -118,8 +118,8 @@ def test_watch_draws_a_bar_for_each_host_and_the_totals(shell: Shell) -> None:
 def test_watch_shows_those_furthest_behind_when_not_all_fit(shell: Shell) -> None:
     from rich.console import Console
 
+    from gossipd.api.client import StatusClient
     from gossipd.cli.watch import view
-    from gossipd.ops.status_client import StatusClient
 
     shell.daemon.rows = [toy_row(8, hosts=10)]
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -132,8 +132,8 @@ def test_watch_shows_those_furthest_behind_when_not_all_fit(shell: Shell) -> Non
 
 
 def test_watch_draws_again_and_again_without_a_terminal(shell: Shell) -> None:
+    from gossipd.api.client import StatusClient
     from gossipd.cli.watch import watch_status
-    from gossipd.ops.status_client import StatusClient
 
     assert watch_status(StatusClient(shell.path).status, as_json=False, interval_s=0.0, rounds=3) == 0
 
@@ -306,7 +306,7 @@ def test_help_lists_every_command_and_every_exit_code(shell: Shell) -> None:
 
 @pytest.mark.parametrize("name", VERBS)
 def test_every_command_in_the_table_exists_and_explains_itself(name: str) -> None:
-    command = door.cli.get_command(click.Context(door.cli), name)
+    command = cli.cli.get_command(click.Context(cli.cli), name)
     assert command is not None
     assert command.help
 
@@ -314,7 +314,7 @@ def test_every_command_in_the_table_exists_and_explains_itself(name: str) -> Non
 def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gossipd.ops.status_client import StatusClient
+    from gossipd.api.client import StatusClient
 
     def interrupt(self: StatusClient) -> None:
         raise KeyboardInterrupt
@@ -367,7 +367,7 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(shell: Shell, monkeyp
 
 
 def test_audit_verify_says_whether_the_chain_holds(shell: Shell, tmp_path: Path) -> None:
-    from gossipd.ops.audit_file import AuditFile
+    from gossipd.audit.chain_file import AuditFile
 
     path = tmp_path / "audit.jsonl"
     file = AuditFile(path)

@@ -11,8 +11,8 @@ import pytest
 from gossipd.cli.main import main
 from gossipd.config.keys import read_keys
 from gossipd.config.load import load_config
-from gossipd.core.keys import SecretKey
-from gossipd.ops.keyfiles import read_key_ring, read_secret_key, write_key_pair
+from gossipd.identity.key_files import read_key_ring, read_secret_key, write_key_pair
+from gossipd.identity.keys import SecretKey
 
 FIRST = ["--name", "a", "--rack", "r1", "--bind", "127.0.0.1", "--port", "7946"]
 

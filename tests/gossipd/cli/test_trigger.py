@@ -10,17 +10,17 @@ import trio
 import trio.testing
 
 from gossipd.cli.main import main
-from gossipd.core.cluster_key import new_key_ring
-from gossipd.core.envelope import seal
-from gossipd.core.keys import verify
-from gossipd.core.manifest import deployment_id
-from gossipd.daemon.state import State
-from gossipd.ops.keyfiles import read_key_ring, write_key_pair, write_key_ring, write_public_key
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.identity.cluster_key import new_key_ring
+from gossipd.identity.key_files import read_key_ring, write_key_pair, write_key_ring, write_public_key
+from gossipd.identity.keys import verify
+from gossipd.manifest.envelope import seal
+from gossipd.manifest.manifest import deployment_id
 from gossipd.wire import control
 from membership.member import Record, node_id
 from membership.record import sign_record
 from tests.gossipd.control.nodes import secret_of
-from tests.gossipd.control.test_trigger import CLIENT, PUBLISHER, Desk, desk
+from tests.gossipd.control.test_trigger import CLIENT, PUBLISHER, ServedNode, served_node
 
 ENVELOPE = seal("gossipd-manifest", b"payload", [PUBLISHER])
 
@@ -29,7 +29,7 @@ async def run(*arguments: str) -> int:
     return await trio.to_thread.run_sync(main, ["trigger", *arguments])
 
 
-def files(d: Desk, place: Path) -> list[str]:
+def files(d: ServedNode, place: Path) -> list[str]:
     write_key_pair(place / "client.key", CLIENT)
     write_public_key(place / "node.pub", d.node.host.secret.public)
     (place / "m.manifest").write_bytes(ENVELOPE)
@@ -37,7 +37,7 @@ def files(d: Desk, place: Path) -> list[str]:
 
 
 async def test_a_client_deploys_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with desk() as d:
+    async with served_node() as d:
         keys = files(d, tmp_path)
         address = f"127.0.0.1:{d.node.port}"
         assert await run(address, str(tmp_path / "m.manifest"), *keys) == 0
@@ -56,7 +56,7 @@ async def test_a_client_deploys_a_file(tmp_path: Path, capsys: pytest.CaptureFix
         }
 
 
-def configured(d: Desk, place: Path, *, port: int, number: int) -> None:
+def configured(d: ServedNode, place: Path, *, port: int, number: int) -> None:
     """A node's directory; its key is ``number``'s."""
     (place / "gossipd.toml").write_text(f'[node]\nname = "a"\nrack = "r"\n[net]\nbind = "127.0.0.1"\nport = {port}\n')
     write_key_pair(place / "node.key", secret_of(number))
@@ -64,7 +64,7 @@ def configured(d: Desk, place: Path, *, port: int, number: int) -> None:
 
 
 async def test_a_node_triggers_itself_with_its_own_keys(tmp_path: Path) -> None:
-    async with desk() as d:
+    async with served_node() as d:
         configured(d, tmp_path, port=d.node.port, number=1)
         (tmp_path / "m.manifest").write_bytes(ENVELOPE)
         address = f"127.0.0.1:{d.node.port}"
@@ -75,7 +75,7 @@ async def test_a_node_triggers_itself_with_its_own_keys(tmp_path: Path) -> None:
 async def test_another_members_key_is_found_in_the_roster_and_only_if_it_is_signed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async with desk() as d:
+    async with served_node() as d:
         configured(d, tmp_path, port=1, number=2)
         member = secret_of(2)
         d.node.host.known[member.public.curve25519] = node_id(member.public.ed25519)
@@ -94,7 +94,7 @@ async def test_another_members_key_is_found_in_the_roster_and_only_if_it_is_sign
         for cluster, expected in ((b"another cluster!", 3), (ring.cluster_id, 4)):
             signed, _ = sign_record(unsigned, cluster, secret.sign)
             assert verify(secret.public.ed25519, signed.signature, b"") is False
-            state = State(tmp_path / "state")
+            state = StateDirectory(tmp_path / "state")
             state.keep_roster([signed])
             state.close()
             # 4: the key was found, and then nothing listens at 127.0.0.2, where only the record says that it is
@@ -121,7 +121,7 @@ def test_wrong_use_is_told_before_anything_is_sent(
 
 
 async def test_failures_have_their_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    async with desk() as d:
+    async with served_node() as d:
         keys = files(d, tmp_path)
         address = f"127.0.0.1:{d.node.port}"
         assert await run(address, "qwen@9", *keys) == 3
@@ -135,7 +135,7 @@ async def test_failures_have_their_exit_codes(tmp_path: Path, capsys: pytest.Cap
 
 
 async def test_a_silent_node_is_a_timeout(tmp_path: Path) -> None:
-    async with desk() as d:
+    async with served_node() as d:
         d.node.host.on_request = lambda *_: None  # type: ignore[method-assign]
         assert await run(f"127.0.0.1:{d.node.port}", "x@1", *files(d, tmp_path), "--timeout", "200ms") == 5
 

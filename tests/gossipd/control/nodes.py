@@ -10,15 +10,15 @@ from typing import TypeVar
 
 import trio
 
-from gossipd.control.beat import Beat
-from gossipd.control.host import Reply
-from gossipd.control.link import Endpoint
-from gossipd.control.plane import ControlPlane
+from gossipd.control.authenticator import Identity
+from gossipd.control.control_plane import ControlPlane
+from gossipd.control.delegate import Reply
+from gossipd.control.peer_channel import Endpoint
 from gossipd.control.settings import ControlSettings
-from gossipd.control.zap import Visitor
 from gossipd.core.events import Event
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.wire import control
 from membership.member import NodeId, node_id
 
@@ -39,7 +39,7 @@ class FakeHost:
     chunk_counts: dict[DeploymentId, int] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
     messages: list[tuple[NodeId, control.Message]] = field(default_factory=list)
-    requests: list[tuple[Visitor, control.Message]] = field(default_factory=list)
+    requests: list[tuple[Identity, control.Message]] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)
     answer: Callable[[control.Message], control.Message | None] = lambda _: None
     tokens: tuple[bytes, ...] = ()
@@ -76,8 +76,8 @@ class FakeHost:
     def on_message(self, node: NodeId, message: control.Message) -> None:
         self.messages.append((node, message))
 
-    def on_request(self, visitor: Visitor, message: control.Message, reply: Reply) -> None:
-        self.requests.append((visitor, message))
+    def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
+        self.requests.append((identity, message))
         answer = self.answer(message)
         if answer is not None:
             reply(answer)
@@ -122,7 +122,7 @@ async def start(
 ) -> Node:
     """A plane with key ``number``, on loopback unless told otherwise, that knows nobody but itself."""
     host = FakeHost(secret_of(number))
-    plane = ControlPlane(secret=host.secret, host=host, settings=settings, rng=Random(number), beat=Beat())
+    plane = ControlPlane(secret=host.secret, host=host, settings=settings, rng=Random(number), turn_loop=TurnLoop())
     scope = trio.CancelScope()
 
     async def run(task_status: trio.TaskStatus[int]) -> None:

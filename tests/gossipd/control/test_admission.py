@@ -10,12 +10,12 @@ import trio
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from gossipd.control.entrance import BindError
-from gossipd.control.plane import ControlPlane
+from gossipd.control.authenticator import ZapAuthenticator
+from gossipd.control.control_plane import ControlPlane
+from gossipd.control.listener import BindError
 from gossipd.control.self_check import SelfCheckError, self_check
-from gossipd.control.zap import Doorkeeper
-from gossipd.control.zmq_trio import Bell
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.zmq_trio import SocketWakeup
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_BYTES_MAX, decode, encode
 from tests.gossipd.control.nodes import DEPLOYMENT, Node, nodes, secret_of, start, until
@@ -55,7 +55,7 @@ class Visit:
         return event in self.look()
 
     async def reply(self) -> control.Message:
-        bell = Bell()
+        wakeup = SocketWakeup()
         with trio.fail_after(5):
             while True:
                 try:
@@ -63,7 +63,7 @@ class Visit:
                     assert decoded is not None
                     return decoded[0]
                 except zmq.Again:
-                    await bell.wait(self.socket)
+                    await wakeup.wait(self.socket)
 
     def close(self) -> None:
         self.socket.disable_monitor()
@@ -74,20 +74,20 @@ class Visit:
 @contextmanager
 def visit(node: Node, secret: SecretKey | None, *, key: bytes | None = None, plain: bool = False) -> Iterator[Visit]:
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    visitor = Visit(context, node.port, secret, key or node.host.secret.public.curve25519, plain)
+    identity = Visit(context, node.port, secret, key or node.host.secret.public.curve25519, plain)
     try:
-        yield visitor
+        yield identity
     finally:
-        visitor.close()
+        identity.close()
         context.term()
 
 
 async def test_a_strangers_key_is_never_let_in_and_its_words_are_never_heard() -> None:
     async with nodes(1) as (node,):
-        with visit(node, STRANGER) as visitor:
-            visitor.socket.send(encode(control.Ping(), number=1))
-            await until(lambda: visitor.saw(zmq.Event.HANDSHAKE_FAILED_AUTH))
-            assert not visitor.saw(SUCCEEDED)
+        with visit(node, STRANGER) as identity:
+            identity.socket.send(encode(control.Ping(), number=1))
+            await until(lambda: identity.saw(zmq.Event.HANDSHAKE_FAILED_AUTH))
+            assert not identity.saw(SUCCEEDED)
         counted = node.plane.statistics()
         assert counted["zap_accepted"] == 0
         assert counted["entrance_received"] == 0
@@ -96,9 +96,9 @@ async def test_a_strangers_key_is_never_let_in_and_its_words_are_never_heard() -
 
 async def test_an_unknown_key_hears_silence_twice_and_then_a_plain_no() -> None:
     async with nodes(1) as (node,):
-        with visit(node, STRANGER) as visitor:
-            await until(lambda: visitor.saw(zmq.Event.HANDSHAKE_FAILED_AUTH))
-            failures = [report for report in visitor.seen if "HANDSHAKE_FAILED" in str(report[0].name)]
+        with visit(node, STRANGER) as identity:
+            await until(lambda: identity.saw(zmq.Event.HANDSHAKE_FAILED_AUTH))
+            failures = [report for report in identity.seen if "HANDSHAKE_FAILED" in str(report[0].name)]
             assert [event for event, _ in failures] == [
                 zmq.Event.HANDSHAKE_FAILED_NO_DETAIL,
                 zmq.Event.HANDSHAKE_FAILED_NO_DETAIL,
@@ -118,7 +118,7 @@ async def test_a_joiner_is_let_in_as_soon_as_its_record_arrives() -> None:
                 replies.append(await joiner.plane.request(member.host.node, control.Ping(), 5))
 
             nursery.start_soon(ask)
-            await until(lambda: member.plane.doorkeeper._held)
+            await until(lambda: member.plane.authenticator._held)
             member.host.introduce(joiner.host, joiner.port)
             member.plane.member_changed(joiner.host.node)
         assert replies == [control.Pong()]
@@ -140,12 +140,12 @@ async def test_a_listed_client_may_trigger_and_nothing_else() -> None:
         client = secret_of(77)
         node.host.clients[client.public.curve25519] = client.public.ed25519
         node.host.answer = lambda _: control.TriggerState(b"", 0, "", 0)
-        with visit(node, client) as visitor:
-            visitor.socket.send(encode(control.TriggerQuery(b"", "qwen@1"), number=1))
-            assert isinstance(await visitor.reply(), control.TriggerState)
+        with visit(node, client) as identity:
+            identity.socket.send(encode(control.TriggerQuery(b"", "qwen@1"), number=1))
+            assert isinstance(await identity.reply(), control.TriggerState)
             for forbidden in (control.TokenWanted(), control.Ping(), control.Subscribe(DEPLOYMENT)):
-                visitor.socket.send(encode(forbidden, number=2))
-                assert await visitor.reply() == control.Refused("E_NOT_ALLOWED", "a client may only trigger")
+                identity.socket.send(encode(forbidden, number=2))
+                assert await identity.reply() == control.Refused("E_NOT_ALLOWED", "a client may only trigger")
         visitors = [who for who, _ in node.host.requests]
         assert [(who.node, who.client) for who in visitors] == [(None, client.public.ed25519)]
         assert node.host.events == []
@@ -162,27 +162,27 @@ async def test_a_member_that_is_forgotten_is_heard_no_more_on_its_old_connection
 
 async def test_a_socket_without_encryption_is_cut_off() -> None:
     async with nodes(1) as (node,):
-        with visit(node, None) as visitor:
-            visitor.socket.send(encode(control.Ping(), number=1))
-            await until(lambda: visitor.saw(DISCONNECTED))
-            assert not visitor.saw(SUCCEEDED)
+        with visit(node, None) as identity:
+            identity.socket.send(encode(control.Ping(), number=1))
+            await until(lambda: identity.saw(DISCONNECTED))
+            assert not identity.saw(SUCCEEDED)
         await until(lambda: any(reason == "handshake" for reason, _ in node.host.refusals))
         assert node.plane.statistics()["entrance_received"] == 0
 
 
 async def test_a_password_instead_of_a_key_is_cut_off() -> None:
     async with nodes(1) as (node,):
-        with visit(node, None, plain=True) as visitor:
-            await until(lambda: visitor.saw(DISCONNECTED))
-            assert not visitor.saw(SUCCEEDED)
+        with visit(node, None, plain=True) as identity:
+            await until(lambda: identity.saw(DISCONNECTED))
+            assert not identity.saw(SUCCEEDED)
         assert node.plane.statistics()["zap_accepted"] == 0
 
 
 async def test_a_client_that_expects_another_server_key_is_cut_off() -> None:
     async with nodes(1) as (node,):
-        with visit(node, STRANGER, key=STRANGER.public.curve25519) as visitor:
-            await until(lambda: visitor.saw(DISCONNECTED))
-            assert not visitor.saw(SUCCEEDED)
+        with visit(node, STRANGER, key=STRANGER.public.curve25519) as identity:
+            await until(lambda: identity.saw(DISCONNECTED))
+            assert not identity.saw(SUCCEEDED)
         assert node.plane.statistics()["zap_accepted"] == 0
 
 
@@ -221,26 +221,26 @@ async def test_a_connection_that_says_nothing_is_closed_when_the_handshakes_time
 
 async def test_a_frame_that_is_too_long_closes_the_connection_of_the_member_that_sent_it() -> None:
     async with nodes(2) as (a, b):
-        with visit(b, a.host.secret) as visitor:
-            visitor.socket.send(encode(control.Ping(), number=1))
-            assert await visitor.reply() == control.Pong()
-            visitor.socket.send(bytes(FRAME_BYTES_MAX + 1))
-            await until(lambda: visitor.saw(DISCONNECTED))
+        with visit(b, a.host.secret) as identity:
+            identity.socket.send(encode(control.Ping(), number=1))
+            assert await identity.reply() == control.Pong()
+            identity.socket.send(bytes(FRAME_BYTES_MAX + 1))
+            await until(lambda: identity.saw(DISCONNECTED))
         assert b.plane.statistics()["entrance_received"] == 1
 
 
 async def test_further_parts_of_a_message_are_dropped() -> None:
     async with nodes(2) as (a, b):
-        with visit(b, a.host.secret) as visitor:
-            visitor.socket.send_multipart([encode(control.Ping(), number=1), b"more", b"and more"])
-            assert await visitor.reply() == control.Pong()
+        with visit(b, a.host.secret) as identity:
+            identity.socket.send_multipart([encode(control.Ping(), number=1), b"more", b"and more"])
+            assert await identity.reply() == control.Pong()
         assert b.plane.statistics()["entrance_extra_parts"] == 2
 
 
 async def test_identity_is_the_keys_and_not_the_messages() -> None:
     async with nodes(3) as (a, b, c):
-        with visit(c, a.host.secret) as visitor:
-            visitor.socket.send(encode(control.Hello("gossipd visiting")))
+        with visit(c, a.host.secret) as identity:
+            identity.socket.send(encode(control.Hello("gossipd visiting")))
             await until(lambda: c.host.messages)
         assert [node for node, _ in c.host.messages] == [a.host.node]
         assert b.host.node not in [node for node, _ in c.host.messages]
@@ -248,7 +248,7 @@ async def test_identity_is_the_keys_and_not_the_messages() -> None:
 
 async def test_memory_for_refused_keys_is_bounded() -> None:
     async with nodes(1) as (node,):
-        keeper: Doorkeeper = node.plane.doorkeeper
+        keeper: ZapAuthenticator = node.plane.authenticator
         for number in range(3000):
             keeper._refuse([b"", b"", b"1.0", b"1"], number.to_bytes(32, "big"), "10.0.0.1", "unknown_key")
         assert len(keeper._refusals) == 1024
@@ -279,7 +279,7 @@ async def test_the_self_check_fails_when_a_stranger_would_be_let_in() -> None:
 
 
 async def test_the_self_check_fails_when_admission_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Doorkeeper, "bind", lambda _: None)
+    monkeypatch.setattr(ZapAuthenticator, "bind", lambda _: None)
     async with nodes(1) as (node,):
         with pytest.raises(SelfCheckError, match="our own key"):
             await self_check(node.plane, "127.0.0.1", node.port, own=node.host.secret, stranger=STRANGER)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from gossipd.control.link import Endpoint
+from gossipd.control.peer_channel import Endpoint
 from gossipd.control.settings import ControlSettings
 from gossipd.core.events import PeerReachable
 from gossipd.wire import control

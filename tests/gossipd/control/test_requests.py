@@ -6,7 +6,7 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError, Requests
+from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError, RequestTable
 from gossipd.wire import control
 from membership.member import NodeId
 
@@ -14,7 +14,7 @@ PEER, OTHER = NodeId(b"p" * 16), NodeId(b"q" * 16)
 
 
 async def test_only_the_node_that_was_asked_can_answer_and_only_in_kind() -> None:
-    requests = Requests(limit=10)
+    requests = RequestTable(limit=10)
     with requests.opened(PEER, control.Pong) as pending:
         assert not requests.heard(OTHER, pending.number, control.Pong())
         assert not requests.heard(PEER, pending.number + 1, control.Pong())
@@ -26,7 +26,7 @@ async def test_only_the_node_that_was_asked_can_answer_and_only_in_kind() -> Non
 
 
 async def test_a_refusal_answers_any_request() -> None:
-    requests = Requests(limit=10)
+    requests = RequestTable(limit=10)
     with requests.opened(PEER, control.Pong) as pending:
         assert requests.heard(PEER, pending.number, control.Refused("E_BUSY"))
         with pytest.raises(RequestRefusedError) as caught:
@@ -35,7 +35,7 @@ async def test_a_refusal_answers_any_request() -> None:
 
 
 async def test_a_failed_link_ends_the_requests_to_that_peer_at_once() -> None:
-    requests = Requests(limit=10)
+    requests = RequestTable(limit=10)
     with requests.opened(PEER, control.Pong) as one, requests.opened(OTHER, control.Pong) as other:
         requests.fail(PEER, "lost")
         assert requests.waits_for(PEER)
@@ -47,13 +47,13 @@ async def test_a_failed_link_ends_the_requests_to_that_peer_at_once() -> None:
 
 
 async def test_no_reply_is_an_error_at_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
-    requests = Requests(limit=10)
+    requests = RequestTable(limit=10)
     with requests.opened(PEER, control.Pong) as pending, pytest.raises(PeerSilentError, match="30 s"):
         await pending.wait(30)
 
 
 async def test_requests_under_way_are_bounded() -> None:
-    requests = Requests(limit=1)
+    requests = RequestTable(limit=1)
     with requests.opened(PEER, control.Pong), pytest.raises(PeerUnreachableError), requests.opened(PEER, control.Pong):
         pass
     with requests.opened(PEER, control.Pong):

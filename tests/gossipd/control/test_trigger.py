@@ -11,7 +11,8 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.control.host import Reply
+from gossipd.control.authenticator import Identity
+from gossipd.control.delegate import Reply
 from gossipd.control.trigger_client import (
     Acknowledgement,
     Conversation,
@@ -21,15 +22,14 @@ from gossipd.control.trigger_client import (
     TriggerRefusedError,
     trigger,
 )
-from gossipd.control.trigger_desk import UPLOADS_MAX, TriggerDesk
-from gossipd.control.zap import Visitor
-from gossipd.core.envelope import seal
+from gossipd.control.trigger_server import UPLOADS_MAX, TriggerServer
 from gossipd.core.errors import ExitCode
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import deployment_id
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.statement import Statement, Verb, sign_statement
+from gossipd.deployment.statement import Statement, Verb, sign_statement
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.envelope import seal
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import deployment_id
 from gossipd.wire import control
 from membership.member import node_id
 from tests.gossipd.control.nodes import Node, secret_of, start
@@ -46,7 +46,7 @@ class FakeTriggerHost:
     """A daemon that knows some deployments and remembers orders."""
 
     states: dict[bytes | str, control.TriggerState] = field(default_factory=dict)
-    orders: list[tuple[Visitor, Statement, bytes | None]] = field(default_factory=list)
+    orders: list[tuple[Identity, Statement, bytes | None]] = field(default_factory=list)
     failure: ManifestError | None = None
     already: bool = False
 
@@ -55,19 +55,19 @@ class FakeTriggerHost:
             return self.states.get(deployment, control.TriggerState(deployment, 0, "", 0))
         return self.states.get(model, control.TriggerState(b"", 0, "", 0, "E_NOT_FOUND", f"nobody knows {model}"))
 
-    async def trigger_order(self, visitor: Visitor, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+    async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
         await trio.lowlevel.checkpoint()
-        self.orders.append((visitor, statement, envelope))
+        self.orders.append((identity, statement, envelope))
         if self.failure is not None:
             raise self.failure
         return "qwen@3 is being deployed", self.already
 
 
 @dataclass
-class Desk:
+class ServedNode:
     node: Node
     host: FakeTriggerHost
-    desk: TriggerDesk
+    trigger_server: TriggerServer
 
     async def talk(
         self,
@@ -95,42 +95,42 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk() -> AsyncIterator[Desk]:
+async def served_node() -> AsyncIterator[ServedNode]:
     async with trio.open_nursery() as nursery:
         node = await start(nursery, 1)
         host = FakeTriggerHost()
-        found = TriggerDesk(host, nursery)
+        found = TriggerServer(host, nursery)
 
-        def hear(visitor: Visitor, message: control.Message, reply: Reply) -> None:
-            assert found.hear(visitor, message, reply)
+        def hear(identity: Identity, message: control.Message, reply: Reply) -> None:
+            assert found.hear(identity, message, reply)
 
         node.host.on_request = hear  # type: ignore[method-assign]
         node.host.clients[CLIENT.public.curve25519] = CLIENT.public.ed25519
-        yield Desk(node, host, found)
+        yield ServedNode(node, host, found)
         nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("envelope", [SMALL, LARGE], ids=["small", "large"])
 async def test_a_manifest_is_sent_and_ordered_with_a_statement_by_the_clients_key(envelope: bytes) -> None:
-    async with desk() as d:
+    async with served_node() as d:
         told = await d.order(envelope)
         assert told == Acknowledgement(deployment_id(envelope), 1, False, "qwen@3 is being deployed")
-        [(visitor, statement, received)] = d.host.orders
-        assert visitor == Visitor(client=CLIENT.public.ed25519)
+        [(identity, statement, received)] = d.host.orders
+        assert identity == Identity(client=CLIENT.public.ed25519)
         assert received == envelope
         assert (statement.verb, statement.epoch, statement.manifest_bytes) == (Verb.DEPLOY, 1, len(envelope))
         assert statement.signer == CLIENT.public.ed25519
 
 
 async def test_an_order_is_one_epoch_higher_than_the_last_word() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         known = deployment_id(SMALL)
         d.host.states[known] = control.TriggerState(known, 41, "cancel", 0)
         assert (await d.order(SMALL)).epoch == 42
 
 
 async def test_a_manifest_that_is_there_already_is_not_sent_again() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         known = deployment_id(LARGE)
         d.host.states[known] = control.TriggerState(known, 1, "deploy", len(LARGE))
         d.host.already = True
@@ -139,7 +139,7 @@ async def test_a_manifest_that_is_there_already_is_not_sent_again() -> None:
 
 
 async def test_a_known_model_is_ordered_and_cancelled_by_name() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         known = deployment_id(SMALL)
         d.host.states["qwen@3"] = control.TriggerState(known, 5, "deploy", len(SMALL))
         assert (await d.order("qwen@3")).epoch == 6
@@ -148,16 +148,16 @@ async def test_a_known_model_is_ordered_and_cancelled_by_name() -> None:
 
 
 async def test_a_node_orders_with_its_own_key() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         member = secret_of(2)
         d.node.host.known[member.public.curve25519] = node_id(member.public.ed25519)
         d.node.host.directory[node_id(member.public.ed25519)] = d.node.host.directory[d.node.host.node]
         await d.order(SMALL, secret=member)
-        assert d.host.orders[0][0] == Visitor(node=node_id(member.public.ed25519))
+        assert d.host.orders[0][0] == Identity(node=node_id(member.public.ed25519))
 
 
 async def test_an_unknown_name_is_not_found() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         with pytest.raises(TriggerRefusedError, match="nobody knows") as caught:
             await d.order("qwen@4")
         assert (caught.value.code, caught.value.code_of_exit) == ("E_NOT_FOUND", ExitCode.NOT_FOUND)
@@ -168,7 +168,7 @@ async def test_an_unknown_name_is_not_found() -> None:
     [("E_SIG_INVALID", ExitCode.TRUST), ("E_ROLLBACK", ExitCode.TRUST), ("E_SOURCE_FORBIDDEN", ExitCode.OTHER)],
 )
 async def test_the_hosts_refusal_is_told_with_its_code_and_an_exit_code(code: str, exit_code: ExitCode) -> None:
-    async with desk() as d:
+    async with served_node() as d:
         d.host.failure = ManifestError("because", code=code)
         with pytest.raises(TriggerRefusedError, match="because") as caught:
             await d.order(SMALL)
@@ -176,14 +176,14 @@ async def test_the_hosts_refusal_is_told_with_its_code_and_an_exit_code(code: st
 
 
 async def test_a_key_that_is_not_listed_is_told_so() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         with pytest.raises(KeyRefusedError, match=r"security\.clients"):
             await d.order(SMALL, secret=secret_of(123))
         assert d.host.orders == []
 
 
 async def test_a_wrong_server_key_is_told_apart() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         with pytest.raises(KeyRefusedError, match="--server-key"):
             await d.talk(
                 lambda held: held.ask(control.TriggerQuery(b"", "x@1"), control.TriggerState),
@@ -192,7 +192,7 @@ async def test_a_wrong_server_key_is_told_apart() -> None:
 
 
 async def test_a_closed_port_is_told_at_once() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         d.node.scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
         with pytest.raises(NodeUnreachableError, match="nothing listens"):
@@ -200,16 +200,16 @@ async def test_a_closed_port_is_told_at_once() -> None:
 
 
 async def test_a_node_that_does_not_answer_costs_the_timeout_and_no_more() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         d.node.host.on_request = lambda *_: None  # type: ignore[method-assign]
         with pytest.raises(NodeSilentError, match=r"0\.2 s"):
             await d.talk(lambda held: held.ask(control.TriggerQuery(b"", "x@1"), control.TriggerState), timeout_s=0.2)
 
 
-async def ask(d: Desk, message: control.Message) -> control.Message:
+async def ask(d: ServedNode, message: control.Message) -> control.Message:
     """One reply of whatever kind."""
     replies: list[control.Message] = []
-    d.desk.hear(Visitor(client=CLIENT.public.ed25519), message, replies.append)
+    d.trigger_server.hear(Identity(client=CLIENT.public.ed25519), message, replies.append)
     with trio.fail_after(5):
         while not replies:
             await trio.lowlevel.checkpoint()
@@ -234,7 +234,7 @@ def signed(secret: SecretKey = CLIENT, *, size: int = len(SMALL)) -> bytes:
     ],
 )
 async def test_a_malformed_request_gets_a_reply_that_names_the_field(message: control.Message, code: str) -> None:
-    async with desk() as d:
+    async with served_node() as d:
         reply = await ask(d, message)
         assert isinstance(reply, control.TriggerState | control.TriggerReply)
         assert reply.code == code
@@ -242,7 +242,7 @@ async def test_a_malformed_request_gets_a_reply_that_names_the_field(message: co
 
 
 async def test_a_statement_about_another_manifest_than_the_one_sent_is_refused() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         other = LARGE[:500]
         deployment = deployment_id(SMALL)
         assert await ask(d, control.ManifestPart(deployment, 500, 0, other)) == control.PartKept(500)
@@ -252,7 +252,7 @@ async def test_a_statement_about_another_manifest_than_the_one_sent_is_refused()
 
 
 async def test_parts_out_of_order_are_asked_for_again_and_parts_outside_refused() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         deployment = deployment_id(SMALL)
         assert await ask(d, control.ManifestPart(deployment, 300, 100, b"x")) == control.PartKept(0)
         assert await ask(d, control.ManifestPart(deployment, 300, 0, b"a" * 100)) == control.PartKept(100)
@@ -263,7 +263,7 @@ async def test_parts_out_of_order_are_asked_for_again_and_parts_outside_refused(
 
 
 async def test_uploads_are_bounded_and_forgotten_after_a_while() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         for number in range(UPLOADS_MAX):
             part = control.ManifestPart(DeploymentId(bytes([number]) * 32), 1000, 0, b"x")
             assert await ask(d, part) == control.PartKept(1)
@@ -271,13 +271,13 @@ async def test_uploads_are_bounded_and_forgotten_after_a_while() -> None:
         reply = await ask(d, one_more)
         assert isinstance(reply, control.Refused)
         assert reply.code == "E_BUSY"
-        for upload in d.desk._uploads.values():
+        for upload in d.trigger_server._uploads.values():
             upload.until_s = trio.current_time()
         assert await ask(d, one_more) == control.PartKept(1)
 
 
 async def test_what_uploads_claim_together_is_bounded_before_it_arrives() -> None:
-    async with desk() as d:
+    async with served_node() as d:
         whole = control.MANIFEST_BYTES_MAX
         for number in range(2):
             part = control.ManifestPart(DeploymentId(bytes([number]) * 32), whole, 0, b"x")

@@ -12,17 +12,17 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from gossipd.core.events import Event, Isolated
-from gossipd.core.manifest_errors import ManifestError
-from gossipd.core.register import Register
-from gossipd.daemon.cluster import Callbacks, Cluster
-from gossipd.daemon.keeping import LOOK_S, Keeping
-from gossipd.daemon.state import State, StateWriteError
-from gossipd.daemon.view import ALARMS_MAX, Alarms
-from membership import events as said
+from gossipd.core.events import Event, IsolationChanged
+from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.daemon.state_saver import LOOK_S, StateSaver
+from gossipd.daemon.status_view import ALARMS_MAX, Alarms
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.manifest.errors import ManifestError
+from membership import events as membership_events
 from membership.member import Member, MemberState, NodeId
-from tests.gossipd.core.making import manifest
-from tests.gossipd.daemon.test_state import record
+from tests.gossipd.daemon.test_state_dir import record
+from tests.gossipd.manifest.making import manifest
 
 OTHER = NodeId(b"o" * 16)
 
@@ -70,9 +70,9 @@ class Heard:
 
     def __init__(self, told: Told) -> None:
         self.posted: list[Event] = []
-        self.cluster = Cluster(NodeId(b"n" * 16))
+        self.cluster = MemberDirectory(NodeId(b"n" * 16))
         nothing: Any = lambda *_: None  # noqa: E731
-        self.cluster.callbacks = Callbacks(
+        self.cluster.callbacks = MemberCallbacks(
             post=self.posted.append, member_changed=nothing, member_gone=nothing, roster_changed=nothing,
             heard=nothing, probe_wanted=nothing, alarm=told.alarms.ring, cured=told.alarms.cured,
         )  # fmt: skip
@@ -80,12 +80,12 @@ class Heard:
 
 def test_b26_a_host_with_our_name_and_another_key_is_an_alarm_and_so_is_not_being_let_in(told: Told) -> None:
     heard = Heard(told)
-    heard.cluster.hear(said.NameConflict("node-1", OTHER))
-    heard.cluster.hear(said.JoinRefused("the name node-1 belongs to a living member at 10.0.0.9:7946"))
+    heard.cluster.hear(membership_events.NameConflict("node-1", OTHER))
+    heard.cluster.hear(membership_events.JoinRefused("the name node-1 belongs to a living member at 10.0.0.9:7946"))
     assert told.codes == ["E_NAME_CONFLICT", "E_JOIN_REFUSED"]
     assert "node-1" in told.events[0][1]
     assert "10.0.0.9:7946" in told.events[1][1]
-    heard.cluster.hear(said.MemberUp(Member(record(2), MemberState.ALIVE, 0, 0.0)))
+    heard.cluster.hear(membership_events.MemberUp(Member(record(2), MemberState.ALIVE, 0, 0.0)))
     assert told.codes == ["E_NAME_CONFLICT"], "we were let in"
 
 
@@ -93,35 +93,35 @@ def test_two_of_one_name_are_an_alarm_until_the_last_of_them_is_gone_or_renamed(
     heard = Heard(told)
     one, two = record(2), record(3)
     for other in (one, two):
-        heard.cluster.hear(said.NameConflict("node-1", other.node))
-    heard.cluster.hear(said.MemberUp(Member(replace(one, name="node-1"), MemberState.ALIVE, 0, 0.0)))
+        heard.cluster.hear(membership_events.NameConflict("node-1", other.node))
+    heard.cluster.hear(membership_events.MemberUp(Member(replace(one, name="node-1"), MemberState.ALIVE, 0, 0.0)))
     assert told.codes == ["E_NAME_CONFLICT"], "it is there, and has our name"
-    heard.cluster.hear(said.MemberChanged(Member(replace(one, name="node-7"), MemberState.ALIVE, 0, 0.0)))
+    heard.cluster.hear(membership_events.MemberChanged(Member(replace(one, name="node-7"), MemberState.ALIVE, 0, 0.0)))
     assert told.codes == ["E_NAME_CONFLICT"], "there was another"
-    heard.cluster.hear(said.MemberForgotten(two.node, "node-1"))
+    heard.cluster.hear(membership_events.MemberForgotten(two.node, "node-1"))
     assert told.codes == []
 
 
 def test_being_cut_off_is_an_alarm_until_it_is_over(told: Told) -> None:
     heard = Heard(told)
-    heard.cluster.hear(said.Isolated(True))
+    heard.cluster.hear(membership_events.Isolated(True))
     assert told.codes == ["E_ISOLATED"]
-    heard.cluster.hear(said.Isolated(False))
+    heard.cluster.hear(membership_events.Isolated(False))
     assert told.codes == []
-    assert heard.posted == [Isolated(True), Isolated(False)]
+    assert heard.posted == [IsolationChanged(True), IsolationChanged(False)]
 
 
 # ---- what is kept on disk ----
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[State]:
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateDirectory]:
     async def here(work: Callable[..., object], *what: object) -> object:
         """In place of a thread, for which a clock that jumps does not wait."""
         return work(*what)
 
-    monkeypatch.setattr("gossipd.daemon.keeping.in_thread", here)
-    made = State(tmp_path / "state")
+    monkeypatch.setattr("gossipd.daemon.state_saver.run_blocking", here)
+    made = StateDirectory(tmp_path / "state")
     yield made
     made.close()
 
@@ -139,19 +139,24 @@ class Table:
         return []
 
 
-def keeping(state: State, register: Register, told: Told) -> Keeping:
+def state_saver(state: StateDirectory, register: StatementStore, told: Told) -> StateSaver:
     nothing = cast(Any, Table())
-    return Keeping(
-        state=state, register=register, swim=nothing, teller=nothing, alarm=told.alarms.ring, cured=told.alarms.cured
+    return StateSaver(
+        state=state,
+        register=register,
+        swim=nothing,
+        progress_publisher=nothing,
+        alarm=told.alarms.ring,
+        cured=told.alarms.cured,
     )
 
 
 async def test_b18_two_contents_of_one_version_are_an_alarm_with_both_names_also_after_a_restart(
-    state: State, told: Told, autojump_clock: MockClock
+    state: StateDirectory, told: Told, autojump_clock: MockClock
 ) -> None:
-    register = Register()
+    register = StatementStore()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keeping(state, register, told).run)
+        nursery.start_soon(state_saver(state, register, told).run)
         await trio.testing.wait_all_tasks_blocked()
         first, second = manifest(version=3), manifest(version=3, created_s=1_790_000_001)
         register.accept(first, 1_790_000_100.0)
@@ -165,20 +170,20 @@ async def test_b18_two_contents_of_one_version_are_an_alarm_with_both_names_also
     assert second.id.hex()[:12] in told.events[0][1]
     later = Told()
     with trio.move_on_after(0.5 * LOOK_S):
-        await keeping(state, state.register(), later).run()
+        await state_saver(state, state.register(), later).run()
     assert later.events == told.events
 
 
 async def test_a_state_that_cannot_be_written_is_an_alarm_until_it_can(
-    state: State, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    state: StateDirectory, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    register = Register()
+    register = StatementStore()
 
     def refuse(*_: object) -> None:
         raise StateWriteError("state/register cannot be written: No space left on device")
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(keeping(state, register, told).run)
+        nursery.start_soon(state_saver(state, register, told).run)
         await trio.testing.wait_all_tasks_blocked()
         with monkeypatch.context() as patch:
             patch.setattr(state, "keep_register", refuse)
@@ -192,7 +197,7 @@ async def test_a_state_that_cannot_be_written_is_an_alarm_until_it_can(
 
 
 async def test_a_progress_table_that_could_not_be_written_is_written_at_the_next_look(
-    state: State, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    state: StateDirectory, told: Told, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: list[bytes] = []
 
@@ -204,5 +209,5 @@ async def test_a_progress_table_that_could_not_be_written_is_written_at_the_next
     monkeypatch.setattr(Table, "to_bytes", lambda _: b"progress")
     monkeypatch.setattr(state, "keep_progress", refuse_once)
     with trio.move_on_after(5.5 * LOOK_S):
-        await keeping(state, Register(), told).run()
+        await state_saver(state, StatementStore(), told).run()
     assert kept == [b"progress"] * 2, "refused, then written, then nothing new"

@@ -6,10 +6,10 @@ import pytest
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.progress import HostReason, HostState
-from gossipd.core.statement import Verb, sign_statement
-from gossipd.daemon.deployment import Deployment, Rate
+from gossipd.daemon.deployment import Deployment, SmoothedRate
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Verb, sign_statement
+from gossipd.identity.keys import SecretKey
 from membership.member import NodeId
 
 PEER = NodeId(b"p" * 16)
@@ -79,7 +79,7 @@ async def test_the_states_own_reason_comes_first(deployment: Deployment) -> None
 
 
 def test_a_rate_rises_to_what_is_moved_and_falls_to_nothing() -> None:
-    rate = Rate()
+    rate = SmoothedRate()
     for _ in range(40):
         rate.add(1000)
         rate.tick(1.0)

@@ -18,22 +18,22 @@ from trio.testing import MockClock
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ChunkLost, ChunkStored, DeploymentOpened, Event
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import Manifest
-from gossipd.core.progress import HostReason, HostState
-from gossipd.core.register import STATEMENTS_MAX, Register
-from gossipd.core.statement import Statement, Verb, sign_statement
-from gossipd.daemon.deployments import Deployments, Host
-from gossipd.daemon.operations import Orders
-from gossipd.daemon.state import State, StateWriteError
-from gossipd.ports import StoreWriteError
-from gossipd.store import layout
+from gossipd.daemon.admin_operations import AdminOperations
+from gossipd.daemon.deployments import Deployments, HostIdentity
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Statement, Verb, sign_statement
+from gossipd.deployment.statement_store import STATEMENTS_MAX, StatementStore
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.disk import Kind
+from gossipd.store.disk.disk import FileKind
+from gossipd.store.models import layout
 from gossipd.store.notices import ModelEvicted
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import SECRET, small
+from tests.gossipd.store.small_models import SECRET, small
 
 KEY = SecretKey(b"k" * 32)
 ONE = small(version=1)
@@ -83,14 +83,14 @@ class _Store(ChunkStore):
     def has(self, deployment: DeploymentId) -> bool:
         """Whether anything of it is on the disk."""
         places = (layout.incoming(deployment), layout.state(deployment))
-        return any(self.disk.kind(place) is Kind.DIRECTORY for place in places)
+        return any(self.disk.kind(place) is FileKind.DIRECTORY for place in places)
 
 
 class _Node:
     """Deployments over a real register, real state and a real store."""
 
     def __init__(self, tmp_path: Path, nursery: trio.Nursery, *, is_complete: bool) -> None:
-        self.register, self.state, self.store = Register(), State(tmp_path / "state"), _Store()
+        self.register, self.state, self.store = StatementStore(), StateDirectory(tmp_path / "state"), _Store()
         self.audited: list[str] = []
         if is_complete:
             self.store.open(ONE.manifest)
@@ -100,12 +100,21 @@ class _Node:
         self.register.set_signers([KEY.public.ed25519])
         self.posted: list[Event] = []
         self.deployments = Deployments(
-            host=Host("node-1", "rack-1"), trusted=lambda: frozenset([SECRET.public.ed25519]), register=self.register,
-            state=self.state, store=self.store, post=self.posted.append, pull=self._pull,
-            audit=lambda event, **_: self.audited.append(event), rack_of=lambda _node: None, begun=lambda _one: None,
-            opened=lambda _one: None, closed=lambda _one: None, nursery=nursery,
+            host=HostIdentity("node-1", "rack-1"),
+            trusted=lambda: frozenset([SECRET.public.ed25519]),
+            register=self.register,
+            state=self.state,
+            store=self.store,
+            post=self.posted.append,
+            pull=self._pull,
+            audit=lambda event, **_: self.audited.append(event),
+            rack_of=lambda _node: None,
+            begun=lambda _one: None,
+            opened=lambda _one: None,
+            closed=lambda _one: None,
+            nursery=nursery,
             complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
-        )  # fmt: skip
+        )
 
     async def _pull(self, _deployment: object) -> bytes:
         return ONE.manifest.envelope
@@ -115,11 +124,11 @@ class _Node:
         self.register.hear(statement)
         self.deployments.act(statement)
 
-    def orders(self) -> Orders:
+    def orders(self) -> AdminOperations:
         nothing: Any = None
-        return Orders(
-            swim=nothing, wake=nothing, register=self.register, deployments=self.deployments, spread=nothing,
-            store=self.store, state=self.state, teller=nothing, audit=lambda *_, **__: None,
+        return AdminOperations(
+            swim=nothing, wake=nothing, register=self.register, deployments=self.deployments, dissemination=nothing,
+            store=self.store, state=self.state, progress_publisher=nothing, audit=lambda *_, **__: None,
         )  # fmt: skip
 
     @property
@@ -150,14 +159,14 @@ def deployments_that_run_nothing(register: Any) -> tuple[Deployments, _Nursery]:
     as_any: Any = nothing
     runs_nothing: Any = nursery
     return Deployments(
-        host=Host("node-1", "rack-1"), trusted=frozenset, register=register, state=as_any, store=as_any,
+        host=HostIdentity("node-1", "rack-1"), trusted=frozenset, register=register, state=as_any, store=as_any,
         post=lambda _event: None, pull=as_any, audit=lambda *_, **__: None, rack_of=lambda _node: None,
         begun=lambda _one: None, opened=lambda _one: None, closed=lambda _one: None, nursery=runs_nothing,
     ), nursery  # fmt: skip
 
 
 async def test_a_statement_that_gossip_brings_before_the_start_acts_on_it_begins_one_life() -> None:
-    deployments, nursery = deployments_that_run_nothing(Register())
+    deployments, nursery = deployments_that_run_nothing(StatementStore())
     statement = said(DeploymentId(b"d" * 32), 1)
     first = deployments.act(statement)
     assert deployments.act(statement) is first
@@ -165,7 +174,7 @@ async def test_a_statement_that_gossip_brings_before_the_start_acts_on_it_begins
 
 
 async def test_no_more_deployments_are_kept_than_the_register_has_last_words() -> None:
-    register = Register()
+    register = StatementStore()
     register.set_signers([KEY.public.ed25519])
     deployments, _ = deployments_that_run_nothing(register)
     for number in range(STATEMENTS_MAX + 200):
@@ -239,7 +248,7 @@ async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
         def refuses(*_: object, **__: object) -> bytes:
             raise OSError(errno.EIO, "Input/output error")
 
-        monkeypatch.setattr("gossipd.daemon.state.read_file", refuses)
+        monkeypatch.setattr("gossipd.daemon.state_dir.read_file", refuses)
         node.say(1, Verb.DEPLOY)
         await node.until(lambda: node.state_now is HostState.DOWNLOADING)
 

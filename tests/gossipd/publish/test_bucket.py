@@ -10,12 +10,12 @@ import obstore
 import pytest
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.layout import Layout
-from gossipd.core.source_url import parse_source_url
+from gossipd.manifest.chunk_layout import Layout
+from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish import bucket as bucket_module
 from gossipd.publish.bucket import StoredObjects, find_objects, open_storage
-from gossipd.publish.errors import SourceChangedError, StorageError
-from gossipd.publish.runs import runs
+from gossipd.publish.errors import StorageError, TreeChangedError
+from gossipd.publish.extents import runs
 from gossipd.publish.selection import Selection
 from tests import servers
 from tests.gossipd.publish.trees import CHUNK, TREE, check_against, make_tree, published
@@ -80,11 +80,11 @@ def test_an_object_replaced_meanwhile_is_refused(tree: Path, out: Path, s3_envir
     reader = StoredObjects(store, found)
     layout = Layout([one.size for one in found], CHUNK)
     run = next(runs(layout))
-    reader.hash_run(run, CHUNK)
+    reader.hash_extent(run, CHUNK)
     path = found[run.segments[0].file_index].path
     obstore.put(store, path, bytes(found[run.segments[0].file_index].size))
-    with pytest.raises(SourceChangedError):
-        reader.hash_run(run, CHUNK)
+    with pytest.raises(TreeChangedError):
+        reader.hash_extent(run, CHUNK)
 
 
 class _Breaking:
@@ -121,16 +121,16 @@ def test_a_body_that_breaks_off_is_asked_for_again_a_few_times(
     store = open_storage(url)
     found = find_objects(store, url, Selection())
     run = next(runs(Layout([one.size for one in found], CHUNK)))
-    whole = StoredObjects(store, found).hash_run(run, CHUNK)
+    whole = StoredObjects(store, found).hash_extent(run, CHUNK)
     breaking = _Breaking(breaks)
     slept: list[float] = []
     monkeypatch.setattr(bucket_module, "obstore", breaking)
     reader = StoredObjects(store, found, sleep=slept.append)
     if breaks < bucket_module.ATTEMPTS:
-        assert reader.hash_run(run, CHUNK) == whole
+        assert reader.hash_extent(run, CHUNK) == whole
     else:
         with pytest.raises(StorageError) as caught:
-            reader.hash_run(run, CHUNK)
+            reader.hash_extent(run, CHUNK)
         assert caught.value.code == "E_SOURCE_SHORT"
     assert len(slept) == min(breaks, bucket_module.ATTEMPTS - 1)
     assert breaking.asked == len(slept) + 1

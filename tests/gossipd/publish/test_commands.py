@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gossipd.cli.main import main
-from gossipd.core.keys import PublicKey, SecretKey
-from gossipd.core.manifest import open_manifest
+from gossipd.identity.keys import PublicKey, SecretKey
+from gossipd.manifest.manifest import open_manifest
 from tests.gossipd.publish.trees import TREE, make_tree
 
 

@@ -10,12 +10,12 @@ from threading import Event
 
 import pytest
 
-from gossipd.core.layout import Layout
+from gossipd.manifest.chunk_layout import Layout
 from gossipd.publish import files as files_module
-from gossipd.publish.errors import PublishError, SourceChangedError
+from gossipd.publish.errors import PublishError, TreeChangedError
+from gossipd.publish.extents import EXTENT_BYTES_MAX, FileExtent, runs
 from gossipd.publish.files import LocalFiles
 from gossipd.publish.hashing import hash_chunks
-from gossipd.publish.runs import RUN_BYTES_MAX, Run, runs
 from gossipd.publish.selection import Selection
 from gossipd.publish.tree import find_files
 from tests.gossipd.publish.trees import CHUNK, Unwatched, check_against, make_tree, published
@@ -84,8 +84,8 @@ class _Meddling(LocalFiles):
         self.threads = 1
         self._meddle = meddle
 
-    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
-        digests = super().hash_run(run, chunk_bytes)
+    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
+        digests = super().hash_extent(run, chunk_bytes)
         self._meddle()  # type: ignore[operator]
         return digests
 
@@ -93,7 +93,7 @@ class _Meddling(LocalFiles):
 @pytest.mark.parametrize("mapped", [True, False])
 @pytest.mark.parametrize("what", ["written", "cut", "replaced", "removed"])
 def test_a_file_that_changes_between_two_runs_is_refused(tmp_path: Path, what: str, mapped: bool) -> None:
-    path = make_tree(tmp_path, {"model.bin": 2 * RUN_BYTES_MAX}) / "model.bin"
+    path = make_tree(tmp_path, {"model.bin": 2 * EXTENT_BYTES_MAX}) / "model.bin"
     found = find_files(tmp_path, Selection())
 
     def meddle() -> None:
@@ -101,7 +101,7 @@ def test_a_file_that_changes_between_two_runs_is_refused(tmp_path: Path, what: s
             with path.open("r+b") as file:
                 file.write(b"new")
         elif what == "cut":
-            os.truncate(path, RUN_BYTES_MAX)
+            os.truncate(path, EXTENT_BYTES_MAX)
         elif what == "replaced":
             copy = tmp_path / "copy"
             copy.write_bytes(path.read_bytes())
@@ -110,8 +110,8 @@ def test_a_file_that_changes_between_two_runs_is_refused(tmp_path: Path, what: s
             path.unlink()
 
     reader = _Meddling(found, meddle, mapped=mapped)
-    with pytest.raises(SourceChangedError, match=r"model\.bin.*changed while it was hashed"):
-        hash_chunks(Layout([2 * RUN_BYTES_MAX], CHUNK), reader, ignore)
+    with pytest.raises(TreeChangedError, match=r"model\.bin.*changed while it was hashed"):
+        hash_chunks(Layout([2 * EXTENT_BYTES_MAX], CHUNK), reader, ignore)
 
 
 def test_a_file_cut_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,8 +124,8 @@ def test_a_file_cut_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest
         return real(descriptor, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", cutting)
-    with pytest.raises(SourceChangedError):
-        LocalFiles(found, mapped=False).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+    with pytest.raises(TreeChangedError):
+        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
 
 
 def test_a_file_written_to_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +139,8 @@ def test_a_file_written_to_during_a_read_is_refused(tmp_path: Path, monkeypatch:
         return real(descriptor, buffers, offset)
 
     monkeypatch.setattr(os, "preadv", writing)
-    with pytest.raises(SourceChangedError):
-        LocalFiles(found, mapped=False).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+    with pytest.raises(TreeChangedError):
+        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
 
 
 def test_a_file_cut_just_before_the_lease_is_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +153,8 @@ def test_a_file_cut_just_before_the_lease_is_not_mapped(tmp_path: Path, monkeypa
         return real(descriptor)
 
     monkeypatch.setattr(files_module, "_lease", late)
-    with pytest.raises(SourceChangedError):
-        LocalFiles(found).hash_run(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+    with pytest.raises(TreeChangedError):
+        LocalFiles(found).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
 
 
 class _FailsSecond:
@@ -166,7 +166,7 @@ class _FailsSecond:
         self.done = 0
         self._failing = Event()
 
-    def hash_run(self, run: Run, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         if run.first_chunk == 1:
             self._failing.set()
             raise PublishError("broken")
@@ -207,7 +207,7 @@ def test_runs_cover_every_chunk_once_and_stay_small() -> None:
     layout = Layout([40 * MIB + 1, 5, 16 * MIB, MIB, MIB - 1, 100], MIB)
     chunks: list[int] = []
     for run in runs(layout):
-        assert run.length <= RUN_BYTES_MAX
+        assert run.length <= EXTENT_BYTES_MAX
         assert run.length == sum(layout.chunk_length(run.first_chunk + at) for at in range(run.count))
         assert run.length == sum(segment.length for segment in run.segments)
         assert run.count == 1 or len(run.segments) == 1

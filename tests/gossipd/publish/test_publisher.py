@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.manifest import Targets
+from gossipd.core.targets import Targets
 from gossipd.publish import publisher
+from gossipd.publish.extents import FileExtent
 from gossipd.publish.files import LocalFiles
-from gossipd.publish.runs import Run
 from tests.gossipd.publish.trees import CHUNK, KEY, TREE, make_tree, published
 
 
@@ -112,9 +112,9 @@ def test_names_paths_and_kinds_are_checked_before_anything_is_hashed(
 def test_a_tree_that_changes_after_its_files_were_hashed_is_refused(
     tree: Path, out: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    real = LocalFiles.hash_run
+    real = LocalFiles.hash_extent
 
-    def meddling(self: LocalFiles, run: Run, chunk_bytes: int) -> bytes:
+    def meddling(self: LocalFiles, run: FileExtent, chunk_bytes: int) -> bytes:
         digests = real(self, run, chunk_bytes)
         if run.segments[0].file_index == 1:
             if change == "added":
@@ -125,7 +125,7 @@ def test_a_tree_that_changes_after_its_files_were_hashed_is_refused(
                 (tree / "tokenizer" / "empty").write_text("x")
         return digests
 
-    monkeypatch.setattr(LocalFiles, "hash_run", meddling)
+    monkeypatch.setattr(LocalFiles, "hash_extent", meddling)
     assert code_of(tree, out) == "E_SOURCE_CHANGED"
 
 

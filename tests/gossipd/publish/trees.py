@@ -8,8 +8,8 @@ from random import Random
 
 from blake3 import blake3
 
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import Manifest, open_manifest
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.publisher import Published, PublishOrder, publish
 
 KEY = SecretKey(b"publisher's seed of 32 bytes....")

@@ -9,10 +9,10 @@ from random import Random
 from blake3 import blake3
 
 from gossipd.core.ids import SOURCE, ChunkIndex, DeploymentId, Supplier
-from gossipd.core.keys import SecretKey
-from gossipd.core.layout import Layout
-from gossipd.core.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
-from gossipd.ports import DigestMismatchError, StoreWriteError
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.chunk_layout import Layout
+from gossipd.manifest.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.runtime.ports import DigestMismatchError, StoreWriteError
 
 CHUNK_BYTES = 64 * 1024
 KEY = SecretKey(bytes(32))

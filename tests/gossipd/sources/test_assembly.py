@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.arrival import Arrivals
-from gossipd.buffers import BufferPool
 from gossipd.core.ids import SOURCE, ChunkIndex, DeploymentId, Supplier
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.sources.assembly import Assembly
 from gossipd.sources.errors import SourceHashError
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign
@@ -24,10 +24,12 @@ class Run:
         self.pool = BufferPool(4 * 1024 * 1024)
         self.listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
         self.ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
-        self.arrivals = Arrivals(lambda *what: self.listed.append(what), lambda *what: self.ended.append(what))
+        self.incoming_chunks = IncomingChunks(
+            lambda *what: self.listed.append(what), lambda *what: self.ended.append(what)
+        )
         self.stored: list[ChunkIndex] = []
         self.assembly = Assembly(
-            MANIFEST, (0, 1), what="a.bin", writer=self.store, pool=self.pool, arrivals=self.arrivals,
+            MANIFEST, (0, 1), what="a.bin", writer=self.store, pool=self.pool, incoming_chunks=self.incoming_chunks,
             clock=lambda: 1.0, stopped=lambda: False, on_stored=self.stored.append,
         )  # fmt: skip
 
@@ -41,16 +43,16 @@ def test_each_chunk_of_a_run_is_listed_while_it_comes_and_lands_when_the_store_h
         begin = chunk * CHUNK_BYTES
         run.feed(begin, begin + HALF)
         assert run.listed[chunk:] == [(MANIFEST.id, chunk, SOURCE)]
-        arrival = run.arrivals.find(MANIFEST.id, chunk)
-        assert arrival is not None
-        with arrival.piece(0, 0.0) as piece:
+        incoming = run.incoming_chunks.find(MANIFEST.id, chunk)
+        assert incoming is not None
+        with incoming.piece(0, 0.0) as piece:
             assert piece is not None
             assert BODY[begin : begin + HALF].startswith(piece)
-        landed = [arrival.is_landed]
+        landed = [incoming.is_landed]
         run.feed(begin + HALF, begin + CHUNK_BYTES)
-        landed.append(arrival.is_landed)
+        landed.append(incoming.is_landed)
         assert landed == [False, True]
-        assert run.arrivals.find(MANIFEST.id, chunk) is None
+        assert run.incoming_chunks.find(MANIFEST.id, chunk) is None
     assert run.stored == [0, 1]
     assert run.pool.statistics().leased_bytes == 0
 
@@ -69,13 +71,13 @@ def test_of_a_run_only_the_last_chunk_tells_that_little_is_left_of_it() -> None:
 def test_a_chunk_that_stops_coming_ends_its_relays_and_is_listed_again_when_it_comes_anew() -> None:
     run = Run()
     run.feed(0, HALF)
-    arrival = run.arrivals.find(MANIFEST.id, 0)
-    assert arrival is not None
+    incoming = run.incoming_chunks.find(MANIFEST.id, 0)
+    assert incoming is not None
     run.assembly.close()
-    with arrival.piece(0, 0.0) as piece:
+    with incoming.piece(0, 0.0) as piece:
         assert piece is None
-    assert not arrival.is_landed
-    assert run.arrivals.find(MANIFEST.id, 0) is None
+    assert not incoming.is_landed
+    assert run.incoming_chunks.find(MANIFEST.id, 0) is None
     run.feed(0, HALF)
     assert run.listed == 2 * [(MANIFEST.id, 0, SOURCE)]
     run.assembly.close()
@@ -86,12 +88,12 @@ def test_a_wrong_chunk_never_lands() -> None:
     run = Run()
     wrong = bytes(2 * CHUNK_BYTES)
     run.feed(0, HALF, wrong)
-    arrival = run.arrivals.find(MANIFEST.id, 0)
-    assert arrival is not None
+    incoming = run.incoming_chunks.find(MANIFEST.id, 0)
+    assert incoming is not None
     with pytest.raises(SourceHashError):
         run.feed(HALF, CHUNK_BYTES, wrong)
-    assert not arrival.is_landed
-    with arrival.piece(0, 0.0) as piece:
+    assert not incoming.is_landed
+    with incoming.piece(0, 0.0) as piece:
         assert piece is None
     assert run.stored == []
 

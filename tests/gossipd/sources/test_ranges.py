@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gossipd.sources.ranges import next_run
+from gossipd.sources.ranges import next_extent
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 
 sizes = st.lists(st.integers(0, 5 * CHUNK_BYTES), min_size=1, max_size=6).filter(any)
@@ -19,7 +19,7 @@ def test_runs_bring_exactly_the_chunks_asked_for(sizes: list[int], range_bytes_m
     pending = list(asked)
     brought: list[int] = []
     while pending:
-        run = next_run(manifest, pending, range_bytes_max=range_bytes_max)
+        run = next_extent(manifest, pending, range_bytes_max=range_bytes_max)
         assert list(run.chunks) == pending[: len(run.chunks)]
         assert sum(part.length for part in run.ranges) == sum(manifest.chunk_length(chunk) for chunk in run.chunks)
         assert len(run.chunks) == 1 or (len(run.ranges) == 1 and run.ranges[0].length <= range_bytes_max)
@@ -34,5 +34,5 @@ def test_runs_bring_exactly_the_chunks_asked_for(sizes: list[int], range_bytes_m
 
 def test_a_gap_in_the_chunks_ends_a_run() -> None:
     manifest = sign({"a": bytes(6 * CHUNK_BYTES)}, "http://storage/")
-    run = next_run(manifest, [0, 1, 3, 4], range_bytes_max=10 * CHUNK_BYTES)
+    run = next_extent(manifest, [0, 1, 3, 4], range_bytes_max=10 * CHUNK_BYTES)
     assert run.chunks == (0, 1)

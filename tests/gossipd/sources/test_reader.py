@@ -9,17 +9,17 @@ from random import Random
 
 import pytest
 
-from gossipd.arrival import Arrivals
-from gossipd.buffers import BufferPool
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
-from gossipd.core.manifest import Manifest
-from gossipd.core.source_policy import SourcePolicy
-from gossipd.core.source_url import SourceUrl
+from gossipd.manifest.manifest import Manifest
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.manifest.source_url import SourceUrl
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import IncomingChunks
+from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.first_request import resolve
 from gossipd.sources.reader import ReadOutcome, SourceReader
 from gossipd.sources.settings import SourceSettings
-from gossipd.sources.touch import resolve
-from gossipd.throttle import Throttle
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign, toy_files
 from tests.servers import Fault, FaultServer, Misbehaviour, fault_server
 
@@ -49,11 +49,11 @@ class Seat:
         self.store = MemoryStore(manifest)
         self.pool = BufferPool(pool_bytes)
         self.errors: list[GossipdError] = []
-        self.throttle = Throttle()
+        self.throttle = RateLimit()
         self.listed: list[int] = []
         self.reader = SourceReader(
             writer=self.store, pool=self.pool, throttle=self.throttle,
-            arrivals=Arrivals(lambda _, chunk, __: self.listed.append(chunk)),
+            incoming_chunks=IncomingChunks(lambda _, chunk, __: self.listed.append(chunk)),
             policy=SourcePolicy.parse(allow or ["http://127.0.0.1:*", "http://localhost:*"]),
             settings=settings, rng=Random(3), on_error=lambda _, error: self.errors.append(error), find=find,
         )  # fmt: skip

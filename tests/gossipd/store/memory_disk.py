@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TypeAlias
 
-from gossipd.store.disk import Kind, Space
+from gossipd.store.disk.disk import FileKind, Space
 
 BLOCK = 4096
 
@@ -271,13 +271,13 @@ class MemoryDisk:
     def names(self, path: str) -> list[str]:
         return list(self._directory(path).names)
 
-    def kind(self, path: str) -> Kind | None:
+    def kind(self, path: str) -> FileKind | None:
         try:
             directory, name = self._parent(path)
         except FileNotFoundError:
             return None
         node = directory.names.get(name)
-        kinds: dict[type[object], Kind] = {File: Kind.FILE, Directory: Kind.DIRECTORY, Link: Kind.LINK}
+        kinds: dict[type[object], FileKind] = {File: FileKind.FILE, Directory: FileKind.DIRECTORY, Link: FileKind.LINK}
         return kinds[type(node)] if node is not None else None
 
     def space(self) -> Space:

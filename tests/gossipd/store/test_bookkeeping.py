@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gossipd.core.ids import SOURCE
-from gossipd.ports import DigestMismatchError
+from gossipd.runtime.ports import DigestMismatchError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import small
+from tests.gossipd.store.small_models import small
 
 MODEL = small(version=1, seed=3)
 ID = MODEL.manifest.id

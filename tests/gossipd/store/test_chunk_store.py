@@ -13,14 +13,14 @@ import pytest
 from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.core.ids import LOCAL, SOURCE
-from gossipd.ports import DigestMismatchError, NotHeldError
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.disk import Space
-from gossipd.store.durable import PosixDisk
+from gossipd.store.disk.disk import Space
+from gossipd.store.disk.durable import PosixDisk
 from gossipd.store.errors import NoSpaceError, StoreFormatError, StoreLockedError, StoreModeError, VersionTakenError
 from gossipd.store.notices import ModelEvicted, StoreEvent
 from gossipd.store.settings import PageCache, StoreSettings, StoreSettingsError
-from tests.gossipd.store.models import CHUNK, Model, build, small
+from tests.gossipd.store.small_models import CHUNK, Model, build, small
 
 ONE = small(version=1)
 

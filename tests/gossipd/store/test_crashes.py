@@ -21,7 +21,7 @@ from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import Crash, MemoryDisk
-from tests.gossipd.store.models import Model, small
+from tests.gossipd.store.small_models import Model, small
 
 ONE = small(version=1, seed=1)
 TWO = small(version=2, seed=1, config=b"changed")

@@ -17,22 +17,22 @@ import pytest
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
-from gossipd.ports import StoreWriteError
+from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.condition import Health
+from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import Model, small
+from tests.gossipd.store.small_models import Model, small
 
 T = TypeVar("T")
 ONE = small(version=1, seed=1)
 TWO = small(version=2, seed=1, config=b"changed")
 CODES = {
-    errno.ENOSPC: ("E_NO_SPACE", Health.FULL),
-    errno.EIO: ("E_STORE_IO", Health.FAILING),
-    errno.EROFS: ("E_STORE_READ_ONLY", Health.READ_ONLY),
-    errno.EMFILE: ("E_STORE_HANDLES", Health.HANDLES),
+    errno.ENOSPC: ("E_NO_SPACE", StoreHealth.FULL),
+    errno.EIO: ("E_STORE_IO", StoreHealth.FAILING),
+    errno.EROFS: ("E_STORE_READ_ONLY", StoreHealth.READ_ONLY),
+    errno.EMFILE: ("E_STORE_HANDLES", StoreHealth.HANDLES),
 }
 
 
@@ -46,7 +46,7 @@ class Daemon:
         self.heal = heal
         self.now = 0.0
         self.lost: list[ChunkLost] = []
-        self.conditions: list[Health] = []
+        self.conditions: list[StoreHealth] = []
         self.refusals: list[str] = []
         self.store = ChunkStore(
             Path("unused"),

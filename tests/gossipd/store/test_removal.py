@@ -16,16 +16,16 @@ import pytest
 from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
-from gossipd.ports import NotHeldError
-from gossipd.store import layout
+from gossipd.runtime.ports import NotHeldError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.condition import Health
+from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.errors import StoreClosingError
+from gossipd.store.models import layout
+from gossipd.store.models.replica import ModelReplica
 from gossipd.store.notices import ModelEvicted, StoreEvent
-from gossipd.store.replica import Replica
 from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
-from tests.gossipd.store.models import CHUNK, Model, build, small
+from tests.gossipd.store.small_models import CHUNK, Model, build, small
 from tests.gossipd.store.waiting import hear_of_waits
 
 WAIT_S = 30.0  # only reached when the test fails
@@ -67,7 +67,7 @@ class Opened:
         self.fill(model)
         self.store.finish(model.manifest.id)
 
-    def replica(self, model: Model = ONE) -> Replica:
+    def replica(self, model: Model = ONE) -> ModelReplica:
         return self.store._models.get(model.manifest.id)
 
     def check_gone(self) -> None:
@@ -77,13 +77,15 @@ class Opened:
         assert self.disk.kind(layout.state(ID)) is None
         assert 1 not in self.store.versions("m")
         assert not [event for event in self.events if isinstance(event, ChunkLost)]
-        assert self.store.condition().health is Health.OK
+        assert self.store.condition().health is StoreHealth.OK
 
 
 class _Turnstile:
     """A replica's lock ``committing`` that lets somebody else go first, just before it is taken for the n-th time."""
 
-    def __init__(self, replica: Replica, action: Callable[[], object], *, at: int = 1, after: bool = False) -> None:
+    def __init__(
+        self, replica: ModelReplica, action: Callable[[], object], *, at: int = 1, after: bool = False
+    ) -> None:
         """``after``: just after it was given back for the n-th time."""
         self._whole = replica.committing
         self._action = action
@@ -175,7 +177,7 @@ def test_a_removal_before_the_files_are_made_again_leaves_nothing() -> None:
     with pytest.raises(NotHeldError):
         opened.store.recheck(ID, 3)
     assert opened.disk.kind("m") is None
-    assert opened.store.condition().health is Health.OK
+    assert opened.store.condition().health is StoreHealth.OK
 
 
 def test_the_scrub_meets_a_removal_and_goes_on_with_the_others() -> None:
@@ -305,7 +307,7 @@ def test_closing_does_not_wait_for_a_copy_that_waits_for_the_disk(
     again = ChunkStore(tmp_path, settings=settings, on_event=events.append, background=False)
     assert len(again.open(two.manifest)) >= MIB // CHUNK, "what had been copied is kept"
     assert again.statistics().models[two.manifest.id].rehashed_count == 0
-    assert again.condition().health is Health.OK
+    assert again.condition().health is StoreHealth.OK
     again.close()
 
 
@@ -325,7 +327,7 @@ def test_a_start_that_hashes_is_cut_short_by_closing_and_loses_nothing() -> None
     disk.read_some = read_then_close  # type: ignore[method-assign]
     with pytest.raises(StoreClosingError):
         again.store.open(ONE.manifest)
-    assert again.store.condition().health is Health.OK
+    assert again.store.condition().health is StoreHealth.OK
     assert disk.open_count == 0
     third = Opened(disk.killed())
     assert third.store.open(ONE.manifest).is_full

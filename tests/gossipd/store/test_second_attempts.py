@@ -14,11 +14,11 @@ import pytest
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.ports import StoreWriteError
-from gossipd.store.condition import Health
-from gossipd.store.disk import Space
+from gossipd.runtime.ports import StoreWriteError
+from gossipd.store.disk.condition import StoreHealth
+from gossipd.store.disk.disk import Space
 from tests.gossipd.store.memory_disk import Crash, MemoryDisk
-from tests.gossipd.store.models import CHUNK, Model, build, small
+from tests.gossipd.store.small_models import CHUNK, Model, build, small
 from tests.gossipd.store.test_faults import Daemon, refuse_times
 
 MODEL = small(version=1, seed=1)
@@ -181,7 +181,7 @@ def test_a_read_only_disk_serves_a_version_that_users_cannot_be_led_to() -> None
         daemon.store.open(MODEL.manifest)
     assert daemon.store.open(MODEL.manifest).is_full, "it is said once; serving is worth more"
     daemon.check(MODEL)
-    assert daemon.store.condition().health is Health.READ_ONLY
+    assert daemon.store.condition().health is StoreHealth.READ_ONLY
 
 
 def test_space_that_an_earlier_life_had_promised_is_still_promised() -> None:

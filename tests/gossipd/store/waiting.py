@@ -6,9 +6,9 @@ from threading import Event
 
 import pytest
 
-from gossipd.store import windows
-from gossipd.store.context import Context
-from gossipd.store.replica import Replica
+from gossipd.store.journal import windows
+from gossipd.store.models.context import Context
+from gossipd.store.models.replica import ModelReplica
 
 
 def hear_of_waits(monkeypatch: pytest.MonkeyPatch) -> Event:
@@ -16,7 +16,7 @@ def hear_of_waits(monkeypatch: pytest.MonkeyPatch) -> Event:
     waits = Event()
     decide = windows._must_wait
 
-    def watched(context: Context, replica: Replica) -> bool:
+    def watched(context: Context, replica: ModelReplica) -> bool:
         must = decide(context, replica)
         if must:
             waits.set()

@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from gossipd.arrival import Arrivals
-from gossipd.buffers import BufferPool
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
-from gossipd.core.keys import SecretKey
-from gossipd.throttle import Throttle
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import IncomingChunks
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.client import BulkClient
+from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import tls_credentials
-from gossipd.transfer.links import Endpoint
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import BulkSettings, Encryption
-from gossipd.transfer.tokens import TokenBook, TokenPurse
+from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 from membership.member import NodeId, node_id
 from tests.contracts.chunk_store_fakes import FakeChunkStore
 
@@ -53,26 +53,26 @@ class Pair:
     client: BulkClient
     endpoint: Endpoint
     store: FakeChunkStore
-    tokens: TokenBook
+    tokens: IssuedTokens
     pool: BufferPool
     members: set[NodeId]
     bodies: list[bytes]
-    upload: Throttle
-    download: Throttle
+    upload: RateLimit
+    download: RateLimit
     slots_changed: threading.Condition
     slots_seen: list[int] = field(default_factory=list)
     complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = field(default_factory=list)
     bad_reads: list[tuple[DeploymentId, ChunkIndex]] = field(default_factory=list)
     sent: list[tuple[NodeId, DeploymentId, int]] = field(default_factory=list)
-    arriving: Arrivals = field(default_factory=Arrivals)
+    arriving: IncomingChunks = field(default_factory=IncomingChunks)
     """At the server."""
-    received: Arrivals = field(default_factory=Arrivals)
+    received: IncomingChunks = field(default_factory=IncomingChunks)
     """At the client; ``listed`` is what it told of."""
     listed_changed: threading.Condition = field(default_factory=threading.Condition)
     listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
     ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = field(default_factory=list)
     """What the client has told that little is left of."""
-    purse: TokenPurse = field(default_factory=TokenPurse)
+    received_tokens: ReceivedTokens = field(default_factory=ReceivedTokens)
     """The client's."""
     asked: list[NodeId] = field(default_factory=list)
     """Whom the client has asked for a token."""
@@ -108,7 +108,7 @@ def pair(
     chosen = settings(encryption)
     store = FakeChunkStore() if store is None else store
     store.add_model(MODEL, bodies(), held=True)
-    tokens, pool, upload, download = TokenBook(), BufferPool(8 * 1024 * 1024), Throttle(), Throttle()
+    tokens, pool, upload, download = IssuedTokens(), BufferPool(8 * 1024 * 1024), RateLimit(), RateLimit()
     members = {CLIENT} if members is None else members
     slots_seen: list[int] = []
     complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = []
@@ -124,8 +124,10 @@ def pair(
             listed_changed.notify_all()
 
     ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
-    arriving = Arrivals()
-    received = Arrivals(on_listed, lambda deployment, chunk, supplier: ended.append((deployment, chunk, supplier)))
+    arriving = IncomingChunks()
+    received = IncomingChunks(
+        on_listed, lambda deployment, chunk, supplier: ended.append((deployment, chunk, supplier))
+    )
 
     def on_slots(free: int) -> None:
         with slots_changed:
@@ -144,9 +146,9 @@ def pair(
         on_sent=lambda node, deployment, length: sent.append((node, deployment, length)),
         on_complaint=lambda node, deployment, chunk: complaints.append((node, deployment, chunk)),
         on_bad_read=lambda deployment, chunk: bad_reads.append((deployment, chunk)),
-        arrivals=arriving,
+        incoming_chunks=arriving,
     )
-    purse = TokenPurse()
+    received_tokens = ReceivedTokens()
     asked: list[NodeId] = []
 
     def ask(node: NodeId) -> bytes:
@@ -159,15 +161,15 @@ def pair(
         throttle=download,
         credentials=tls_credentials(CLIENT_KEY, [CLUSTER_KEY]) if is_tls else None,
         get_token=None if is_tls else ask,
-        arrivals=received,
-        purse=purse,
+        incoming_chunks=received,
+        received_tokens=received_tokens,
     )
     endpoint = server.start("127.0.0.1", 0)
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
             slots_changed, slots_seen, complaints, bad_reads, sent, arriving, received, listed_changed, listed, ended,
-            purse, asked,
+            received_tokens, asked,
         )  # fmt: skip
     finally:
         client.close()

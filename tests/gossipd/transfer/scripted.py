@@ -7,12 +7,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from gossipd.buffers import BufferPool
-from gossipd.core.keys import SecretKey
-from gossipd.throttle import Throttle
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.client import BulkClient
+from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import TlsCredentials, tls_credentials
-from gossipd.transfer.links import Endpoint
 from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.wire.transfer import HELLO_BYTES, REQUEST_BYTES, Request
 from tests.gossipd.transfer.pairs import CLIENT_KEY, CLUSTER_KEY
@@ -81,7 +81,7 @@ def client_of(
     client = BulkClient(
         settings=settings,
         pool=pool or BufferPool(4 * 1024 * 1024),
-        throttle=Throttle(),
+        throttle=RateLimit(),
         credentials=credentials,
         get_token=None if credentials else lambda _node: bytes(32),
     )

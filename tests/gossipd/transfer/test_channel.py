@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gossipd.throttle import Throttle
+from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import Channel
 from gossipd.transfer.settings import BulkSettings
 
@@ -29,7 +29,7 @@ def test_a_head_and_a_body_that_are_sent_as_one_arrive_whole_when_a_signal_comes
         interrupted = Interrupted(fileno=door.accept()[0].detach())
         interrupted.takes = takes
         channel = Channel(interrupted, BulkSettings(), sends_bodies=True)
-        channel.send_memory(b"head:", b"b" * 20, Throttle())
+        channel.send_memory(b"head:", b"b" * 20, RateLimit())
         channel.close()
         assert b"".join(iter(lambda: theirs.recv(64), b"")) == b"head:" + b"b" * 20
 
@@ -37,7 +37,7 @@ def test_a_head_and_a_body_that_are_sent_as_one_arrive_whole_when_a_signal_comes
 def test_a_body_that_is_under_way_follows_a_limit_that_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of it at 64 KiB/s, a quarter at twice that, the rest as fast as it comes, by a clock that waiting moves."""
     now = [0.0]
-    monkeypatch.setattr("gossipd.throttle.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("gossipd.runtime.rate_limit.time.monotonic", lambda: now[0])
 
     def wait(_: threading.Condition, timeout: float | None = None) -> bool:
         assert timeout is not None
@@ -49,7 +49,7 @@ def test_a_body_that_is_under_way_follows_a_limit_that_is_changed(monkeypatch: p
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(bytes(whole))
-        throttle = Throttle(whole)
+        throttle = RateLimit(whole)
         times: dict[int, float] = {}
 
         def on_piece(filled: int) -> None:

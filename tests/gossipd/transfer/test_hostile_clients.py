@@ -12,18 +12,18 @@ from dataclasses import replace
 import pytest
 
 from gossipd.core.ids import DeploymentId
-from gossipd.core.keys import SecretKey
-from gossipd.ports import NotHeldError
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.ports import NotHeldError
 from gossipd.transfer.errors import PeerNotHoldingError, SecurityCheckError
 from gossipd.transfer.self_check import self_check
 from gossipd.transfer.settings import BulkSettings, Encryption
-from gossipd.transfer.tokens import TokenBook
-from gossipd.wire.transfer import REPLY_BYTES, Reply, Request, Status, Verb, hello
+from gossipd.transfer.tokens import IssuedTokens
+from gossipd.wire.transfer import REPLY_BYTES, BulkVerb, Reply, Request, Status, hello
 from tests.contracts.chunk_store_fakes import FakeChunkStore, FakeOpenChunk
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, Pair, pair
 from tests.gossipd.transfer.scripted import QUICK, STRANGER_KEY, client_credentials, hangs_up
 
-REQUEST = Request(Verb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire()
+REQUEST = Request(BulkVerb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire()
 
 
 def quick(encryption: Encryption) -> BulkSettings:
@@ -87,7 +87,7 @@ def test_a_token_opens_one_connection_only() -> None:
     with pair(Encryption.NONE) as running:
         token = running.tokens.issue(CLIENT)
         with knock(running) as first:
-            first.sendall(hello(token) + Request(Verb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire())
+            first.sendall(hello(token) + Request(BulkVerb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire())
             assert Reply.from_wire(first.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.OK
             with knock(running) as second:
                 second.sendall(hello(token) + REQUEST)
@@ -122,13 +122,13 @@ def test_a_malformed_request_is_answered_with_a_code_and_cut(wire: bytes, status
 def test_path_like_requests_name_nothing() -> None:
     deployment = DeploymentId(b"../../etc/passwd".ljust(32, b"\x00"))
     with pair(Encryption.NONE) as running, enter(running) as sock:
-        sock.sendall(Request(Verb.CHUNK, deployment, 0, 100).to_wire())
+        sock.sendall(Request(BulkVerb.CHUNK, deployment, 0, 100).to_wire())
         assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.UNKNOWN
 
 
 def test_requests_may_be_sent_ahead_and_are_answered_in_order() -> None:
     with pair(Encryption.NONE) as running, enter(running) as sock:
-        sock.sendall(b"".join(Request(Verb.CHUNK, MODEL, chunk, CHUNK_BYTES).to_wire() for chunk in (2, 0)))
+        sock.sendall(b"".join(Request(BulkVerb.CHUNK, MODEL, chunk, CHUNK_BYTES).to_wire() for chunk in (2, 0)))
         for chunk in (2, 0):
             assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).chunk == chunk
             assert sock.recv(CHUNK_BYTES, socket.MSG_WAITALL) == running.bodies[chunk]
@@ -142,7 +142,7 @@ def test_a_member_that_does_not_read_is_cut_and_its_slot_is_free_again() -> None
     narrow = replace(quick(Encryption.NONE), send_buffer_bytes=64 * 1024)
     with pair(Encryption.NONE, settings=lambda _mode: narrow, store=store) as running, knock(running) as sock:
         sock.sendall(hello(running.tokens.issue(CLIENT)))
-        sock.sendall(Request(Verb.CHUNK, other, 0, len(body)).to_wire())
+        sock.sendall(Request(BulkVerb.CHUNK, other, 0, len(body)).to_wire())
         running.await_free_slots(narrow.slots - 1)
         running.await_free_slots(narrow.slots)
         assert errors_of(running).keys() <= {"E_STALLED", "E_SLOW"}
@@ -238,7 +238,7 @@ def test_a_client_without_a_certificate_gets_no_answer() -> None:
 
 def test_the_self_check_fails_when_strangers_are_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
     with pair(Encryption.NONE) as running:
-        monkeypatch.setattr(TokenBook, "redeem", lambda _book, _token: CLIENT)
+        monkeypatch.setattr(IssuedTokens, "redeem", lambda _book, _token: CLIENT)
         with pytest.raises(SecurityCheckError):
             self_check(running.endpoint, Encryption.NONE, [CLUSTER_KEY])
 

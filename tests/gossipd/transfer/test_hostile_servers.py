@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from gossipd.buffers import BufferPool
 from gossipd.core.events import FailReason
+from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.transfer.client import BulkClient
+from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.errors import PeerProtocolError, PeerRefusedError, TransferError
-from gossipd.transfer.links import Endpoint
 from gossipd.transfer.settings import BulkSettings
 from gossipd.wire.transfer import Reply, Request, Status, piece_head
 from tests.gossipd.transfer.pairs import CLIENT, CLUSTER_KEY, MODEL, SERVER, SERVER_KEY, WAIT_S

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from gossipd.arrival import Arrival, Arrivals
-from gossipd.buffers import BufferPool
-from gossipd.core.keys import SecretKey
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.transfer.errors import FetchCancelledError, PeerNotHoldingError, RelayEndedError, TransferError
 from gossipd.transfer.settings import BulkSettings, Encryption
 from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, MODEL, SERVER, WAIT_S, Pair, node_of, pair
@@ -22,17 +22,17 @@ CHUNK = 2
 
 
 @contextmanager
-def chunk_on_its_way(running: Pair, filled: int, *, body: bytes | None = None) -> Iterator[Arrival]:
+def chunk_on_its_way(running: Pair, filled: int, *, body: bytes | None = None) -> Iterator[IncomingChunk]:
     """Chunk 2 is not at the server yet; so many bytes of it are."""
     running.store.chunks.pop((MODEL, CHUNK), None)
     body = running.bodies[CHUNK] if body is None else body
-    arrival = running.arriving.begin(MODEL, CHUNK, UPSTREAM, running.pool.acquire(len(body)))
-    arrival.view[:] = body
-    arrival.advance(filled)
+    incoming = running.arriving.begin(MODEL, CHUNK, UPSTREAM, running.pool.acquire(len(body)))
+    incoming.view[:] = body
+    incoming.advance(filled)
     try:
-        yield arrival
+        yield incoming
     finally:
-        arrival.release()
+        incoming.release()
 
 
 @contextmanager
@@ -53,19 +53,19 @@ def await_relayed(running: Pair, filled: int) -> None:
             at += len(piece)
 
 
-def land(running: Pair, arrival: Arrival) -> None:
-    running.store.put(MODEL, CHUNK, arrival.view, UPSTREAM, 0.1)
-    arrival.land()
-    arrival.release()
+def land(running: Pair, incoming: IncomingChunk) -> None:
+    running.store.put(MODEL, CHUNK, incoming.view, UPSTREAM, 0.1)
+    incoming.land()
+    incoming.release()
 
 
 @both_modes
 def test_what_has_come_is_sent_on_at_once_and_the_rest_when_it_is_verified(encryption: Encryption) -> None:
-    with pair(encryption) as running, chunk_on_its_way(running, CHUNK_BYTES // 4) as arrival, fetching(running) as got:
+    with pair(encryption) as running, chunk_on_its_way(running, CHUNK_BYTES // 4) as incoming, fetching(running) as got:
         await_relayed(running, CHUNK_BYTES // 4)
-        arrival.advance(CHUNK_BYTES // 2)
+        incoming.advance(CHUNK_BYTES // 2)
         await_relayed(running, CHUNK_BYTES // 2)
-        land(running, arrival)
+        land(running, incoming)
         assert got.result(WAIT_S) == running.bodies[CHUNK]
         running.await_free_slots(BulkSettings().slots)
     assert running.sent == [(CLIENT, MODEL, CHUNK_BYTES)]
@@ -75,13 +75,13 @@ def test_what_has_come_is_sent_on_at_once_and_the_rest_when_it_is_verified(encry
 
 @both_modes
 def test_the_last_byte_is_kept_back_until_the_chunk_is_verified(encryption: Encryption) -> None:
-    with pair(encryption) as running, chunk_on_its_way(running, CHUNK_BYTES) as arrival:
-        pass_on = running.arriving.list((MODEL, CHUNK), arrival)
+    with pair(encryption) as running, chunk_on_its_way(running, CHUNK_BYTES) as incoming:
+        pass_on = running.arriving.list((MODEL, CHUNK), incoming)
         assert pass_on, "it was filled in one go"
         with fetching(running) as got:
             await_relayed(running, CHUNK_BYTES - 1)
             assert not got.done()
-            land(running, arrival)
+            land(running, incoming)
             assert got.result(WAIT_S) == running.bodies[CHUNK]
 
 
@@ -89,9 +89,9 @@ def test_the_last_byte_is_kept_back_until_the_chunk_is_verified(encryption: Encr
 def test_a_chunk_that_does_not_arrive_is_nobodys_fault_and_the_connection_stays(encryption: Encryption) -> None:
     with pair(encryption) as running:
         running.fetch(0)
-        with chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival, fetching(running) as got:
+        with chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming, fetching(running) as got:
             await_relayed(running, CHUNK_BYTES // 2)
-            arrival.release()
+            incoming.release()
             with pytest.raises(RelayEndedError) as caught:
                 got.result(WAIT_S)
         assert caught.value.reason is PeerNotHoldingError.reason
@@ -107,23 +107,23 @@ def test_a_wrong_chunk_is_never_sent_whole(encryption: Encryption) -> None:
     wrong = random.Random(7).randbytes(CHUNK_BYTES)
     with (
         pair(encryption) as running,
-        chunk_on_its_way(running, CHUNK_BYTES // 2, body=wrong) as arrival,
+        chunk_on_its_way(running, CHUNK_BYTES // 2, body=wrong) as incoming,
         fetching(running) as got,
     ):
         await_relayed(running, CHUNK_BYTES // 2)
-        arrival.advance(CHUNK_BYTES)
+        incoming.advance(CHUNK_BYTES)
         await_relayed(running, CHUNK_BYTES - 1)
-        arrival.release()  # it did not hash to its digest
+        incoming.release()  # it did not hash to its digest
         with pytest.raises(RelayEndedError):
             got.result(WAIT_S)
 
 
 def test_a_chunk_that_came_from_elsewhere_meanwhile_is_not_mixed_with_what_was_sent() -> None:
-    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming:
         with fetching(running) as got:
             await_relayed(running, CHUNK_BYTES // 2)
             running.store.chunks[MODEL, CHUNK] = running.bodies[CHUNK]
-            arrival.release()
+            incoming.release()
             with pytest.raises(RelayEndedError):
                 got.result(WAIT_S)
         assert running.fetch(CHUNK) == running.bodies[CHUNK]
@@ -132,30 +132,30 @@ def test_a_chunk_that_came_from_elsewhere_meanwhile_is_not_mixed_with_what_was_s
 def test_a_chunk_is_not_sent_back_to_whom_it_comes_from() -> None:
     with pair(Encryption.NONE) as running:
         running.store.chunks.pop((MODEL, CHUNK))
-        with running.arriving.begin(MODEL, CHUNK, CLIENT, running.pool.acquire(CHUNK_BYTES)) as arrival:
-            arrival.advance(CHUNK_BYTES // 2)
+        with running.arriving.begin(MODEL, CHUNK, CLIENT, running.pool.acquire(CHUNK_BYTES)) as incoming:
+            incoming.advance(CHUNK_BYTES // 2)
             with pytest.raises(PeerNotHoldingError):
                 running.fetch(CHUNK)
 
 
 def test_a_buffer_is_not_given_back_while_a_relay_sends_from_it() -> None:
-    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival:
-        with arrival.piece(0, WAIT_S) as piece:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming:
+        with incoming.piece(0, WAIT_S) as piece:
             assert piece is not None
             assert len(piece) == 64 * 1024, "a slow peer holds the buffer for no longer than that takes"
-            arrival.release()
+            incoming.release()
             assert running.pool.statistics().leased_bytes > 0
             assert bytes(piece) == running.bodies[CHUNK][: 64 * 1024]
         assert running.pool.statistics().leased_bytes == 0
 
 
 def test_who_waits_for_more_than_there_is_gets_nothing_yet_and_then_none() -> None:
-    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as arrival:
-        with arrival.piece(CHUNK_BYTES // 2, 0.0) as piece:
+    with pair(Encryption.NONE) as running, chunk_on_its_way(running, CHUNK_BYTES // 2) as incoming:
+        with incoming.piece(CHUNK_BYTES // 2, 0.0) as piece:
             assert piece is not None
             assert not len(piece)
-        arrival.release()
-        with arrival.piece(CHUNK_BYTES // 2, WAIT_S) as piece:
+        incoming.release()
+        with incoming.piece(CHUNK_BYTES // 2, WAIT_S) as piece:
             assert piece is None
 
 
@@ -197,26 +197,26 @@ def test_a_server_closes_in_time_though_relays_wait() -> None:
 
 def test_pieces_are_what_comes_in_a_quarter_of_a_second_within_bounds() -> None:
     length = 16 << 20
-    arrival = Arrivals().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
-    assert arrival.piece_bytes(0.0) == arrival.piece_bytes(1.0) == 64 * 1024, "nothing is known yet"
-    arrival.advance(1 << 20)
-    assert arrival.piece_bytes(1.0) == 1 << 18
-    assert arrival.piece_bytes(0.0001) == length // 8
-    assert arrival.piece_bytes(100.0) == 64 * 1024
-    arrival.release()
+    incoming = IncomingChunks().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
+    assert incoming.piece_bytes(0.0) == incoming.piece_bytes(1.0) == 64 * 1024, "nothing is known yet"
+    incoming.advance(1 << 20)
+    assert incoming.piece_bytes(1.0) == 1 << 18
+    assert incoming.piece_bytes(0.0001) == length // 8
+    assert incoming.piece_bytes(100.0) == 64 * 1024
+    incoming.release()
 
 
 def test_pieces_end_where_the_end_is_told_and_are_small_from_there() -> None:
     length = 16 << 20
-    arrival = Arrivals().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
+    incoming = IncomingChunks().begin(MODEL, CHUNK, UPSTREAM, BufferPool(length).acquire(length))
     rate = 8 << 20  # bytes per second: the end is told a tenth of a second before, 838,860 bytes
     filled = 0
     pieces = []
     while filled < length:
-        pieces.append(min(arrival.piece_bytes(filled / rate), length - filled))
+        pieces.append(min(incoming.piece_bytes(filled / rate), length - filled))
         filled += pieces[-1]
-        arrival.advance(filled)
-    arrival.release()
+        incoming.advance(filled)
+    incoming.release()
     told_at = length - rate // 10
     bounds = [sum(pieces[: count + 1]) for count in range(len(pieces))]
     assert any(0 <= bound - told_at < 64 * 1024 for bound in bounds), "a piece ends there"

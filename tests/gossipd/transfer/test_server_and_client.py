@@ -53,7 +53,7 @@ def test_one_connection_serves_one_fetch_after_the_other(encryption: Encryption)
 
 def test_a_token_given_ahead_opens_a_connection_and_none_is_asked_for() -> None:
     with pair(Encryption.NONE) as running:
-        running.purse.put(SERVER, [running.tokens.issue(CLIENT)], 10)
+        running.received_tokens.put(SERVER, [running.tokens.issue(CLIENT)], 10)
         assert running.fetch(0) == running.bodies[0]
         assert running.asked == []
 
@@ -61,7 +61,7 @@ def test_a_token_given_ahead_opens_a_connection_and_none_is_asked_for() -> None:
 @pytest.mark.parametrize("what", ["manifest", "complaint"])
 def test_nobody_is_blamed_for_a_stale_token_whatever_is_asked_for(what: str) -> None:
     with pair(Encryption.NONE) as running:
-        running.purse.put(SERVER, [bytes(32)] * 3, 10)
+        running.received_tokens.put(SERVER, [bytes(32)] * 3, 10)
         if what == "manifest":
             body = running.store.manifest_bytes(MODEL)
             found = running.client.fetch_manifest(SERVER, running.endpoint, MODEL, len(body), timeout_s=5.0)
@@ -75,18 +75,20 @@ def test_after_a_stale_token_one_is_asked_for_though_others_have_come_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with pair(Encryption.NONE) as running:
-        running.purse.put(SERVER, [bytes(32)], 10)
-        monkeypatch.setattr(running.purse, "forget", lambda node: running.purse.put(node, [bytes(32)] * 8, 10))
+        running.received_tokens.put(SERVER, [bytes(32)], 10)
+        monkeypatch.setattr(
+            running.received_tokens, "forget", lambda node: running.received_tokens.put(node, [bytes(32)] * 8, 10)
+        )
         assert running.fetch(0) == running.bodies[0]
         assert running.asked == [SERVER]
 
 
 def test_when_tokens_given_ahead_are_not_taken_one_is_asked_for_and_nobody_is_blamed() -> None:
     with pair(Encryption.NONE) as running:
-        running.purse.put(SERVER, [bytes(32), bytes(32)], 10)
+        running.received_tokens.put(SERVER, [bytes(32), bytes(32)], 10)
         assert running.fetch(0) == running.bodies[0]
         assert running.asked == [SERVER]
-        assert running.purse.take(SERVER) is None
+        assert running.received_tokens.take(SERVER) is None
         assert running.client.statistics().errors == {}
 
 

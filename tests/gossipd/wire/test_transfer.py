@@ -11,18 +11,18 @@ from gossipd.wire.transfer import (
     HELLO_BYTES,
     REPLY_BYTES,
     REQUEST_BYTES,
+    BulkVerb,
     HeadError,
     HeadVersionError,
     Reply,
     Request,
     Status,
-    Verb,
     hello,
     token_of,
 )
 
 MODEL = DeploymentId(bytes(range(32)))
-REQUEST = Request(Verb.CHUNK, MODEL, 7, 262_144)
+REQUEST = Request(BulkVerb.CHUNK, MODEL, 7, 262_144)
 REPLY = Reply(Status.BUSY, 7, 262_144, free_slots=3, retry_after_ms=250)
 
 u32 = st.integers(0, 2**32 - 1)
@@ -39,8 +39,8 @@ def test_the_sizes_are_those_of_the_specification() -> None:
     assert (HELLO_BYTES, REQUEST_BYTES, REPLY_BYTES) == (36, 44, 16)
 
 
-@given(st.sampled_from(Verb), st.binary(min_size=32, max_size=32), u32, u32)
-def test_a_request_comes_back_as_it_was(verb: Verb, deployment: bytes, chunk: int, length: int) -> None:
+@given(st.sampled_from(BulkVerb), st.binary(min_size=32, max_size=32), u32, u32)
+def test_a_request_comes_back_as_it_was(verb: BulkVerb, deployment: bytes, chunk: int, length: int) -> None:
     request = Request(verb, DeploymentId(deployment), chunk, length)
     assert Request.from_wire(request.to_wire()) == request
 

@@ -1,10 +1,10 @@
 """Fetches between simulated hosts: asked, served from a slot, cut, cancelled, and always ended by one event.
 
 What lives here: what ``gossipd.transfer`` does with connections, on the virtual clock, with its upload slots and its
-times; chunks that are relayed while they come (``gossipd.arrival``); fetches that follow others on their connection;
-and what the daemon's performer makes of the outcome. What does not: bytes on a wire. How long a transfer takes is
-settled when it begins, by who else uses the two links then; that of a relay ends with that of its upstream if that is
-later.
+times; chunks that are relayed while they come (``gossipd.runtime.incoming_chunks``); fetches that follow others on
+their connection; and what the daemon's performer makes of the outcome. What does not: bytes on a wire. How long a
+transfer takes is settled when it begins, by who else uses the two links then; that of a relay ends with that of its
+upstream if that is later.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkArriving, ChunkEnding, FailReason, FetchFailed, StartFetch
 from gossipd.core.ids import SOURCE, DeploymentId, Supplier
-from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.slots import UploadSlots
 from membership.member import NodeId
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.sim.campaign.daemon import Daemon
 
 _SETTINGS = BulkSettings()
-_TOLD_SHARE = 1 / 8  # gossipd.arrival's, and the next
+_TOLD_SHARE = 1 / 8  # gossipd.runtime.incoming_chunks's, and the next
 _ENDING_SHARE = 0.3
 _REFUSED_S = 0.001
 _PROBED_S = _SETTINGS.silence_s + _SETTINGS.probe_s  # until a host that is not there is given up
@@ -149,7 +149,7 @@ class Bulk:
         self._daemon.after(self._daemon.disk_wait_s(), self._put, fetch)
 
     def _put(self, fetch: Fetch) -> None:
-        """Performer._fetched, from the body on."""
+        """CommandExecutor._fetched, from the body on."""
         if self.fetches.get(fetch.key) is not fetch:
             return
         daemon, reason = self._daemon, None
@@ -321,7 +321,7 @@ class Bulk:
 
 
 def recheck_quietly(daemon: Daemon, deployment: DeploymentId, chunk: int) -> None:
-    """Performer._recheck."""
+    """CommandExecutor._recheck."""
     try:
         daemon.store.recheck(deployment, chunk)
     except GossipdError:

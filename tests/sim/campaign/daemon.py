@@ -1,7 +1,7 @@
 """One simulated host: a daemon put together from the real parts, on the virtual clock.
 
-What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.brain``), what commands become
-(``performer``), how the table of members hears (``cluster``, the real one). What does not: a deployment's steps
+What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.driver``), what commands become
+(``executor``), how the table of members hears (``cluster``, the real one). What does not: a deployment's steps
 (``deploying``), links (``plane``), fetches (``bulk``), faults.
 
 Every action of a host goes through ``after``: it dies with the life that began it, and waits while the process is
@@ -19,13 +19,13 @@ from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.core.planner import Planner
-from gossipd.core.standing import Standing
-from gossipd.daemon.cluster import Callbacks, Cluster
-from gossipd.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
+from gossipd.swarm.capabilities import NodeCapabilities
+from gossipd.swarm.planner import Planner
 from membership.member import NodeId
 from tests.sim.campaign.bulk import Bulk, recheck_quietly
 from tests.sim.campaign.deploying import Deploying
@@ -90,11 +90,11 @@ class Daemon:
             node=self.node, rack=self.rack, zone="zone-a", settings=self.world.settings,
             rng=Random(self.random.getrandbits(64)), name=self.name,
         )  # fmt: skip
-        self.members = Cluster(self.node)
+        self.members = MemberDirectory(self.node)
         self.bulk = Bulk(self)
         self.plane = Plane(self)
         self.deploying = Deploying(self)
-        self.members.callbacks = Callbacks(
+        self.members.callbacks = MemberCallbacks(
             post=self.post, member_changed=lambda node: None, member_gone=self.plane.member_gone,
             roster_changed=lambda: None, heard=self.deploying.heard, probe_wanted=lambda node: None,
             alarm=lambda code, sentence: None,
@@ -112,9 +112,15 @@ class Daemon:
     def _open_store(self) -> ChunkStore:
         wires = self.world.wires
         return ChunkStore(
-            self.world.store_root, settings=StoreSettings(reserve_bytes=0), on_event=self._store_said, disk=self.disk,
-            clock=lambda: wires.now, wall=lambda: 1_000_000.0 + wires.now, boot=str(self.boot_id), background=False,
-        )  # fmt: skip
+            self.world.store_root,
+            settings=StoreSettings(reserve_bytes=0),
+            on_event=self._store_reported,
+            disk=self.disk,
+            clock=lambda: wires.now,
+            wall=lambda: 1_000_000.0 + wires.now,
+            boot=str(self.boot_id),
+            background=False,
+        )
 
     def die(self, *, power: bool) -> None:
         """The process is gone; with ``power`` the machine is too, and what was not synced may be."""
@@ -219,15 +225,17 @@ class Daemon:
                 self._read_source(command)
             case events.ProbeSource():
                 self.probe(command.deployment)
-            case events.Subscribe():
+            case events.StartSubscription():
                 self.plane.subscribe(command.peer, command.deployment)
-            case events.Unsubscribe():
+            case events.EndSubscription():
                 self.plane.unsubscribe(command.peer, command.deployment)
             case events.SendHoldings():
                 self.plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
             case events.ClaimSeed():
                 self.seed_term = command.term
-                self.world.wires.stand(self.index, Standing(can_read_sources=True, seed_term=command.term))
+                self.world.wires.publish_capabilities(
+                    self.index, NodeCapabilities(can_read_sources=True, seed_term=command.term)
+                )
             case events.FinishModel():
                 self.deploying.finish_wanted(command.deployment)
             case events.LimitUploads():
@@ -238,7 +246,7 @@ class Daemon:
     # ---- external storage ----------------------------------------------------------------------
 
     def probe(self, deployment: DeploymentId) -> None:
-        """Performer._probe."""
+        """CommandExecutor._probe."""
         self.after(0.05, self._probed, deployment)
 
     def _probed(self, deployment: DeploymentId) -> None:
@@ -256,7 +264,7 @@ class Daemon:
         self.after(took_s, self._read_ended, command, self.world.now)
 
     def _read_ended(self, command: events.StartSourceRead, began_s: float) -> None:
-        """Performer._read: each chunk is put as it comes."""
+        """CommandExecutor._read: each chunk is put as it comes."""
         storage, deployment = self.world.storage, command.deployment
         storage.reads -= 1
         self._reads -= 1
@@ -287,7 +295,7 @@ class Daemon:
 
     # ---- the store -----------------------------------------------------------------------------
 
-    def _store_said(self, event: StoreEvent) -> None:
+    def _store_reported(self, event: StoreEvent) -> None:
         if isinstance(event, events.ChunkStored):
             self.world.oracle.stored(self, event)
             self.post(event)
@@ -324,5 +332,5 @@ class Daemon:
         return body
 
     def chunk_count_of(self, deployment: DeploymentId) -> int | None:
-        """Doorman.chunk_count_of."""
+        """ControlDelegate.chunk_count_of."""
         return self.deploying.chunk_count_of(deployment)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import DeploymentOpened
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.app import PROBE_AGAIN_S
 from gossipd.daemon.deployments import PULL_RETRY_FIRST_S, PULL_RETRY_MAX_S, SPACE_RETRY_S
-from gossipd.daemon.node import PROBE_AGAIN_S
-from gossipd.ports import StoreWriteError
+from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.errors import NotWholeError
-from membership.events import Kind, PayloadHeard
+from membership.events import PayloadHeard, PayloadKind
 from membership.member import NodeId
 
 if TYPE_CHECKING:
@@ -73,12 +73,12 @@ class Deploying:
 
     def heard(self, event: PayloadHeard) -> None:
         """A statement from gossip."""
-        if event.kind is not Kind.STATEMENT:
+        if event.kind is not PayloadKind.STATEMENT:
             return
         deployment = DeploymentId(event.payload)
         holders = self._holders.setdefault(deployment, [])
-        if event.teller not in holders:
-            holders.append(event.teller)
+        if event.forwarder not in holders:
+            holders.append(event.forwarder)
         if deployment not in self.by_id:
             self._act(deployment)
 
@@ -86,7 +86,7 @@ class Deploying:
         if deployment in self.by_id:
             return
         wires = self._world.wires
-        wires.swim(self._daemon.index).publish(Kind.STATEMENT, deployment[:16], 1, bytes(deployment), wires.now)
+        wires.swim(self._daemon.index).publish(PayloadKind.STATEMENT, deployment[:16], 1, bytes(deployment), wires.now)
         self._daemon.after(0.0, wires.flush, self._daemon.index)
         self._act(deployment)
 
@@ -95,7 +95,7 @@ class Deploying:
         self._daemon.after(0.0, self._pull, deployment)
 
     def _pull(self, deployment: DeploymentId) -> None:
-        """Spread.pull: one that is known to have it, now and then any."""
+        """Dissemination.pull: one that is known to have it, now and then any."""
         daemon, life = self._daemon, self.by_id[deployment]
         if deployment in daemon.kept:
             life.step = Step.RESERVING

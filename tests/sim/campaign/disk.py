@@ -9,7 +9,7 @@ import errno
 from collections.abc import Callable
 from random import Random
 
-from gossipd.store.disk import Space
+from gossipd.store.disk.disk import Space
 from tests.gossipd.store.memory_disk import File, MemoryDisk
 
 _WRITES = frozenset({"write", "copy", "allocate", "truncate", "create", "make_directory"})

@@ -13,7 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from gossipd.core.ids import DeploymentId
-from gossipd.store import layout
+from gossipd.store.models import layout
 from tests.sim.campaign.model import CHUNK_BYTES
 
 if TYPE_CHECKING:

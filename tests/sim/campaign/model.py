@@ -12,9 +12,9 @@ from unittest import mock
 
 from blake3 import blake3
 
-from gossipd.core import layout
-from gossipd.core.keys import SecretKey
-from gossipd.core.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest import chunk_layout
+from gossipd.manifest.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
 
 CHUNK_BYTES = 64
 _PUBLISHER = SecretKey(b"the campaign's publisher, 32 b..")
@@ -45,6 +45,6 @@ def make_model(random: Random, *, version: int, chunk_count: int, shared: tuple[
         digests=b"".join(blake3(chunk).digest() for chunk in chunks),
         sources=("https://storage.example/model/",),
     )
-    with mock.patch.object(layout, "CHUNK_BYTES_MIN", CHUNK_BYTES):
+    with mock.patch.object(chunk_layout, "CHUNK_BYTES_MIN", CHUNK_BYTES):
         manifest = open_manifest(seal_manifest(draft, _PUBLISHER), [_PUBLISHER.public.ed25519])
     return Model(manifest, chunks)

@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ChunkLost, ChunkStored, Command, FetchFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
-from gossipd.store import layout
+from gossipd.store.models import layout
 from membership.checkers import Rule
 from membership.events import Event as SaidEvent
 from membership.events import MemberDown
 from membership.member import NodeId
-from membership.testing import Cluster
+from membership.testing import SimulatedCluster
 from tests.sim.campaign.deploying import Step
 from tests.sim.campaign.model import CHUNK_BYTES
 
@@ -65,7 +65,7 @@ class FalseDeaths(Rule):
         self._world = world
         self.count = 0
 
-    def on_event(self, cluster: Cluster, index: int, event: SaidEvent) -> None:
+    def on_event(self, cluster: SimulatedCluster, index: int, event: SaidEvent) -> None:
         """See ``Rule``."""
         if isinstance(event, MemberDown):
             self.looked += 1

@@ -1,8 +1,8 @@
 """The control plane of one simulated host: links that are dialed, fall silent, are reset; news in order over them.
 
 What lives here: what ``gossipd.control`` does with sockets (``plane``, ``links``, ``link``, ``hearing``), with its own
-tables ``Following`` and ``Followers`` and its own times, on the virtual clock. What does not: frames (messages go as
-values), CURVE (everybody is who they say), requests and replies.
+tables ``SubscriptionTable`` and ``Subscribers`` and its own times, on the virtual clock. What does not: frames
+(messages go as values), CURVE (everybody is who they say), requests and replies.
 
 A message under way when its direction is cut waits as TCP would have it wait, and arrives when the cut is mended, or is
 lost with the link when nothing has acknowledged it for ``silence_s``. A stopped process answers neither a dial nor a
@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, TypeAlias
 
-from gossipd.control.followers import STREAMS_MAX, Followers
-from gossipd.control.following import Following
 from gossipd.control.settings import ControlSettings
+from gossipd.control.subscribers import STREAMS_MAX, Subscribers
+from gossipd.control.subscription import SubscriptionTable
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import DeltaHeard, HoldingsHeard, PeerReachable, SubscribeHeard, UnsubscribeHeard
 from gossipd.core.ids import DeploymentId
@@ -96,8 +96,8 @@ class Plane:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._world = daemon.world
-        self._following = Following(resubscribe_s=_SETTINGS.resubscribe_s)
-        self._followers = Followers(first_stream=daemon.random.randrange(STREAMS_MAX))
+        self._following = SubscriptionTable(resubscribe_s=_SETTINGS.resubscribe_s)
+        self._followers = Subscribers(first_stream=daemon.random.randrange(STREAMS_MAX))
         self._links: dict[int, Link] = {}
         self._reachable: dict[int, bool] = {}
         self._broken: set[int] = set()
@@ -325,7 +325,7 @@ class Plane:
     # ---- hearing -------------------------------------------------------------------------------
 
     def hear(self, node: NodeId, message: Message, number: int) -> None:
-        """What came in at the entrance; see ``Hearing``."""
+        """What came in at the entrance; see ``FrameDispatcher``."""
         daemon = self._daemon
         if daemon.members.record(node) is None:
             return

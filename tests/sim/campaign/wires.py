@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from gossipd.core.standing import Standing
+from gossipd.swarm.capabilities import NodeCapabilities
 from membership.events import SendDatagram
 from membership.member import NodeId, Record
 from membership.swim import Swim
-from membership.testing import Cluster, Host
+from membership.testing import SimulatedCluster, SimulatedHost
 
 
-class Wires(Cluster):
+class Wires(SimulatedCluster):
     """``cuts`` counts, for each direction of each pair, the faults that hold it cut."""
 
     def __init__(self, hosts: int, *, racks: int, seed: int, checkers: Sequence[Any]) -> None:
@@ -55,13 +55,13 @@ class Wires(Cluster):
     def begin_life(self, index: int, *, join: Sequence[int], roster: Iterable[Record]) -> Swim:
         """Start a host's brain with a standing on its record, as a daemon does."""
         swim = self.start(index, join=join, roster=roster)
-        self.stand(index, Standing(can_read_sources=True))
+        self.publish_capabilities(index, NodeCapabilities(can_read_sources=True))
         return swim
 
-    def stand(self, index: int, standing: Standing) -> None:
+    def publish_capabilities(self, index: int, capabilities: NodeCapabilities) -> None:
         """Put this on the host's record."""
         host = self.hosts[index]
-        self.swim(index).update_payload(standing.to_bytes(), self.now + host.clock_offset)
+        self.swim(index).update_payload(capabilities.to_bytes(), self.now + host.clock_offset)
         self._flush(index)
 
     def flush(self, index: int) -> None:
@@ -77,7 +77,7 @@ class Wires(Cluster):
         assert self._trace is not None
         self._trace.update(what)
 
-    def _transmit(self, host: Host, index: int, output: SendDatagram) -> None:
+    def _transmit(self, host: SimulatedHost, index: int, output: SendDatagram) -> None:
         if self.cuts:
             target = self.by_address.get(output.address)
             if target is not None and (index, target) in self.cuts:

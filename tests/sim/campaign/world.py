@@ -15,8 +15,8 @@ from typing import Any
 from unittest import mock
 
 from gossipd.core.ids import DeploymentId
-from gossipd.core.planner_settings import PlannerSettings
-from gossipd.daemon import cluster
+from gossipd.daemon import member_directory
+from gossipd.swarm.settings import PlannerSettings
 from membership.checkers import EventsAreNews, HealthyStayAlive, Rule, all_rules
 from membership.events import MemberUp
 from membership.member import NodeId
@@ -201,7 +201,7 @@ def play(
 ) -> Outcome:
     """One seed, from its number to its outcome. ``trace``: every command and fault on stderr."""
     began_s = time.process_time()
-    with mock.patch.object(cluster, "log", _NoLog()):
+    with mock.patch.object(member_directory, "log", _NoLog()):
         world = World(seed, hosts=hosts, seconds=seconds, kinds=kinds)
         if trace:
             world.tell = lambda sentence: print(f"{world.now:9.4f} {sentence}", file=sys.stderr)

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.config.directory import make_directory
-from gossipd.core.keys import KEY_BYTES, SecretKey
-from gossipd.core.manifest import Manifest, open_manifest
-from gossipd.demo.hosts import Host, settings
-from gossipd.ops.keyfiles import write_key_pair
+from gossipd.demo.hosts import DemoHost, settings
+from gossipd.identity.key_files import write_key_pair
+from gossipd.identity.keys import KEY_BYTES, SecretKey
+from gossipd.manifest.manifest import Manifest, open_manifest
 from gossipd.publish.publisher import PublishOrder, publish
 from tests.bench.lab.control_traffic import ControlMeter, control_meter
 from tests.bench.lab.fabric import LabError
@@ -90,8 +90,8 @@ def _publish(bench: Bench, base: Path) -> Manifest:
     return open_manifest(out.read_bytes(), [secret.public.ed25519])
 
 
-def _make_hosts(bench: Bench, base: Path) -> list[Host]:
-    hosts: list[Host] = []
+def _make_hosts(bench: Bench, base: Path) -> list[DemoHost]:
+    hosts: list[DemoHost] = []
     first = bench.fabric.hosts[0]
     for station in bench.fabric.hosts:
         directory = bench.directory("gossipd", station)
@@ -104,20 +104,20 @@ def _make_hosts(bench: Bench, base: Path) -> list[Host]:
         )
         environment = settings(["http"], encryption=bench.encryption) | {"PYTHONDONTWRITEBYTECODE": "1"}
         hosts.append(
-            Host(station.name, f"rack-{station.rack + 1}", directory, PORT, environment, command=station.command)
+            DemoHost(station.name, f"rack-{station.rack + 1}", directory, PORT, environment, command=station.command)
         )
     return hosts
 
 
-def _converge(hosts: list[Host]) -> None:
-    def is_whole(host: Host) -> bool:
+def _converge(hosts: list[DemoHost]) -> None:
+    def is_whole(host: DemoHost) -> bool:
         page = host.status()
         return page is not None and sum(one["state"] == "alive" for one in page["members"]) == len(hosts)
 
     _wait(lambda: all(is_whole(host) for host in hosts), START_SECONDS_MAX, "the cluster has not converged")
 
 
-def _at_rest(hosts: list[Host], meter: ControlMeter, seconds: float) -> dict[str, object]:
+def _at_rest(hosts: list[DemoHost], meter: ControlMeter, seconds: float) -> dict[str, object]:
     """What a converged cluster that has nothing to do sends and computes, mean per host."""
     before = sum(meter.sent().values())
     began_s, cpu_before_s = time.monotonic(), sum(usage(_pid(host)).cpu_s for host in hosts)
@@ -130,7 +130,7 @@ def _at_rest(hosts: list[Host], meter: ControlMeter, seconds: float) -> dict[str
     }
 
 
-def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlMeter) -> Outcome:
+def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest, meter: ControlMeter) -> Outcome:
     by_name = {host.name: host for host in hosts}
     visible = {host.name: host.models / NAME / str(VERSION) for host in hosts}
     before, cpu = bench.fabric.counters(), MachineCpu()
@@ -184,7 +184,7 @@ def _deploy(bench: Bench, hosts: list[Host], manifest: Manifest, meter: ControlM
 _FIGURES = ("source_bytes", "peer_bytes_same_rack", "peer_bytes_cross_rack", "corrupt_chunks")
 
 
-def _row(hosts: list[Host], by_name: dict[str, Host], killed: list[str]) -> dict[str, Any]:
+def _row(hosts: list[DemoHost], by_name: dict[str, DemoHost], killed: list[str]) -> dict[str, Any]:
     """The deployment's totals as one surviving host has heard them, once they have settled."""
     host = next(host for host in hosts if host.name not in killed)
     row: dict[str, Any] = {}
@@ -201,7 +201,7 @@ def _row(hosts: list[Host], by_name: dict[str, Host], killed: list[str]) -> dict
     return row
 
 
-def _seed(hosts: list[Host]) -> str:
+def _seed(hosts: list[DemoHost]) -> str:
     for host in hosts:
         page = None if host.has_ended else host.status()
         if page is not None:
@@ -212,7 +212,7 @@ def _seed(hosts: list[Host]) -> str:
     raise LabError("no seed to kill")
 
 
-def _pid(host: Host) -> int:
+def _pid(host: DemoHost) -> int:
     assert host.process is not None
     return host.process.pid
 

@@ -1,0 +1,185 @@
+"""The other end of the status socket, for commands: the standard library and nothing else.
+
+What lives here: finding the socket, one request, one answer. What does not: what the answers mean (``schema`` has the
+fields) and how they are shown (``cli``). Importing this costs 10 ms; ``gossipd status`` runs in scripts and loops.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import socket
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import quote, urlencode
+
+from gossipd.core.errors import ExitCode, GossipdError, LocalError, UsageError
+
+SOCKET_NAME = "gossipd.sock"
+SOCKET_VARIABLE = "GOSSIPD_SOCKET"
+TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds; this is for one that is stopped
+
+
+class DaemonUnreachableError(LocalError):
+    """Nobody answers at the status socket. Fault: the path, or the daemon is not running. Retry: once it runs."""
+
+    code = "E_DAEMON_UNREACHABLE"
+    exit_code: ClassVar[ExitCode] = ExitCode.DAEMON_UNREACHABLE
+
+
+class RefusedByDaemonError(GossipdError):
+    """The daemon's own refusal, passed on with its code, sentence and exit code. Fault and retry: as its code says."""
+
+    def __init__(self, code: str, message: str, exit_code: int) -> None:
+        super().__init__(message, code=code)
+        self.code_of_exit = exit_code
+
+
+def find_socket(socket_path: str | None, config_path: str | None) -> Path:
+    """The status socket: ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else ``./gossipd.sock``.
+
+    Raises UsageError when the configuration cannot be read.
+    """
+    if socket_path is not None:
+        return Path(socket_path)
+    if config_path is not None:
+        return _socket_of(Path(config_path))
+    return Path(os.environ.get(SOCKET_VARIABLE) or SOCKET_NAME)
+
+
+def _socket_of(config: Path) -> Path:
+    if config.is_dir():
+        config = config / "gossipd.toml"
+    try:
+        tables = tomllib.loads(config.read_text())
+    except OSError as error:
+        raise UsageError(f"cannot read {config}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{config} is not TOML: {error}") from None
+    status = tables.get("status")
+    path = os.environ.get("GOSSIPD_STATUS__SOCKET") or (status.get("socket") if isinstance(status, dict) else None)
+    return config.parent / (path if isinstance(path, str) and path else SOCKET_NAME)
+
+
+class StatusClient:
+    """Asks one daemon. Every method raises DaemonUnreachableError, or RefusedByDaemonError with the daemon's words."""
+
+    def __init__(self, path: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+
+    def status(self, name: str | None = None, version: int | None = None) -> dict[str, Any]:
+        """The whole page; with a name only its deployments."""
+        query = {"name": name, "version": version}
+        return self._get("/v1/status", {key: str(value) for key, value in query.items() if value is not None})
+
+    def members(self) -> dict[str, Any]:
+        """Who is on the roster."""
+        return self._get("/v1/members")
+
+    def models(self, name: str | None = None) -> dict[str, Any]:
+        """What is on this host."""
+        return self._get("/v1/models", {} if name is None else {"name": name})
+
+    def peers(self) -> dict[str, Any]:
+        """``GET /v1/peers``."""
+        return self._get("/v1/peers")
+
+    def deployment(self, name: str, version: int) -> dict[str, Any]:
+        """One deployment over the cluster."""
+        answer = self._get(f"/v1/deployments/{quote(name)}/{version}")
+        row: dict[str, Any] = answer["deployment"]
+        return row
+
+    def order(self, verb: str, **fields: object) -> dict[str, Any]:
+        """``cancel``, ``rm``, ``rollback`` or ``forget``."""
+        with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
+            return _object(answer.read())
+
+    def verify(self, name: str, version: int) -> Iterator[dict[str, Any]]:
+        """Lines as they come; the last has ``done``."""
+        body = json.dumps({"name": name, "version": version}).encode()
+        with self._answer("POST", "/v1/verify", body) as answer:
+            try:
+                for line in answer:
+                    step = _object(line)
+                    _raise_refusal(step)
+                    yield step
+            except (OSError, http.client.HTTPException) as error:
+                raise DaemonUnreachableError(f"the daemon at {self._path} stopped answering: {error}") from None
+
+    def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        target = f"{path}?{urlencode(query)}" if query else path
+        with self._answer("GET", target, None) as answer:
+            return _object(answer.read())
+
+    def _answer(self, method: str, target: str, body: bytes | None) -> http.client.HTTPResponse:
+        with contextlib.ExitStack() as stack:
+            connection = _UnixConnection(self._path, self._timeout_s)
+            stack.callback(connection.close)
+            try:
+                connection.request(method, target, body, {"Connection": "close"})
+                answer = stack.enter_context(connection.getresponse())
+                if answer.status >= 400:
+                    _raise_refusal(_object(answer.read()))
+                    raise DaemonUnreachableError(f"what answers at {self._path} says {answer.status} without a reason")
+            except TimeoutError:
+                raise DaemonUnreachableError(
+                    f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
+                ) from None
+            except PermissionError:
+                raise DaemonUnreachableError(
+                    f"this user may not ask the daemon at {self._path}: only the user that it runs as, and root"
+                ) from None
+            except OSError as error:
+                raise DaemonUnreachableError(
+                    f"no daemon answers at {self._path}: {error.strerror or error}; name its --config or --socket, "
+                    "or start it with 'gossipd run'"
+                ) from None
+            except http.client.HTTPException as error:
+                raise DaemonUnreachableError(f"what answers at {self._path} is no gossipd: {error!r}") from None
+            stack.pop_all()  # the answer is the caller's to close now
+            return answer
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    """HTTP over a unix socket. Paths above the kernel's 108 bytes go through the directory's descriptor."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("gossipd", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self.sock.settimeout(self.timeout)
+            directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                self.sock.connect(f"/proc/self/fd/{directory}/{self._path.name}")
+            finally:
+                os.close(directory)
+        except OSError:
+            self.sock.close()
+            raise
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise DaemonUnreachableError(f"the answer is not from gossipd: {text[:60].decode('latin-1')!a}")
+    return value
+
+
+def _raise_refusal(answer: dict[str, Any]) -> None:
+    error = answer.get("error")
+    if isinstance(error, dict):
+        raise RefusedByDaemonError(
+            str(error.get("code", "E_OTHER")), str(error.get("message", "")), int(error.get("exit_code", 1))
+        )

@@ -1,0 +1,95 @@
+"""Binding the daemon's local doors: a unix socket only its owner can open, and a port on loopback.
+
+What lives here: paths, modes and stale sockets. What does not: what is served there (``server``, ``request_guard``).
+
+The socket is bound in a directory of mode 0700 that is made for it, given mode 0600 there, and renamed into place: at
+no moment can anybody else connect, and no umask is changed under other threads. Renaming also replaces what a killed
+daemon left behind; a socket that somebody still answers is not replaced.
+
+A path longer than the kernel's 108 bytes is reached through ``/proc/self/fd``; the client does the same.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import os
+import socket
+import stat
+import tempfile
+from pathlib import Path
+
+import trio
+
+from gossipd.core.errors import LocalError
+
+BACKLOG = 32  # twice the clients that are served at once; the next one is refused by the kernel, not queued for long
+
+
+class SocketPathError(LocalError):
+    """The status socket cannot be put where it is configured. Fault: the configuration, or a daemon that runs already.
+
+    State: nothing was bound. Retry: after the cure.
+    """
+
+    code = "E_STATUS_SOCKET"
+
+
+def bind_unix(path: Path) -> trio.SocketListener:
+    """Listen at ``path``, mode 0600. Raises SocketPathError."""
+    _refuse_if_taken(path)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with tempfile.TemporaryDirectory(prefix=".gossipd-", dir=path.parent) as private:
+            descriptor = os.open(private, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                bound.bind(f"/proc/self/fd/{descriptor}/s")
+            finally:
+                os.close(descriptor)
+            made = Path(private) / "s"
+            made.chmod(0o600)
+            bound.listen(BACKLOG)
+            made.rename(path)
+    except OSError as error:
+        bound.close()
+        raise SocketPathError(f"cannot listen at {path}: {error.strerror}") from error
+    return trio.SocketListener(trio.socket.from_stdlib_socket(bound))
+
+
+def bind_loopback(host: str, port: int) -> trio.SocketListener:
+    """Listen on a loopback address, for metrics and health. Raises SocketPathError for any other address."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        raise SocketPathError(f"status address {host[:60]!r} is not an IP address") from None
+    if not address.is_loopback:
+        raise SocketPathError(f"status address {host} is not a loopback address; the page would be open to the network")
+    family = socket.AF_INET6 if address.version == 6 else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        raise SocketPathError(f"cannot listen at {host}:{port}: {error.strerror}") from error
+    return trio.SocketListener(trio.socket.from_stdlib_socket(bound))
+
+
+def _refuse_if_taken(path: Path) -> None:
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise SocketPathError(f"cannot look at {path}: {error.strerror}") from error
+    if not stat.S_ISSOCK(kind):
+        raise SocketPathError(f"{path} is there and is not a socket")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            answer = probe.connect_ex(f"/proc/self/fd/{parent}/{path.name}")
+        finally:
+            os.close(parent)
+    if answer not in (errno.ECONNREFUSED, errno.ENOENT):
+        raise SocketPathError(f"a daemon already answers at {path}")

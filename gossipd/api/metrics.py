@@ -1,0 +1,161 @@
+"""The Prometheus page: every name, label and unit that ``/metrics`` shows.
+
+What lives here: one pass over the daemon's snapshot at each scrape; nothing is kept between scrapes. What does not:
+counting (``counters``), serving (``server``).
+
+Names begin with ``gossipd_``, units are seconds and bytes, counters end in ``_total``. No label ever names a peer: with
+1000 hosts that would be a million series. The label ``deployment`` is ``NAME@VERSION`` and is bounded: beyond
+``DEPLOYMENTS_MAX`` the rest is left out and counted in ``gossipd_deployments_left_out``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gossipd.api.counters import HistogramFigures, LocalCounters
+from gossipd.api.ports import StatusPort
+from gossipd.api.schema import DeploymentRow, StatusSnapshot
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+DEPLOYMENTS_MAX = 64  # live ones are a handful; 64 of them make about 2000 series
+MEMBER_STATES = ("alive", "suspect", "dead", "left")
+STORE_CONDITIONS = ("ok", "full", "read_only", "failing", "handles")
+
+
+def render(view: StatusPort) -> bytes:
+    """The page, as of now."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Page(view))
+    return generate_latest(registry)
+
+
+class _Page(Collector):
+    def __init__(self, view: StatusPort) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        snapshot, counters = self._view.snapshot(), self._view.counters()
+        yield from _daemon(snapshot)
+        yield from _deployments(snapshot.deployments[:DEPLOYMENTS_MAX])
+        yield _gauge("deployments_left_out", "Deployments not shown here.", len(snapshot.deployments[DEPLOYMENTS_MAX:]))
+        yield from _traffic(counters)
+        yield from _limits(counters)
+
+
+def _daemon(snapshot: StatusSnapshot) -> Iterator[Metric]:
+    node, store = snapshot.node, snapshot.store
+    build = GaugeMetricFamily("gossipd_build_info", "Always 1.", labels=["version", "rack"])
+    build.add_metric([node.version, node.rack], 1)
+    yield build
+    yield _gauge("uptime_seconds", "Since this daemon started.", node.uptime_s)
+    states = Counter(member.state for member in snapshot.members)
+    members = GaugeMetricFamily("gossipd_members", "Hosts on the roster, as this one sees them.", labels=["state"])
+    for state in MEMBER_STATES:
+        members.add_metric([state], states[state])
+    yield members
+    versions = len({member.version for member in snapshot.members if member.version})
+    yield _gauge("member_software_versions", "Different versions of gossipd on the roster.", versions)
+    yield _gauge("seeds", "Hosts that read storage for their rack.", sum(member.seed for member in snapshot.members))
+    yield _gauge("security_degraded", "1 when a protection is off.", snapshot.security.state != "ok")
+    condition = GaugeMetricFamily("gossipd_store_condition", "1 for the present condition.", labels=["condition"])
+    for name in STORE_CONDITIONS:
+        condition.add_metric([name], store.condition == name)
+    yield condition
+    yield _gauge("disk_free_bytes", "Free for models.", store.free_bytes)
+    yield _gauge("disk_need_bytes", "Missing for what is deployed.", store.need_bytes)
+    if store.oldest_unchecked_s is not None:
+        yield _gauge("oldest_unchecked_seconds", "Age of the oldest check of a chunk.", store.oldest_unchecked_s)
+    inbox = CounterMetricFamily("gossipd_inbox_files", "Files judged in the inbox.", labels=["result"])
+    inbox.add_metric(["accepted"], snapshot.inbox.accepted)
+    inbox.add_metric(["refused"], snapshot.inbox.refused)
+    yield inbox
+    yield _gauge("alarms", "Things that wait for an operator.", len(snapshot.alarms))
+
+
+def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
+    def family(name: str, text: str, *extra: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(f"gossipd_{name}", text, labels=["deployment", *extra])
+
+    size = family("deployment_bytes", "Size of the model.")
+    ratio = family("deployment_verified_ratio", "Verified share over all targets; exactly 1 at the end.")
+    hosts = family("deployment_hosts", "Targets.", "state")
+    ready = family("deployment_ready", "1 when every target is complete.")
+    done = family("deployment_completion_timestamp_seconds", "When the last target completed.")
+    stalled = family("deployment_stalled", "1 while no chunk arrives here.", "reason")
+    source = family("deployment_source_bytes", "Read from external storage by the whole cluster.")
+    corrupt = family("deployment_corrupt_chunks", "Chunks that did not hash, whoever found them.")
+    for row in rows:
+        label = f"{row.name}@{row.version}"
+        size.add_metric([label], row.bytes_total)
+        whole = row.cluster_bytes_total
+        ratio.add_metric([label], row.cluster_bytes_verified / whole if whole else 0.0)
+        for state, count in Counter(host.state for host in row.hosts).items():
+            hosts.add_metric([label, state], count)
+        ready.add_metric([label], row.state == "complete")
+        if row.completed_at is not None:
+            done.add_metric([label], datetime.fromisoformat(row.completed_at).timestamp())
+        if row.stall is not None:
+            stalled.add_metric([label, row.stall], 1)
+        source.add_metric([label], row.source_bytes)
+        corrupt.add_metric([label], row.corrupt_chunks)
+    yield from (size, ratio, hosts, ready, done, stalled, source, corrupt)
+
+
+def _traffic(counters: LocalCounters) -> Iterator[Metric]:
+    def family(name: str, text: str, *labels: str) -> CounterMetricFamily:
+        return CounterMetricFamily(f"gossipd_{name}", text, labels=labels)
+
+    received = family("received_bytes", "Verified chunk bytes that came in here.", "deployment", "source")
+    sent = family("sent_bytes", "Chunk bytes that went out from here.", "deployment", "scope")
+    failures = family("chunk_verify_failures", "Chunks that did not hash.", "deployment", "source")
+    wasted = family("wasted_bytes", "Bytes that came in for nothing.", "deployment", "reason")
+    chunks = GaugeMetricFamily("gossipd_chunks", "Chunks of a deployment here.", labels=["deployment", "state"])
+    for each in counters.deployments[:DEPLOYMENTS_MAX]:
+        label = each.deployment
+        for family_of, figures in (
+            (received, each.received_bytes),
+            (sent, each.sent_bytes),
+            (failures, each.verify_failures),
+            (wasted, each.wasted_bytes),
+            (chunks, each.chunks),
+        ):
+            for word, value in figures.items():
+                family_of.add_metric([label, word], value)
+    requests = family("source_requests", "Requests to external storage.", "scheme", "result")
+    for (scheme, result), value in counters.source_requests.items():
+        requests.add_metric([scheme, result], value)
+    refused = family("refused", "Turned away at a door.", "reason")
+    for reason, value in counters.refused.items():
+        refused.add_metric([reason], value)
+    yield from (received, sent, failures, wasted, chunks, requests, refused)
+
+
+def _limits(counters: LocalCounters) -> Iterator[Metric]:
+    yield _gauge("uploads_busy", "Upload slots in use.", counters.uploads_busy)
+    yield _gauge("uploads_max", "Upload slots there are.", counters.uploads_max)
+    yield _gauge("buffers_busy_bytes", "Receive buffers in use.", counters.buffers_busy_bytes)
+    yield _gauge("buffers_max_bytes", "Receive buffers there are.", counters.buffers_max_bytes)
+    if counters.fetch_seconds is not None:
+        yield _histogram(
+            "chunk_fetch_seconds", "From asking for a chunk to having it verified.", counters.fetch_seconds
+        )
+    if counters.loop_lag_seconds is not None:
+        yield _histogram("event_loop_lag_seconds", "How late the loop wakes a due task.", counters.loop_lag_seconds)
+
+
+def _gauge(name: str, text: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"gossipd_{name}", text, value=value)
+
+
+def _histogram(name: str, text: str, figures: HistogramFigures) -> HistogramMetricFamily:
+    sums, running = [], 0
+    for bound, count in zip((*figures.bounds, "+Inf"), figures.counts, strict=True):
+        running += count
+        sums.append((str(bound), running))
+    return HistogramMetricFamily(f"gossipd_{name}", text, buckets=sums, sum_value=figures.total)

@@ -1,0 +1,195 @@
+"""Stands before the HTTP server of a local socket: only whole, small, well-formed requests get past it.
+
+What lives here: the accept loop, its limits, and the answer to everything that is not a request. What does not: the
+routes (``server``); HTTP itself is h11's and anycorn's.
+
+Why before the server and not inside it: anycorn shields its writes from cancellation, so a client that stops reading
+would hold a task, and the daemon's shutdown, for ever; and it answers garbage with an empty page. So each connection
+carries one request: it is read here with h11, head and body, under one deadline; the server is then given exactly
+those bytes, and every write it makes has a deadline of its own. A client that only closes its sending half still gets
+its answer. What cannot be parsed gets one JSON line in plain words, and the connection is closed (``nc -U`` shows it).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import anycorn.config
+import anyio.abc
+import h11
+import trio
+from anycorn.tcp_server import TCPServer
+from anycorn.typing import AppWrapper, ConnectionState
+from anycorn.utils import wrap_app
+from anycorn.worker_context import WorkerContext
+from starlette.types import ASGIApp
+
+from gossipd.core.errors import RemoteError
+
+REQUEST_BYTES_MAX = 4096  # the longest request of our own client is under 600 bytes
+CLIENTS_MAX = 16  # a person with a few scripts and a scraper; each holds one descriptor
+DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
+_WRITE_BYTES = 65_536
+_READ_BYTES = 4096
+
+
+class StatusRequestError(RemoteError):
+    """What came over the status socket is not a request that this daemon answers.
+
+    Fault: the client. State: unchanged. Retry: corrected.
+    """
+
+    code = "E_STATUS_REQUEST"
+
+
+def error_body(code: str, message: str, exit_code: int = 1) -> bytes:
+    """The JSON form of every refusal: one line."""
+    error = {"code": code, "message": message, "exit_code": exit_code}
+    return json.dumps({"schema_version": 1, "error": error}).encode() + b"\n"
+
+
+class RequestGuard:
+    """Serves one ASGI application on any number of listening sockets, with limits."""
+
+    def __init__(self, app: ASGIApp, *, clients_max: int = CLIENTS_MAX, deadline_s: float = DEADLINE_S) -> None:
+        self._app: AppWrapper = wrap_app(app, REQUEST_BYTES_MAX, "asgi")  # type: ignore[arg-type]
+        self._clients_max = clients_max
+        self._deadline_s = deadline_s
+        self.clients = 0  # being served now
+        self._config = anycorn.config.Config()
+        self._config.errorlog = logging.getLogger("gossipd.status")  # a bug in a route must not be silent
+        self._config.include_server_header = False
+        self._config.h11_max_incomplete_size = 2 * REQUEST_BYTES_MAX
+        self._config.keep_alive_max_requests = 1
+        self.refused = 0  # requests and connections turned away, for metrics
+
+    async def serve(self, listener: trio.SocketListener) -> None:
+        """Accept for ever. Out of descriptors it waits and goes on (trio.serve_listeners does the same)."""
+        async with trio.open_nursery() as nursery, listener:
+            await trio.serve_listeners(self._connection, [listener], handler_nursery=nursery)
+
+    async def _connection(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            # A client may leave at any time; its answer, or its refusal, then has nobody to go to.
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await self._admit(stream)
+
+    async def _admit(self, stream: trio.SocketStream) -> None:
+        if self.clients >= self._clients_max:
+            self.refused += 1
+            await self._refuse(stream, f"the socket already has {self._clients_max} clients; try again", 503)
+            return
+        self.clients += 1
+        try:
+            await self._one_request(stream)
+        finally:
+            self.clients -= 1
+
+    async def _one_request(self, stream: trio.SocketStream) -> None:
+        with trio.move_on_after(self._deadline_s) as deadline:
+            try:
+                request = await _read_request(stream)
+            except StatusRequestError as error:
+                self.refused += 1
+                await self._refuse(stream, str(error), 400)
+                return
+        if deadline.cancelled_caught:
+            self.refused += 1
+            await self._refuse(stream, f"no whole request within {self._deadline_s:g} s", 408)
+            return
+        if request is None:
+            return
+        guarded = _GuardedStream(stream, request, self._deadline_s)
+        await TCPServer(self._app, self._config, WorkerContext(None), ConnectionState({}), guarded).run()  # type: ignore[arg-type]
+
+    async def _refuse(self, stream: trio.SocketStream, sentence: str, status: int) -> None:
+        body = error_body("E_STATUS_REQUEST", sentence)
+        head = (
+            f"HTTP/1.1 {status} Refused\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        with trio.move_on_after(self._deadline_s):
+            await stream.send_all(head.encode() + body)
+
+
+async def _read_request(stream: trio.SocketStream) -> bytes | None:
+    """One whole request as it came; None when the client said nothing at all. Raises StatusRequestError."""
+    parser = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
+    received = bytearray()
+    while True:
+        part = await stream.receive_some(_READ_BYTES)
+        if not part and not received:
+            return None
+        received += part
+        if len(received) > REQUEST_BYTES_MAX:
+            raise StatusRequestError(f"the request has more than {REQUEST_BYTES_MAX} bytes")
+        try:
+            parser.receive_data(part)
+            while (event := parser.next_event()) not in (h11.NEED_DATA, h11.PAUSED):
+                if isinstance(event, h11.Request):
+                    _judge(event)
+                if isinstance(event, h11.EndOfMessage):
+                    # A second request in the same breath is not read: each connection carries one.
+                    return bytes(received[: len(received) - len(parser.trailing_data[0])])
+                if isinstance(event, h11.ConnectionClosed):
+                    raise StatusRequestError("the request ends before it is whole")
+        except h11.RemoteProtocolError as error:
+            raise StatusRequestError(f"not an HTTP/1.1 request: {error}") from None
+
+
+def _judge(request: h11.Request) -> None:
+    """Refuse here, with a sentence, what the server behind us would refuse without one.
+
+    It would also switch to HTTP/2 or a websocket, and then wait for more, which never comes.
+    """
+    path = request.target.partition(b"?")[0]
+    if not path.startswith(b"/") or b"%" in path:
+        raise StatusRequestError("the path must begin with / and have no %-escapes")
+    if request.http_version not in (b"1.0", b"1.1"):
+        raise StatusRequestError(f"HTTP/{request.http_version.decode()} is not spoken here, only HTTP/1.1")
+    if any(name == b"upgrade" for name, _ in request.headers):
+        raise StatusRequestError("the connection cannot be upgraded")
+
+
+class _GuardedStream(anyio.abc.ByteStream):
+    """What the server sees of a connection: the request, then silence; writes that give up."""
+
+    def __init__(self, stream: trio.SocketStream, request: bytes, deadline_s: float) -> None:
+        self._stream = stream
+        self._request: bytes | None = request
+        self._deadline_s = deadline_s
+        self._closed = trio.Event()
+
+    async def receive(self, max_bytes: int = 65536) -> bytes:
+        if self._request is not None:
+            request, self._request = self._request, None
+            return request
+        await self._closed.wait()
+        raise anyio.EndOfStream
+
+    async def send(self, item: bytes) -> None:
+        for start in range(0, len(item), _WRITE_BYTES):
+            with trio.move_on_after(self._deadline_s) as deadline:
+                try:
+                    await self._stream.send_all(item[start : start + _WRITE_BYTES])
+                except (trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError) as error:
+                    self._closed.set()
+                    raise anyio.BrokenResourceError from error
+            if deadline.cancelled_caught:
+                self._closed.set()
+                raise anyio.BrokenResourceError
+
+    async def send_eof(self) -> None:
+        """Nothing: closing says it too, and a client that reads to the end needs no half-open connection."""
+
+    async def aclose(self) -> None:
+        self._closed.set()
+        await self._stream.aclose()
+
+    @property
+    def extra_attributes(self) -> Mapping[Any, Callable[[], Any]]:
+        return {anyio.abc.SocketAttribute.raw_socket: lambda: self._stream.socket}

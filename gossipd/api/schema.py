@@ -1,0 +1,182 @@
+"""What a daemon says about itself and the cluster: the fields of ``gossipd status --json``, as typed values.
+
+What lives here: the structures, in the order and with the names that scripts rely on; adding a field is allowed,
+changing one raises ``SCHEMA_VERSION``. What does not: how they are filled for a deployment (``deployment_row``), sent
+(``server``) or drawn (``cli``).
+
+Units: bytes and counts are integers, durations end in ``_s``, times are RFC 3339 in UTC. ``null`` means not known.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all: immutable, fields by name only."""
+
+
+class NodeRow(Row, frozen=True, kw_only=True):
+    """This daemon. ``address`` is the advertised one; ``version`` is that of the software."""
+
+    name: str
+    rack: str
+    zone: str = ""
+    id: str = ""
+    address: str
+    version: str
+    uptime_s: float
+
+
+class MemberRow(Row, frozen=True, kw_only=True):
+    """One host on the roster. ``state``: alive, suspect, dead or left. ``seed``: it reads storage for its rack."""
+
+    name: str
+    rack: str
+    zone: str = ""
+    id: str = ""
+    address: str
+    state: str
+    seed: bool
+    version: str = ""
+    since_s: float | None = None
+
+
+class HostRow(Row, frozen=True, kw_only=True):
+    """One target of one deployment; ``reason`` is empty when there is nothing to say."""
+
+    name: str
+    rack: str
+    state: str
+    chunks_verified: int
+    age_s: float | None
+    reason: str
+
+
+class DeploymentRow(Row, frozen=True, kw_only=True):
+    """One deployment over the whole cluster, as this node has heard it.
+
+    ``bytes_total`` and ``chunks_total`` are the model's. ``bytes_verified`` and ``chunks_verified`` are the mean over
+    its targets, so they equal the totals exactly when every target has every chunk. The ``cluster_`` fields are the
+    sums over the targets; they never fall.
+    """
+
+    id: str
+    name: str
+    version: int
+    state: str
+    bytes_total: int
+    bytes_verified: int
+    chunks_total: int
+    chunks_verified: int
+    hosts_total: int
+    hosts_complete: int
+    hosts_failed: int
+    source_bytes: int
+    peer_bytes_same_rack: int
+    peer_bytes_cross_rack: int
+    duplicate_bytes: int
+    corrupt_chunks: int
+    rate_in_bytes_per_s: int
+    rate_out_bytes_per_s: int
+    eta_s: float | None
+    started_at: str | None
+    completed_at: str | None
+    hosts: list[HostRow]
+    cluster_bytes_total: int
+    cluster_bytes_verified: int
+    priority: int = 5
+    stall: str | None = None
+    signed_by: str = ""
+
+
+class SecurityRow(Row, frozen=True, kw_only=True):
+    """``state``: ok, or degraded with ``reasons``. ``bulk_encryption``: tls, or none (tokens over an open channel)."""
+
+    state: str
+    bulk_encryption: str
+    reasons: list[str] = msgspec.field(default_factory=list)
+
+
+class StoreRow(Row, frozen=True, kw_only=True):
+    """The disk. ``condition``: ok, full, read_only or failing; ``detail`` says which and what would cure it."""
+
+    condition: str
+    detail: str = ""
+    free_bytes: int = 0
+    need_bytes: int = 0
+    oldest_unchecked_s: float | None = None
+
+
+class InboxRow(Row, frozen=True, kw_only=True):
+    """The drop folder since start. ``trouble`` is null while it works."""
+
+    accepted: int = 0
+    refused: int = 0
+    waiting: int = 0
+    trouble: str | None = None
+
+
+class AuditRow(Row, frozen=True, kw_only=True):
+    """The audit log. ``head`` is the hash of its last record: keep it elsewhere and nobody can cut the end off."""
+
+    records: int = 0
+    head: str = ""
+    trouble: str | None = None
+
+
+class AlarmRow(Row, frozen=True, kw_only=True):
+    """Something an operator must act upon; it stays until it is cured."""
+
+    code: str
+    sentence: str
+    since: str
+
+
+class StatusSnapshot(Row, frozen=True, kw_only=True):
+    """The answer to ``GET /v1/status``."""
+
+    schema_version: int = SCHEMA_VERSION
+    node: NodeRow
+    members: list[MemberRow]
+    deployments: list[DeploymentRow]
+    security: SecurityRow
+    store: StoreRow
+    inbox: InboxRow = InboxRow()
+    audit: AuditRow = AuditRow()
+    alarms: list[AlarmRow] = msgspec.field(default_factory=list)
+    loop_lag_p99_s: float = 0.0
+
+
+class ModelRow(Row, frozen=True, kw_only=True):
+    """One version of one model on this host. ``path`` is null until it is complete and published."""
+
+    name: str
+    version: int
+    state: str
+    current: bool
+    bytes_total: int
+    path: str | None
+    completed_at: str | None = None
+    oldest_unchecked_s: float | None = None
+
+
+class PeerRow(Row, frozen=True, kw_only=True):
+    """What this host and one peer have sent each other since this daemon started, bodies only, whole chunks only."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+    chunks_in: int = 0
+    chunks_out: int = 0
+    busy_in: int = 0
+    """How often the peer had no slot for us."""
+    busy_out: int = 0
+
+
+class HealthRow(Row, frozen=True, kw_only=True):
+    """``ready``: joined, disk and clock fine, so that this host may be counted upon; ``reasons`` when it is not."""
+
+    ready: bool
+    reasons: list[str] = msgspec.field(default_factory=list)

@@ -1,0 +1,240 @@
+"""The daemon's local doors: the status socket, and a loopback port for scrapers.
+
+What lives here: the routes and how a refusal looks. What does not: HTTP and its limits (``request_guard``), what the
+answers hold (``schema``), who fills them (``doors.StatusPort``) and who acts (``doors.AdminPort``).
+
+=======  ================================  ==========================================================
+method   path                              answer
+=======  ================================  ==========================================================
+GET      /v1/status?name=&version=         StatusSnapshot, its deployments narrowed
+GET      /v1/members                       {"members": [...]}
+GET      /v1/models?name=                  {"models": [...]}: what is on this host
+GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
+GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
+POST     /v1/cancel, rm, rollback,         {"changed": bool, "sentence": str}
+         forget
+POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
+GET      /metrics                          Prometheus text
+GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
+=======  ================================  ==========================================================
+
+Every JSON answer has ``schema_version``. Orders take their arguments as a JSON body or in the query; a refusal is
+``{"error": {"code", "message", "exit_code"}}`` with a status that fits, and the client exits with that code.
+The socket is 0600; whoever may connect may give orders. The loopback port has only the last two lines and cannot.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import TypeAlias
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from gossipd.api.metrics import CONTENT_TYPE, render
+from gossipd.api.ports import AdminPort, StatusPort
+from gossipd.api.request_guard import StatusRequestError, error_body
+from gossipd.api.schema import SCHEMA_VERSION
+from gossipd.core.errors import ExitCode, GossipdError, NotFoundError, RemoteError, UsageError
+
+Endpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+_STATUS_OF_EXIT = {
+    ExitCode.USAGE: 400,
+    ExitCode.NOT_FOUND: 404,
+    ExitCode.TRUST: 403,
+    ExitCode.DISK: 507,
+    ExitCode.TIMEOUT: 504,
+}
+
+
+def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
+    """Everything; for the unix socket."""
+    pages = _Pages(view)
+    orders = _AdminRoutes(operations)
+    routes = [
+        Route("/v1/status", pages.status),
+        Route("/v1/members", pages.members),
+        Route("/v1/models", pages.models),
+        Route("/v1/peers", pages.peers),
+        Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
+        Route("/v1/cancel", orders.cancel, methods=["POST"]),
+        Route("/v1/rm", orders.remove, methods=["POST"]),
+        Route("/v1/rollback", orders.rollback, methods=["POST"]),
+        Route("/v1/forget", orders.forget, methods=["POST"]),
+        Route("/v1/verify", orders.verify, methods=["POST"]),
+        *_health_routes(view),
+    ]
+    return Starlette(routes=routes, exception_handlers=_HANDLERS)
+
+
+def health_app(view: StatusPort) -> Starlette:
+    """Metrics and health only; for a loopback TCP port, where anybody on the host may knock."""
+    return Starlette(routes=_health_routes(view), exception_handlers=_HANDLERS)
+
+
+class _Pages:
+    """Answers from memory."""
+
+    def __init__(self, view: StatusPort) -> None:
+        self._view = view
+
+    async def status(self, request: Request) -> Response:
+        snapshot = self._view.snapshot()
+        name, version = request.query_params.get("name"), request.query_params.get("version")
+        if name is not None:
+            number = _version(version) if version is not None else None
+            narrowed = [row for row in snapshot.deployments if row.name == name and number in (None, row.version)]
+            if not narrowed:
+                raise NotFoundError(f"no deployment {_label(name, number)} is known here")
+            snapshot = msgspec.structs.replace(snapshot, deployments=narrowed)
+        return _json(snapshot)
+
+    async def members(self, request: Request) -> Response:
+        return _json({"schema_version": SCHEMA_VERSION, "members": self._view.snapshot().members})
+
+    async def models(self, request: Request) -> Response:
+        name = request.query_params.get("name")
+        models = [model for model in self._view.models() if name in (None, model.name)]
+        return _json({"schema_version": SCHEMA_VERSION, "models": models})
+
+    async def peers(self, request: Request) -> Response:
+        return _json({"schema_version": SCHEMA_VERSION, "peers": self._view.peers()})
+
+    async def deployment(self, request: Request) -> Response:
+        name, version = request.path_params["name"], request.path_params["version"]
+        rows = self._view.deployments(name, version)
+        if not rows:
+            raise NotFoundError(f"no deployment {_label(name, version)} is known here")
+        return _json({"schema_version": SCHEMA_VERSION, "deployment": rows[0]})
+
+
+class _AdminRoutes:
+    """Passes orders on, and answers with what came of them."""
+
+    def __init__(self, operations: AdminPort) -> None:
+        self._operations = operations
+
+    async def cancel(self, request: Request) -> Response:
+        fields = await _fields(request, "name", "version")
+        return _json(await self._operations.cancel(fields["name"], _version(fields["version"])))
+
+    async def remove(self, request: Request) -> Response:
+        fields = await _fields(request, "name", "version", optional=("dry_run",))
+        dry_run = fields.get("dry_run", "false") == "true"
+        return _json(await self._operations.remove(fields["name"], _version(fields["version"]), dry_run=dry_run))
+
+    async def rollback(self, request: Request) -> Response:
+        return _json(await self._operations.rollback((await _fields(request, "name"))["name"]))
+
+    async def forget(self, request: Request) -> Response:
+        return _json(await self._operations.forget((await _fields(request, "node"))["node"]))
+
+    async def verify(self, request: Request) -> Response:
+        fields = await _fields(request, "name", "version")
+        steps = self._operations.verify(fields["name"], _version(fields["version"]))
+        # The first step is taken before the head is sent, so that an unknown name is a 404 and not a broken stream.
+        first = await anext(steps, None)
+
+        async def lines() -> AsyncIterator[bytes]:
+            try:
+                if first is not None:
+                    yield msgspec.json.encode(first) + b"\n"
+                async for step in steps:
+                    yield msgspec.json.encode(step) + b"\n"
+            except GossipdError as error:
+                yield error_body(error.code, str(error), int(error.exit_code))
+            finally:
+                await steps.aclose()
+
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
+
+
+def _health_routes(view: StatusPort) -> list[Route]:
+    async def metrics(request: Request) -> Response:
+        return Response(render(view), media_type=CONTENT_TYPE)
+
+    async def alive(request: Request) -> Response:
+        # That this line runs is the proof: the loop turns.
+        return _json({"schema_version": SCHEMA_VERSION, "live": True})
+
+    async def ready(request: Request) -> Response:
+        health = view.health()
+        answer = {"schema_version": SCHEMA_VERSION, "ready": health.ready, "reasons": health.reasons}
+        return _json(answer, status=200 if health.ready else 503)
+
+    return [Route("/metrics", metrics), Route("/livez", alive), Route("/readyz", ready), Route("/healthz", ready)]
+
+
+async def _fields(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
+    """The arguments of an order: exactly ``names``, and perhaps the ``optional`` ones."""
+    given: dict[str, str] = dict(request.query_params)
+    if body := await request.body():
+        try:
+            given |= {
+                key: _text(key, value) for key, value in msgspec.json.decode(body, type=dict[str, object]).items()
+            }
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise StatusRequestError("the body is not a JSON object") from None
+    for name in given:
+        if name not in names + optional:
+            raise StatusRequestError(f"field '{name[:40]}' is unknown; expected {', '.join(names + optional)}")
+    for name in names:
+        if not given.get(name):
+            raise StatusRequestError(f"field '{name}' is missing")
+    return given
+
+
+def _text(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | str):
+        return str(value)
+    raise StatusRequestError(f"field '{key[:40]}' must be a string, a number or true or false")
+
+
+def _version(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 16):
+        raise UsageError("version must be a non-negative integer")
+    return int(text)
+
+
+def _label(name: str, version: int | None) -> str:
+    return name if version is None else f"{name}@{version}"
+
+
+def _json(answer: object, status: int = 200) -> Response:
+    encoded = msgspec.to_builtins(answer)
+    if "schema_version" not in encoded:
+        encoded = {"schema_version": SCHEMA_VERSION, **encoded}
+    return Response(json.dumps(encoded).encode() + b"\n", status_code=status, media_type="application/json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, GossipdError)
+    status = _STATUS_OF_EXIT.get(error.exit_code, 409)
+    if isinstance(error, StatusRequestError):
+        status = 400
+    elif isinstance(error, RemoteError) and status == 409:
+        status = 502
+    body = error_body(error.code, str(error), int(error.exit_code))
+    return Response(body, status_code=status, media_type="application/json")
+
+
+async def _no_such_page(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    body = error_body("E_STATUS_REQUEST", f"{request.method} {request.url.path[:100]}: {error.detail}")
+    return Response(body, status_code=error.status_code, media_type="application/json")
+
+
+async def _our_bug(request: Request, error: Exception) -> Response:
+    """The client gets a sentence; starlette passes the error on, and the log gets the traceback."""
+    return Response(error_body("E_INTERNAL", "the daemon failed to answer; its log says why"), status_code=500)
+
+
+_HANDLERS = {GossipdError: _refused, HTTPException: _no_such_page, Exception: _our_bug}

@@ -1,0 +1,220 @@
+"""The audit log on disk: a chain of records that shows when one was changed, left out or put in.
+
+What lives here: the format, appending, rotation, and checking. What does not: what is recorded and when (``log``).
+All of it blocks; it is called from a worker thread, by one owner.
+
+Format: one JSON object a line, keys sorted, no blanks, ASCII::
+
+    {"at":"2026-01-02T03:04:05Z","event":"manifest_accepted",...,"prev":HEX,"seq":17,"hash":HEX}
+
+``hash`` is BLAKE3 over the line without it (the object with every other key); ``prev`` is the hash of the record
+before. The first record ever has 64 zeros there and ``seq`` 0. ``hash`` comes last so that the eye finds it.
+
+A file that has grown to ``file_bytes_max`` becomes ``NAME.1``, the older ones move up, and the last is deleted; the new
+file goes on with the chain, so that two neighbours can be checked together. The chain proves order and integrity, not
+that the end is there: for that, ``server`` shows the last hash, to be kept elsewhere.
+
+After a crash the file may end in half a line. That line was never acknowledged: it is cut off, and the next record says
+so (``log_recovered``). Nothing else is ever removed or rewritten.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from gossipd.core.errors import LocalError
+
+GENESIS = "0" * 64
+FILE_BYTES_MAX = 16 * 1024 * 1024  # about 50,000 records
+FILES_MAX = 8  # with the present one: 128 MiB at the most
+LINE_BYTES_MAX = 16_384  # a record is a few hundred bytes; fields are cut long before
+
+Scalar = str | int | float | bool | None
+
+
+class AuditError(LocalError):
+    """The audit log cannot be read or written. Fault: this host's disk. State: records are kept for later, bounded."""
+
+    code = "E_AUDIT"
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What checking a log found. ``problem`` is None when the chain holds."""
+
+    records: int
+    first_at: str | None
+    last_at: str | None
+    head: str
+    problem: str | None
+
+
+class AuditFile:
+    """Appends to one log. ``head`` and ``records`` are what has reached the disk."""
+
+    def __init__(self, path: Path, *, file_bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX) -> None:
+        self._path = path
+        self._file_bytes_max = file_bytes_max
+        self._files_max = files_max
+        self.head = GENESIS
+        self.records = 0
+        self._size = 0
+        self._opened = False
+        self._has_durable_name = False  # an earlier life may have been killed before it was
+
+    def append(self, records: Iterable[Mapping[str, Scalar]], at: str) -> None:
+        """Write ``records`` and sync once. Raises OSError with nothing acknowledged; calling again is safe."""
+        if not self._opened:
+            self._recover(at)
+        if self._size >= self._file_bytes_max:
+            self._rotate()
+        lines, head, seq = [], self.head, self.records
+        for record in records:
+            line, head = _sealed({"at": at, **record, "prev": head, "seq": seq})
+            lines.append(line)
+            seq += 1
+        self._write(b"".join(lines))
+        self.head, self.records = head, seq
+
+    def _write(self, data: bytes) -> None:
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
+        try:
+            # A failed attempt may have left a part of itself; it was not acknowledged.
+            os.ftruncate(descriptor, self._size)
+            view, offset = memoryview(data), self._size
+            while view:
+                written = os.pwrite(descriptor, view, offset)
+                view, offset = view[written:], offset + written
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        if not self._has_durable_name:
+            _sync_directory(self._path.parent)
+            self._has_durable_name = True
+        self._size = offset
+
+    def _recover(self, at: str) -> None:
+        """Find the end of the chain; cut off half a line. Raises OSError, AuditError."""
+        content = _content(self._path)
+        whole = content[: content.rfind(b"\n") + 1]
+        last = _last_record(whole) or _last_record(_content(_numbered(self._path, 1)))
+        if last is not None:
+            self.head, self.records = str(last["hash"]), int(last["seq"]) + 1
+        self._size = len(whole)
+        self._opened = True
+        if len(content) > len(whole):
+            self.append([{"event": "log_recovered", "bytes_cut": len(content) - len(whole)}], at)
+
+    def _rotate(self) -> None:
+        for number in range(self._files_max - 1, 0, -1):
+            older = self._path if number == 1 else _numbered(self._path, number - 1)
+            if older.exists():
+                older.replace(_numbered(self._path, number))
+        self._size = 0
+        self._has_durable_name = False
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
+    """Check one log, joined to its predecessor ``PATH.1`` when that is there.
+
+    Args:
+        head: what was the end of the log at some time: it must be in the chain, or the end was cut off since.
+    Raises AuditError when the file cannot be read.
+    """
+    if not path.exists():
+        raise AuditError(f"{path}: no such file")
+    previous = _last_record(_content(_numbered(path, 1))) if not path.name.endswith(".1") else None
+    expected = str(previous["hash"]) if previous is not None else None
+    first_at: str | None = None
+    last_at: str | None = None
+    seq: int | None = None
+    records, chain = 0, expected
+    has_head = head is None or head == (expected or GENESIS)
+    for number, line in enumerate(_lines(path), start=1):
+        try:
+            record = _opened(line)
+        except ValueError as error:
+            return AuditReport(records, first_at, last_at, chain or GENESIS, f"line {number}: {error}")
+        if chain is None and record["seq"] == 0 and record["prev"] != GENESIS:
+            return AuditReport(records, first_at, last_at, GENESIS, f"line {number}: the first record follows another")
+        if chain is not None and record["prev"] != chain:
+            problem = f"line {number}: does not follow the record before it (changed, left out or put in)"
+            return AuditReport(records, first_at, last_at, chain, problem)
+        if seq is not None and record["seq"] != seq + 1:
+            return AuditReport(records, first_at, last_at, record["prev"], f"line {number}: the count jumps")
+        chain, seq, records = record["hash"], record["seq"], records + 1
+        has_head = has_head or chain == head
+        first_at, last_at = first_at or record["at"], record["at"]
+    found = chain or GENESIS
+    end: str | None = None
+    if head is not None and not has_head:
+        end = f"the log ends at {found[:16]}... and {head[:16]}... is not in it: the end was cut off, or FILE.1 has it"
+    return AuditReport(records, first_at, last_at, found, end)
+
+
+def _sealed(record: dict[str, Scalar]) -> tuple[bytes, str]:
+    body = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    digest = blake3(body.encode()).hexdigest()
+    return f'{body[:-1]},"hash":"{digest}"}}\n'.encode(), digest
+
+
+def _opened(line: bytes) -> dict[str, Any]:
+    """One record whose own hash is right. Raises ValueError in words."""
+    if not line.endswith(b"\n"):
+        raise ValueError("the line is not whole")
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        raise ValueError("not a JSON object") from None
+    kinds = (("seq", int), ("hash", str), ("prev", str), ("at", str))
+    if not (isinstance(record, dict) and all(isinstance(record.get(key), kind) for key, kind in kinds)):
+        raise ValueError("not an audit record")
+    if _sealed({key: value for key, value in record.items() if key != "hash"})[0] != line:
+        raise ValueError("the record does not match its hash (changed)")
+    return record
+
+
+def _last_record(content: bytes) -> dict[str, Any] | None:
+    lines = content.splitlines(keepends=True)
+    if not lines:
+        return None
+    try:
+        return _opened(lines[-1])
+    except ValueError as error:
+        # Going on would hide it: the chain would be whole from here on.
+        raise AuditError(f"the last record of the audit log is damaged ({error}); move the file away") from None
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    try:
+        with path.open("rb") as lines:
+            while line := lines.readline(LINE_BYTES_MAX + 1):
+                yield line
+    except OSError as error:
+        raise AuditError(f"{path}: {error.strerror}") from None
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()  # bounded by rotation
+    except FileNotFoundError:
+        return b""
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")

@@ -1,0 +1,146 @@
+"""What is worth remembering for good: accepted, refused, elected, published, quarantined, and by whose word.
+
+What lives here: taking records at once from any thread, dropping repeats that a stranger could cause without end, and
+bringing the rest to disk in batches with one sync each. What does not: the file (``chain_file``).
+
+A record is an event's name and a few scalars. Values are cut and stripped of credentials (``logs.redacted``); bytes are
+never taken, so that a key cannot slip in. Records that a peer or stranger causes carry ``subject``: after
+``SUBJECT_BURST`` of one event by one subject the rest is only counted, and the next one written says how many were not
+(``suppressed``). A disk that refuses keeps at most ``QUEUE_MAX`` records waiting; what did not fit is counted too.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+import trio
+
+from gossipd.audit.chain_file import AuditFile, Scalar
+from gossipd.core.errors import GossipdError
+from gossipd.core.units import timestamp
+from gossipd.runtime.logs import redacted
+from gossipd.runtime.worker_threads import run_blocking
+
+QUEUE_MAX = 4096
+VALUE_CHARS_MAX = 512
+BATCH_INTERVAL_S = 0.25  # a burst of decisions is one sync; nobody waits for it, and each look wakes the process
+RETRY_S = 5.0
+SUBJECT_BURST = 10
+SUBJECT_REFILL_S = 60.0  # one more each minute
+SUBJECTS_MAX = 4096
+
+log = structlog.get_logger("audit")
+
+
+@dataclass(slots=True)
+class _Allowance:
+    left: float
+    at: float
+    suppressed: int = 0
+
+
+class AuditLog:
+    """Takes records from any thread; ``run`` brings them to disk. ``trouble`` says when it cannot."""
+
+    def __init__(self, path: Path, *, wall: Callable[[], float] = time.time) -> None:
+        self._file = AuditFile(path)
+        self._wall = wall
+        self._lock = threading.Lock()
+        self._waiting: deque[dict[str, Scalar]] = deque()
+        self._allowances: OrderedDict[tuple[str, str], _Allowance] = OrderedDict()
+        self._lost = 0
+        self.trouble: str | None = None
+
+    @property
+    def head(self) -> str:
+        """Hash of the last record on disk."""
+        return self._file.head
+
+    @property
+    def records(self) -> int:
+        """Records in the chain so far."""
+        return self._file.records
+
+    def record(self, event: str, *, subject: str | None = None, **fields: Scalar) -> None:
+        """Remember one decision; never waits, never raises. ``subject`` is the peer or stranger that caused it."""
+        with self._lock:
+            suppressed = 0
+            if subject is not None:
+                allowed, suppressed = self._allowed(event, subject)
+                if not allowed:
+                    return
+            if len(self._waiting) >= QUEUE_MAX:
+                self._lost += 1
+                return
+            entry: dict[str, Scalar] = {key: _clean(value) for key, value in fields.items()}
+            entry["event"] = event
+            if subject is not None:
+                entry["subject"] = _clean(subject)
+            if suppressed:
+                entry["suppressed"] = suppressed
+            self._waiting.append(entry)
+
+    async def run(self) -> None:
+        """Write for ever; what is waiting when the daemon stops is written before this ends."""
+        try:
+            while True:
+                wrote = await self._write(cancellable=True)
+                await trio.sleep(BATCH_INTERVAL_S if wrote else RETRY_S)
+        finally:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
+                await self._write(cancellable=False)
+
+    async def _write(self, *, cancellable: bool) -> bool:
+        """One batch. False when the disk refused it; it stays waiting."""
+        with self._lock:
+            batch = list(self._waiting)
+            if self._lost:
+                batch.append({"event": "records_lost", "count": self._lost})
+            lost = self._lost
+        if not batch:
+            return True
+        at = timestamp(self._wall()) or ""
+        try:
+            # Abandoned when even the stop cannot wait for a disk that hangs; a half-written line is cut off later.
+            await run_blocking(self._file.append, batch, at, abandon_on_cancel=not cancellable)
+        except (OSError, GossipdError) as error:
+            words = error.sentence if isinstance(error, GossipdError) else f"E_AUDIT: {error.strerror}"
+            if words != self.trouble:
+                log.error("audit log cannot be written", reason=words)
+            self.trouble = words
+            return False
+        if self.trouble is not None:
+            log.info("audit log is written again")
+            self.trouble = None
+        with self._lock:
+            for _ in range(len(batch) - (1 if lost else 0)):
+                self._waiting.popleft()
+            self._lost -= lost
+        return True
+
+    def _allowed(self, event: str, subject: str) -> tuple[bool, int]:
+        """Whether one more is written, and how many were not since the last."""
+        now = self._wall()
+        key = (event, subject)
+        allowance = self._allowances.pop(key, None) or _Allowance(float(SUBJECT_BURST), now)
+        self._allowances[key] = allowance  # last: the oldest is forgotten first
+        if len(self._allowances) > SUBJECTS_MAX:
+            self._allowances.popitem(last=False)
+        allowance.left = min(SUBJECT_BURST, allowance.left + max(0.0, now - allowance.at) / SUBJECT_REFILL_S)
+        allowance.at = now
+        if allowance.left < 1.0:
+            allowance.suppressed += 1
+            return False, 0
+        allowance.left -= 1.0
+        suppressed, allowance.suppressed = allowance.suppressed, 0
+        return True, suppressed
+
+
+def _clean(value: Scalar) -> Scalar:
+    return redacted(value[:VALUE_CHARS_MAX]) if isinstance(value, str) else value

@@ -1,0 +1,43 @@
+"""``gossipd rm``, ``gossipd cancel`` and ``gossipd rollback``: short orders to the local daemon."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from gossipd.api.client import StatusClient
+from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+
+
+@click.command(epilog=examples("gossipd rm qwen@2 --dry-run", "gossipd rm qwen@2"))
+@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@click.option("--dry-run", is_flag=True, help="Say what would be removed, and remove nothing.")
+@daemon_options
+def rm(*, model: tuple[str, int], dry_run: bool, client: StatusClient, as_json: bool) -> int:
+    """Remove one version of a model from this host; it stays removed until it is deployed again."""
+    return _tell(client.order("rm", name=model[0], version=model[1], dry_run=dry_run), as_json)
+
+
+@click.command(epilog=examples("gossipd cancel qwen@3"))
+@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@daemon_options
+def cancel(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
+    """Stop a deployment in the whole cluster. Hosts that have it complete keep it."""
+    return _tell(client.order("cancel", name=model[0], version=model[1]), as_json)
+
+
+@click.command(epilog=examples("gossipd rollback qwen"))
+@click.argument("name", metavar="NAME")
+@daemon_options
+def rollback(*, name: str, client: StatusClient, as_json: bool) -> int:
+    """Point 'current' at the version before the present one, on this host."""
+    return _tell(client.order("rollback", name=name), as_json)
+
+
+def _tell(answer: dict[str, Any], as_json: bool) -> int:
+    if as_json:
+        echo_json(answer)
+    else:
+        click.echo(answer["sentence"])
+    return 0

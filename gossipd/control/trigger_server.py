@@ -1,0 +1,152 @@
+"""The node's end of ``gossipd trigger``: questions, manifests in parts, signed orders.
+
+What lives here: the conversation and its bounds. What does not: who may order, and what an order does (the host).
+
+A conversation is: TriggerQuery (what is the last word?), ManifestPart as often as needed if the manifest is not here,
+TriggerOrder with a statement that the visitor has signed with the key it came in with. Nothing happens before the
+order, and the order is an idempotent value, so a conversation may break off anywhere and be held again. Every request
+gets a reply. Uploads are bounded: so many at once, so many bytes in all, each forgotten after a time without a part.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import trio
+
+from gossipd.control.authenticator import Identity
+from gossipd.control.delegate import Reply
+from gossipd.core.errors import GossipdError
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.statement import Statement
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import deployment_id
+from gossipd.wire import control
+from membership.member import node_id
+
+UPLOADS_MAX = 8  # people and scripts that trigger at the same moment
+UPLOAD_BYTES_MAX = 2 * control.MANIFEST_BYTES_MAX  # all together: one of the largest, and many of a megabyte
+UPLOAD_IDLE_S = 30.0
+ORDERS_MAX = 64  # orders being carried out; each waits for a write to disk at most
+
+
+class TriggerHost(Protocol):
+    """What the daemon knows and does. Called on the trio loop."""
+
+    def trigger_state(self, deployment: DeploymentId | None, model: str) -> control.TriggerState:
+        """The last word on a deployment, named by id or (``deployment`` None) as ``NAME@VERSION``.
+
+        ``epoch`` 0 and an empty ``verb`` when nothing was heard of it, ``manifest_bytes`` 0 when its manifest is not
+        here. ``code`` E_NOT_FOUND for a name that is not known.
+        """
+        ...
+
+    async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
+        """Carry out a statement that its visitor has signed; ``envelope`` if it was uploaded. Manifest and right to
+        order are still to be checked.
+
+        Returns: a sentence for a person, and whether it changed nothing.
+        Raises: GossipdError, whose code and sentence are sent back.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _Upload:
+    total: int
+    until_s: float
+    parts: bytearray = field(default_factory=bytearray)
+
+
+class TriggerServer:
+    """Serves all visitors of one node. Orders are carried out in ``nursery``."""
+
+    def __init__(self, host: TriggerHost, nursery: trio.Nursery) -> None:
+        self._host, self._nursery = host, nursery
+        self._uploads: dict[tuple[Identity, bytes], _Upload] = {}
+        self._orders = 0
+
+    def hear(self, identity: Identity, message: control.Message, reply: Reply) -> bool:
+        """Answer a trigger request; False when ``message`` is something else."""
+        match message:
+            case control.TriggerQuery():
+                reply(self._state(message))
+            case control.ManifestPart():
+                reply(self._keep_part(identity, message))
+            case control.TriggerOrder(statement=statement):
+                self._order(identity, statement, reply)
+            case _:
+                return False
+        return True
+
+    def _state(self, message: control.TriggerQuery) -> control.TriggerState:
+        if bool(message.deployment) == bool(message.model) or len(message.deployment) not in (0, 32):
+            return control.TriggerState(
+                b"", 0, "", 0, "E_TRIGGER_FIELD", "deployment: give either 32 bytes or a model's NAME@VERSION"
+            )
+        return self._host.trigger_state(DeploymentId(message.deployment) if message.deployment else None, message.model)
+
+    def _keep_part(self, identity: Identity, message: control.ManifestPart) -> control.Message:
+        now = trio.current_time()
+        for key in [key for key, upload in self._uploads.items() if upload.until_s <= now]:
+            del self._uploads[key]
+        key = (identity, message.deployment)
+        upload = self._uploads.get(key)
+        if message.offset == 0 and (upload is None or upload.total != message.total):
+            claimed = sum(other.total for place, other in self._uploads.items() if place != key)
+            if len(self._uploads) >= UPLOADS_MAX or claimed + message.total > UPLOAD_BYTES_MAX:
+                return control.Refused("E_BUSY", "too many manifests are being sent to this host; try again soon")
+            upload = self._uploads[key] = _Upload(message.total, now)
+        if upload is None:
+            return control.PartKept(0)  # forgotten meanwhile: from the beginning, please
+        if message.total != upload.total or message.offset + len(message.part) > upload.total:
+            return control.Refused("E_TRIGGER_FIELD", "offset: the part lies outside the manifest's announced size")
+        if message.offset == len(upload.parts):
+            upload.parts += message.part
+        upload.until_s = now + UPLOAD_IDLE_S
+        return control.PartKept(len(upload.parts))
+
+    def _order(self, identity: Identity, wire: bytes, reply: Reply) -> None:
+        try:
+            statement = Statement.decode(wire)
+            _check_signer(identity, statement)
+            envelope = self._envelope(identity, statement)
+        except ManifestError as error:
+            reply(control.TriggerReply(error.code, _sentence(error), b"", 0, False))
+            return
+        if self._orders >= ORDERS_MAX:
+            reply(control.TriggerReply("E_BUSY", "too many orders at once; try again soon", b"", 0, False))
+            return
+        self._orders += 1
+        self._nursery.start_soon(self._carry_out, identity, statement, envelope, reply)
+
+    async def _carry_out(self, identity: Identity, statement: Statement, envelope: bytes | None, reply: Reply) -> None:
+        try:
+            sentence, already = await self._host.trigger_order(identity, statement, envelope)
+        except GossipdError as error:
+            reply(control.TriggerReply(error.code, _sentence(error), statement.deployment, statement.epoch, False))
+        else:
+            reply(control.TriggerReply("", sentence[:1024], statement.deployment, statement.epoch, already))
+        finally:
+            self._orders -= 1
+
+    def _envelope(self, identity: Identity, statement: Statement) -> bytes | None:
+        """The uploaded manifest that the statement is about, if there is a whole one."""
+        upload = self._uploads.pop((identity, statement.deployment), None)
+        if upload is None or len(upload.parts) != upload.total:
+            return None
+        envelope = bytes(upload.parts)
+        if len(envelope) != statement.manifest_bytes or deployment_id(envelope) != statement.deployment:
+            raise ManifestError("statement: it is not about the manifest that was sent", code="E_TRIGGER_FIELD")
+        return envelope
+
+
+def _check_signer(identity: Identity, statement: Statement) -> None:
+    signer = identity.client == statement.signer if identity.client else identity.node == node_id(statement.signer)
+    if not signer:
+        raise ManifestError("statement: signed by another key than the connection's", code="E_TRIGGER_FIELD")
+
+
+def _sentence(error: GossipdError) -> str:
+    return str(error.args[0])[:1024]

@@ -1,0 +1,38 @@
+"""What the brains know of a model and of a member: no names of files, no hashes.
+
+What lives here: the two values. What does not: the manifest and the member record from which adapters make them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from membership.member import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What the planner needs to know of a model: no names, no hashes.
+
+    ``chunk_bytes`` is the nominal size; the last chunk of a file may be shorter.
+    ``extent_chunks`` adjacent chunks are read from external storage as one unit.
+    """
+
+    chunk_count: int
+    chunk_bytes: int
+    bytes_total: int
+    extent_chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class PeerView:
+    """What the planner knows of a member from its signed record."""
+
+    node: NodeId
+    rack: str
+    zone: str
+    can_read_sources: bool = False
+    seed_term: int = 0
+    """Zero: claims no seedship. Else the term of its claim for its rack."""
+    name: str = ""
+    """Its host name: targets of a deployment may be named by it."""

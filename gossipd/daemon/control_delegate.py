@@ -1,0 +1,107 @@
+"""What the control plane asks of the daemon: who may come in, and what to answer.
+
+What lives here: ``ControlDelegate``, the body of ``control.host.ControlPort``. What does not: trigger requests, which
+have a desk of their own, and sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gossipd import __version__
+from gossipd.control.authenticator import Identity
+from gossipd.control.delegate import Reply
+from gossipd.control.peer_channel import Endpoint
+from gossipd.control.trigger_server import TriggerServer
+from gossipd.core.events import Event
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.deployments import Deployments
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.identity.keys import PublicKey
+from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
+from gossipd.wire import control
+from membership.member import NodeId
+
+
+class ControlDelegate:
+    """One per daemon; everything is quick and on the trio loop."""
+
+    def __init__(
+        self,
+        *,
+        cluster: MemberDirectory,
+        tokens: IssuedTokens | None,
+        received_tokens: ReceivedTokens,
+        clients: Callable[[], tuple[PublicKey, ...]],
+        post: Callable[[Event], None],
+        audit: Callable[..., None],
+    ) -> None:
+        self._cluster = cluster
+        self._tokens = tokens
+        self._received_tokens = received_tokens
+        self._clients = clients
+        self._post = post
+        self._audit = audit
+        self.deployments: Deployments | None = None
+        self.trigger_server: TriggerServer | None = None
+
+    def member_of(self, curve_key: bytes) -> NodeId | None:
+        """See ControlPort."""
+        return self._cluster.member_of(curve_key)
+
+    def client_of(self, curve_key: bytes) -> bytes | None:
+        """See ControlPort."""
+        return next((key.ed25519 for key in self._clients() if key.curve25519 == curve_key), None)
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        """See ControlPort."""
+        record = self._cluster.record(node)
+        return None if record is None else Endpoint(record.host, record.port, record.transport_key)
+
+    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
+        """See ControlPort."""
+        assert self.deployments is not None
+        known = self.deployments.by_id.get(deployment)
+        if known is None or known.manifest is None or not known.is_open:
+            return None
+        return known.manifest.chunk_count
+
+    def greeting(self) -> control.Hello:
+        """See ControlPort."""
+        return control.Hello(f"gossipd {__version__}")
+
+    def tokens_for(self, node: NodeId) -> tuple[tuple[bytes, ...], int]:
+        """See ControlPort."""
+        if self._tokens is None:
+            return (), 0
+        return self._tokens.issue_ahead(node), int(TOKEN_LIFE_S)
+
+    def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
+        """See ControlPort."""
+        if self._tokens is not None:
+            self._received_tokens.put(node, tokens, min(valid_s, TOKEN_LIFE_S))
+
+    def on_event(self, event: Event) -> None:
+        """See ControlPort."""
+        self._post(event)
+
+    def on_message(self, node: NodeId, message: control.Message) -> None:
+        """See ControlPort: a greeting asks for nothing."""
+
+    def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
+        """See ControlPort."""
+        if isinstance(message, control.Ping):
+            reply(control.Pong())
+        elif isinstance(message, control.TokenWanted):
+            if self._tokens is None or identity.node is None:
+                reply(control.Refused("E_TOKEN"))
+            else:
+                reply(control.Token(self._tokens.issue(identity.node), int(TOKEN_LIFE_S)))
+        elif self.trigger_server is None or not self.trigger_server.hear(identity, message, reply):
+            reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
+
+    def on_refused(self, reason: str, address: str) -> None:
+        """See ControlPort."""
+        # The port is a new one each time; by the host, so that one stranger's knocking is cut short in the log.
+        host = address.rpartition(":")[0] if "://" in address else address
+        self._audit("stranger refused", subject=host, reason=reason)

@@ -1,0 +1,260 @@
+"""The planner's commands as work for the hands.
+
+What lives here: which hand does what, in which threads, and how it ends as an event. What does not: deciding, and
+counting (``deployments``).
+
+A fetch holds one thread from its request to the last byte written: at most ``fetches_max`` are in flight, so threads
+are few, and nothing is queued behind a slow peer. Source reads have threads of their own, so that a stalled store
+of objects never holds up fetches from peers. Every command that starts work ends in exactly one event per chunk.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import structlog
+
+from gossipd.control.control_plane import ControlPlane
+from gossipd.core import events
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import Command, Event, FailReason
+from gossipd.core.ids import DeploymentId, short
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.runtime.thread_priority import lower_priority
+from gossipd.sources.reader import SourceReader
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.transfer.client import BulkClient
+from gossipd.transfer.errors import TransferError
+from gossipd.transfer.server import BulkServer
+from membership.member import NodeId
+
+FETCH_THREADS = 48  # twice the planner's limit: those that were cancelled end a little later; a thread costs 60 KiB
+CHORE_THREADS = 2
+TOGETHER_S = 5.0  # for all threads of a pool to begin; on an idle machine they take 5 ms
+COMPLAIN_TIMEOUT_S = 5.0
+RECHECKS_MAX = 64  # waiting to be read back: whoever complains without end makes us read no more than that
+log = structlog.get_logger("performer")
+
+
+class CommandExecutor:
+    """Performs commands; called on the trio loop, never blocks."""
+
+    def __init__(
+        self,
+        *,
+        cluster: MemberDirectory,
+        plane: ControlPlane,
+        client: BulkClient,
+        server: BulkServer,
+        reader: SourceReader,
+        store: ChunkStore,
+        manifest_of: Callable[[DeploymentId], Manifest | None],
+        post: Callable[[Event], None],
+        claim_seed: Callable[[int], None],
+        finish: Callable[[DeploymentId], None],
+        stalled: Callable[[events.ReportStall], None],
+        trouble: Callable[[DeploymentId, GossipdError], None],
+        audit: Callable[..., None],
+        bug: Callable[[BaseException], None],
+        read_threads: int,
+    ) -> None:
+        self._cluster = cluster
+        self._plane = plane
+        self._client = client
+        self._server = server
+        self._reader = reader
+        self._store = store
+        self._manifest_of = manifest_of
+        self._post = post
+        self._claim_seed = claim_seed
+        self._finish = finish
+        self._stalled = stalled
+        self._trouble = trouble
+        self._audit = audit
+        self._bug = bug
+        self._fetchers = pool_with_threads(FETCH_THREADS, "fetch")
+        self._readers = pool_with_threads(read_threads, "read")
+        self._chores = pool_with_threads(CHORE_THREADS, "chore")
+        self._lock = threading.Lock()
+        self._rechecks: set[tuple[DeploymentId, int]] = set()
+
+    def close(self) -> None:
+        """No new work; what runs is ended by closing the client and the reader, which come first."""
+        for pool in (self._fetchers, self._readers, self._chores):
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    def perform(self, command: Command) -> None:
+        """Begin what the planner wants."""
+        match command:
+            case events.StartFetch():
+                self._submit(self._fetchers, self._fetch, command)
+            case events.CancelFetch():
+                self._client.cancel(command.peer, command.deployment, command.chunk)
+            case events.StartSourceRead():
+                self._submit(self._readers, self._read, command)
+            case events.ProbeSource():
+                self._submit(self._chores, self._probe, command.deployment)
+            case events.StartSubscription():
+                self._plane.subscribe(command.peer, command.deployment)
+            case events.EndSubscription():
+                self._plane.unsubscribe(command.peer, command.deployment)
+            case events.SendHoldings():
+                self._plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
+            case events.SendDelta():
+                self._plane.send_delta(
+                    command.peers,
+                    command.deployment,
+                    added=command.added,
+                    dropped=command.dropped,
+                    reading=command.reading,
+                    free_slots=command.free_slots,
+                )
+            case events.ClaimSeed():
+                self._claim_seed(command.term)
+            case events.FinishModel():
+                self._finish(command.deployment)
+            case events.ReportStall():
+                self._stalled(command)
+            case events.LimitUploads():
+                self._server.limit_uploads(command.slots)
+
+    def _submit(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
+        try:
+            pool.submit(work, *what).add_done_callback(self._ended)
+        except RuntimeError:
+            log.debug("too late for more work")  # the pool is shut down: the daemon is stopping
+
+    def _ended(self, work: Future[None]) -> None:
+        """What a hand may raise is caught where it is raised: anything else is our own bug and stops the node."""
+        if not work.cancelled() and (error := work.exception()) is not None:
+            self._bug(error)
+
+    # ---- in threads --------------------------------------------------------------------------------
+
+    def _fetch(self, command: events.StartFetch) -> None:
+        reason = self._fetched(command)
+        if reason is not None:
+            self._post(events.FetchFailed(command.deployment, command.chunk, command.peer, reason))
+
+    def _fetched(self, command: events.StartFetch) -> FailReason | None:
+        """None when the store has told of the chunk."""
+        manifest = self._manifest_of(command.deployment)
+        endpoint = self._cluster.bulk_endpoint(command.peer)
+        if manifest is None or endpoint is None:
+            return FailReason.GONE
+        length = manifest.chunk_length(command.chunk)
+        log.debug("fetch", deployment=short(command.deployment), chunk=command.chunk, peer=self._name(command.peer))
+        began = time.monotonic()
+        try:
+            incoming = self._client.fetch_chunk(
+                command.peer, endpoint, command.deployment, command.chunk, length,
+                timeout_s=command.timeout_s, behind=command.behind,
+            )  # fmt: skip
+        except TransferError as error:
+            if error.reason is FailReason.CORRUPT:
+                self._blame(command, error)
+            return error.reason
+        try:
+            is_new = self._store.put(
+                command.deployment, command.chunk, incoming.view, command.peer, time.monotonic() - began
+            )
+            incoming.land()
+        except DigestMismatchError as error:
+            self._blame(command, error)
+            self._submit(self._chores, self._complain, command)
+            return FailReason.CORRUPT
+        except StoreWriteError:
+            return FailReason.DISK
+        except NotHeldError:
+            return FailReason.CANCELLED
+        finally:
+            incoming.release()
+        return None if is_new else FailReason.CANCELLED
+
+    def _blame(self, command: events.StartFetch, error: GossipdError) -> None:
+        """A chunk never comes from two peers, so a bad one is its sender's; the planner asks it no more for a while."""
+        peer = self._name(command.peer)
+        log.warning("corrupt chunk", peer=peer, chunk=command.chunk, code=error.code)
+        deployment = command.deployment.hex()
+        self._audit("quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code)
+
+    def _complain(self, command: events.StartFetch) -> None:
+        endpoint = self._cluster.bulk_endpoint(command.peer)
+        if endpoint is None:
+            return
+        try:
+            self._client.complain(
+                command.peer, endpoint, command.deployment, command.chunk, timeout_s=COMPLAIN_TIMEOUT_S
+            )
+        except TransferError as error:
+            log.info("complaint not delivered", peer=self._name(command.peer), code=error.code)
+
+    def _read(self, command: events.StartSourceRead) -> None:
+        manifest = self._manifest_of(command.deployment)
+        if manifest is None:
+            self._post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
+            return
+        log.debug("read", deployment=short(command.deployment), chunks=list(command.chunks))
+        outcome = self._reader.read_chunks(manifest, command.chunks, is_awaited=command.is_awaited)
+        if outcome.failed:
+            if outcome.errors:
+                log.warning("source read failed", reason=outcome.errors[-1].sentence, chunks=len(outcome.failed))
+                self._trouble(command.deployment, outcome.errors[-1])
+            reason = outcome.reason or FailReason.SOURCE
+            self._post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
+
+    def _probe(self, deployment: DeploymentId) -> None:
+        manifest = self._manifest_of(deployment)
+        if manifest is None:
+            return
+        outcome = self._reader.probe(manifest)
+        if not outcome.readable and outcome.errors:
+            log.warning("source is not readable", reason=outcome.errors[-1].sentence)
+            self._trouble(deployment, outcome.errors[-1])
+        self._post(events.SourceProbed(deployment, outcome.readable))
+
+    def recheck(self, deployment: DeploymentId, chunk: int) -> None:
+        """A peer complains, or our own file could not be read: look at the chunk again, in a thread. From any thread.
+
+        One that waits already is not looked at twice.
+        """
+        with self._lock:
+            if (deployment, chunk) in self._rechecks or len(self._rechecks) >= RECHECKS_MAX:
+                return
+            self._rechecks.add((deployment, chunk))
+        self._submit(self._chores, self._recheck, deployment, chunk)
+
+    def _recheck(self, deployment: DeploymentId, chunk: int) -> None:
+        with self._lock:
+            self._rechecks.discard((deployment, chunk))
+        try:
+            if not self._store.recheck(deployment, chunk):
+                log.warning("chunk has rotted", deployment=deployment.hex()[:12], chunk=chunk)
+        except GossipdError as error:
+            log.info("chunk could not be looked at", code=error.code)
+
+    def _name(self, node: NodeId) -> str:
+        record = self._cluster.records.get(node)
+        return record.name if record is not None else node.hex()[:12]
+
+
+def pool_with_threads(count: int, name: str) -> ThreadPoolExecutor:
+    """A pool that has its threads already, all of them giving way to the loop.
+
+    Whoever starts a thread waits until it runs. Under full load that is a turn of the interpreter's lock for each, and
+    the loop, which submits, was held up for 135 ms by sixteen of them.
+    """
+    pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=lower_priority)
+    together = threading.Barrier(count)
+    try:
+        for _ in range(count):
+            pool.submit(together.wait, TOGETHER_S)
+    except RuntimeError:  # the system's limit on threads: the pool makes do with those that there are
+        log.warning("fewer threads than wanted", pool=name, wanted=count)
+        together.abort()
+    return pool

@@ -1,0 +1,112 @@
+"""How this host's progress reaches the others.
+
+What lives here: the rhythm. What does not: the record and the table (``deployment.progress``,
+``deployment.progress_table``), and keeping the table on disk (``app``).
+
+A record is told when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``; when all
+is done, a slow refresh keeps newcomers and those who lost a datagram up to date.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import trio
+
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.deployment import FINAL, Deployment
+from gossipd.daemon.deployments import Deployments
+from gossipd.deployment.progress import next_version, progress_key, refresh_interval_s
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.store.chunk_store import ChunkStore
+from membership.member import NODE_ID_BYTES, NodeId
+
+TICK_S = 1.0
+LOOK_S = 0.25  # a change of state is told within this; each look is a wake-up of the loop, some 0.25 ms
+SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
+
+
+class ProgressPublisher:
+    """One task; owned by the trio loop."""
+
+    def __init__(
+        self,
+        *,
+        own: NodeId,
+        table: ClusterProgress,
+        deployments: Deployments,
+        store: ChunkStore,
+        hosts: Callable[[], int],
+        publish: Callable[[bytes, int, bytes], None],
+        uploaded: Callable[[], dict[DeploymentId, int]],
+    ) -> None:
+        self._own = own
+        self.table = table
+        self._deployments = deployments
+        self._store = store
+        self._hosts = hosts
+        self._publish = publish
+        self._uploaded = uploaded
+        self._told_s: dict[DeploymentId, float] = {}
+
+    def restore(self, deployment: Deployment) -> None:
+        """A deployment begins: go on counting where an earlier run left off."""
+        earlier = self.table.host(self._own, progress_key(deployment.id))
+        if earlier is not None:
+            deployment.restore(earlier.progress)
+
+    def heard(self, key: bytes, version: int, record: bytes) -> None:
+        """Another host's word. Raises ProgressFormatError."""
+        node, short_key = NodeId(key[:NODE_ID_BYTES]), key[NODE_ID_BYTES:]
+        if node == self._own:
+            return
+        now, wall_s = trio.current_time(), time.time()
+        self.table.heard(node, short_key, version, record, now=now, wall_s=wall_s)
+        for deployment in self._deployments.by_id.values():
+            if deployment.manifest is None and progress_key(deployment.id) == short_key:
+                deployment.holders[node] = None
+
+    async def run(self) -> None:
+        """Never returns."""
+        ticked_s = trio.current_time()
+        while True:
+            await trio.sleep(LOOK_S)
+            now = trio.current_time()
+            if now - ticked_s >= TICK_S:
+                self._tick(now - ticked_s)
+                ticked_s = now
+            for deployment in list(self._deployments.by_id.values()):
+                if self._is_due(deployment, now):
+                    self.tell(deployment)
+
+    def tell(self, deployment: Deployment) -> None:
+        """Tell now."""
+        now, wall_s = trio.current_time(), time.time()
+        deployment.changed = False
+        self._told_s[deployment.id] = now
+        if not deployment.is_target or deployment.manifest is None:
+            return
+        key = progress_key(deployment.id)
+        progress = deployment.progress(wall_s)
+        version = next_version(self.table.version(self._own, key), wall_s)
+        if self.table.record(self._own, key, version, progress, now=now, wall_s=wall_s):
+            self._publish(self._own + key, version, progress.to_bytes())
+
+    def _is_due(self, deployment: Deployment, now: float) -> bool:
+        since_s = now - self._told_s.get(deployment.id, -1e9)
+        interval_s = refresh_interval_s(self._hosts())
+        if deployment.state in FINAL and not deployment.rate_in.bytes_per_s and not deployment.rate_out.bytes_per_s:
+            interval_s *= SETTLED_FACTOR
+        return deployment.changed or since_s >= interval_s
+
+    def _tick(self, elapsed_s: float) -> None:
+        uploaded = self._uploaded()
+        models = self._store.statistics().models
+        for deployment in self._deployments.by_id.values():
+            deployment.rate_out.add(uploaded.pop(deployment.id, 0))
+            deployment.rate_in.tick(elapsed_s)
+            deployment.rate_out.tick(elapsed_s)
+            figures = models.get(deployment.id)
+            if figures is not None:
+                deployment.take_figures(figures.duplicate_bytes, figures.mismatch_count + figures.rotten_count)

@@ -1,0 +1,83 @@
+"""From the operator's configuration to the settings of each part; no part sees another's.
+
+What lives here: names translated, zero as "no limit". What does not: checks (``config``).
+"""
+
+from __future__ import annotations
+
+from gossipd import __version__
+from gossipd.config.sections import Config
+from gossipd.identity.keys import PublicKey
+from gossipd.sources.settings import SourceSettings
+from gossipd.store.settings import PageCache, StoreSettings
+from gossipd.swarm.capabilities import NodeCapabilities
+from gossipd.transfer.settings import BulkSettings, Encryption
+from membership.member import Record
+from membership.settings import SwimSettings
+
+
+def swim_settings(config: Config) -> SwimSettings:
+    """How failures are noticed."""
+    section = config.membership
+    return SwimSettings(
+        probe_interval_s=section.probe_interval_s,
+        probe_timeout_s=section.probe_timeout_s,
+        suspicion_base_s=section.suspicion_base_s,
+        roster_keep_s=section.roster_keep_s,
+    )
+
+
+def store_settings(config: Config) -> StoreSettings:
+    """Where models live."""
+    section = config.store
+    return StoreSettings(
+        keep_versions=section.keep_versions,
+        reserve_bytes=section.reserve_bytes,
+        page_cache=PageCache(section.page_cache),
+        scrub_bytes_per_s=section.scrub_bytes_per_s,
+    )
+
+
+def bulk_settings(config: Config) -> BulkSettings:
+    """The path of model bytes."""
+    limits = config.limits
+    return BulkSettings(
+        encryption=Encryption(config.bulk.encryption),
+        slots=limits.upload_slots,
+        slots_per_peer=min(4, limits.upload_slots),
+        connections_in_max=limits.connections,
+    )
+
+
+def source_settings(config: Config) -> SourceSettings:
+    """External storage."""
+    return SourceSettings(read_timeout_s=config.sources.timeout_s)
+
+
+def rate(bytes_per_s: int) -> float | None:
+    """Zero means no limit."""
+    return float(bytes_per_s) if bytes_per_s else None
+
+
+def capabilities(config: Config, *, seed_term: int = 0) -> NodeCapabilities:
+    """What we say of ourselves."""
+    return NodeCapabilities(config.sources.enabled, seed_term, config.bulk.encryption == "none")
+
+
+def own_record(config: Config, public: PublicKey, boot: int) -> Record:
+    """Our member record, unsigned."""
+    return Record(
+        public_key=public.ed25519,
+        boot=boot,
+        version=1,
+        name=config.node.name,
+        rack=config.node.rack,
+        zone=config.node.zone,
+        host=config.advertised,
+        port=config.net.port,
+        bulk_port=config.bulk_address[1],
+        transport_key=public.curve25519,
+        capacity=0,
+        software=__version__,
+        payload=capabilities(config).to_bytes(),
+    )

@@ -1,0 +1,175 @@
+"""What a daemon keeps on disk besides chunks: boot number, register, roster, progress, manifests.
+
+What lives here: names, sizes and formats of these files. What does not: renames and syncs (``store.disk.durable``).
+
+::
+
+    DIR/state/boot               decimal: how often this node has started
+    DIR/state/register           statements, trusted versions, removed marks (``deployment.statement_file``)
+    DIR/state/roster             signed member records, each behind its length in two bytes
+    DIR/state/progress           the table of every host's progress (``deployment.progress_table``)
+    DIR/state/manifests/<id>     signed envelopes, byte for byte
+
+Every write leaves the old file or the new one, whole. The register is written before what it says is acted
+on: a node that has said "I trust version 9" must not come back believing 8. The roster and the progress
+table may be some seconds old after a crash; gossip brings the rest.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Condition, Lock
+
+from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError
+from gossipd.deployment.statement_file import register_from_bytes
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.store.disk.disk import FileKind, read_file, write_new_file
+from gossipd.store.disk.durable import PosixDisk, make_root
+from membership.errors import WireError
+from membership.member import Record
+from membership.record import BOOT_MAX, encode_signed, parse_record
+
+BOOT, REGISTER, ROSTER, PROGRESS, MANIFESTS = "boot", "register", "roster", "progress", "manifests"
+FILE_BYTES_MAX = 64 * 1024 * 1024  # ten times a progress table of 4,096 hosts and 64 deployments; a manifest's limit
+_LENGTH_BYTES = 2
+_BOOT_DIGITS_MAX = len(str(BOOT_MAX))
+
+
+class StateWriteError(LocalError):
+    """The disk refused a file of ``DIR/state``. Fault: this host. State: the old file stands. Retry: by itself."""
+
+    code = "E_STATE_WRITE"
+    exit_code = ExitCode.DISK
+
+
+class StateDirectory:
+    """The files of ``DIR/state``. Blocking; small enough to be called from the loop at start, from a thread later."""
+
+    def __init__(self, directory: Path) -> None:
+        """Raises StoreModeError when others may write to the directory, OSError when it cannot be made."""
+        make_root(directory, mode=0o700)
+        self._disk = PosixDisk(directory)
+        self._disk.make_directory(MANIFESTS)
+        self._disk.sync_directory("")  # whatever was found: an earlier life may have been killed before it did
+        self._writing = Lock()
+        self._keeping_register = Lock()
+        self._envelope_kept = Condition()
+        self._envelopes_kept = 0
+        self._register_revision = 0
+
+    def close(self) -> None:
+        """Gives the directory back."""
+        self._disk.shut()
+
+    def next_boot(self, wall_s: float) -> int:
+        """A number higher than that of any earlier start, also when this file was lost: never below the clock."""
+        kept = self._read(BOOT)
+        # Digits that no boot can have are as good as lost: the file has rotted, or a hand was in it.
+        last = int(kept) if kept is not None and kept.isdigit() and len(kept) <= _BOOT_DIGITS_MAX else 0
+        boot = max(last + 1 if last < BOOT_MAX else 0, int(wall_s))
+        self._write(BOOT, str(boot).encode())
+        return boot
+
+    def register(self) -> StatementStore:
+        """Raises RegisterFormatError: a damaged register is an operator's matter."""
+        kept = self._read(REGISTER)
+        return StatementStore() if kept is None else register_from_bytes(kept)
+
+    def keep_register(self, kept: bytes, revision: int) -> None:
+        """A ``snapshot``, made on the loop that owns the register; it or a later one is durable on return.
+
+        Threads may come in another order than their snapshots were made: an older one never replaces a newer.
+        """
+        with self._keeping_register:
+            if revision >= self._register_revision:
+                self._write(REGISTER, kept)
+                self._register_revision = revision
+
+    def roster(self) -> list[Record]:
+        """Records as they were signed; one that cannot be read is dropped, gossip brings it again."""
+        kept = self._read(ROSTER) or b""
+        records, at = [], 0
+        while at + _LENGTH_BYTES <= len(kept):
+            end = at + _LENGTH_BYTES + int.from_bytes(kept[at : at + _LENGTH_BYTES], "big")
+            try:
+                records.append(parse_record(kept[at + _LENGTH_BYTES : end]))
+            except WireError:
+                break
+            at = end
+        return records
+
+    def keep_roster(self, records: Iterable[Record]) -> None:
+        """Who belongs, for the next start."""
+        encoded = [encode_signed(record) for record in records]
+        self._write(ROSTER, b"".join(len(one).to_bytes(_LENGTH_BYTES, "big") + one for one in encoded))
+
+    def progress(self, *, now: float, wall_s: float) -> ClusterProgress:
+        """The table, or an empty one when there is none that can be read."""
+        kept = self._read(PROGRESS)
+        if kept is not None:
+            try:
+                return ClusterProgress.from_bytes(kept, now=now, wall_s=wall_s)
+            except ProgressTableError:
+                return ClusterProgress()
+        return ClusterProgress()
+
+    def keep_progress(self, table: bytes) -> None:
+        """``ClusterProgress.to_bytes``."""
+        self._write(PROGRESS, table)
+
+    def envelope(self, deployment: DeploymentId) -> bytes | None:
+        """A signed manifest that was kept. One that the disk does not give is pulled from another host again."""
+        try:
+            return self._read(f"{MANIFESTS}/{deployment.hex()}")
+        except OSError:
+            return None
+
+    def envelope_soon(
+        self, deployment: DeploymentId, *, is_coming: Callable[[DeploymentId], bool], timeout_s: float
+    ) -> bytes | None:
+        """As ``envelope``, but waits for one that is on its way here.
+
+        Args:
+            is_coming: whether it is; asked again whenever some manifest has been kept.
+        """
+        deadline = time.monotonic() + timeout_s
+        while True:
+            kept_before = self._envelopes_kept
+            envelope = self.envelope(deployment)
+            left_s = deadline - time.monotonic()
+            if envelope is not None or left_s <= 0 or not is_coming(deployment):
+                return envelope
+            with self._envelope_kept:
+                if self._envelopes_kept == kept_before:
+                    self._envelope_kept.wait(left_s)
+
+    def keep_envelope(self, deployment: DeploymentId, envelope: bytes) -> None:
+        """Durable on return."""
+        self._write(f"{MANIFESTS}/{deployment.hex()}", envelope)
+        with self._envelope_kept:
+            self._envelopes_kept += 1
+            self._envelope_kept.notify_all()
+
+    def envelopes(self) -> list[DeploymentId]:
+        """Whose manifests are kept; as many as the register holds statements, after ``forget_envelope`` of the rest."""
+        return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(MANIFESTS) if len(name) == 64]
+
+    def forget_envelope(self, deployment: DeploymentId) -> None:
+        """Nobody will ask for it again."""
+        self._disk.remove_file(f"{MANIFESTS}/{deployment.hex()}")
+
+    def _read(self, name: str) -> bytes | None:
+        if self._disk.kind(name) is not FileKind.FILE:
+            return None
+        return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
+
+    def _write(self, name: str, body: bytes) -> None:
+        try:
+            with self._writing:  # two writers of one file would rename each other's unfinished one
+                write_new_file(self._disk, name, body, mode=0o600)
+        except OSError as error:
+            raise StateWriteError(f"state/{name} cannot be written: {error.strerror}") from error

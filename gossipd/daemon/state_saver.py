@@ -1,0 +1,88 @@
+"""What is written to ``DIR/state`` while the daemon runs, and once more at its end.
+
+What lives here: when. What does not: the files (``state_dir``). What must be on disk before it is acted on is written
+by whoever acts (``deployments``, ``admin_operations``); this catches up with the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from gossipd.core.ids import short
+from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment.statement_file import snapshot
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.runtime.worker_threads import run_blocking
+from membership.swim import Swim
+
+LOOK_S = 1.0
+ROSTER_KEEP_S = 5.0  # a crash costs at most this much of what gossip brings again
+
+
+class StateSaver:
+    """One task; owned by the trio loop."""
+
+    def __init__(
+        self,
+        *,
+        state: StateDirectory,
+        register: StatementStore,
+        swim: Swim,
+        progress_publisher: ProgressPublisher,
+        alarm: Callable[[str, str], None],
+        cured: Callable[[str], None],
+    ) -> None:
+        self._state = state
+        self._register = register
+        self._swim = swim
+        self._progress_publisher = progress_publisher
+        self._alarm = alarm
+        self._cured = cured
+
+    async def run(self) -> None:
+        """Never returns."""
+        kept_revision, kept_s, kept_table = self._register.revision, trio.current_time(), b""
+        self._show_equivocations()
+        while True:
+            await trio.sleep(LOOK_S)
+            writes: list[Callable[[], None]] = []
+            if self._register.revision != kept_revision:
+                kept_revision = self._register.revision
+                self._show_equivocations()
+                writes.append(partial(self._state.keep_register, *snapshot(self._register)))
+            if trio.current_time() - kept_s > ROSTER_KEEP_S:
+                kept_s = trio.current_time()
+                writes.append(partial(self._state.keep_roster, self._swim.roster_records()))
+            table = self._progress_publisher.table.to_bytes()
+            if table != kept_table:  # our own counters are in it, and nobody else can tell us those after a crash
+                kept_table = table
+                writes.append(partial(self._state.keep_progress, table))
+            try:
+                for write in writes:
+                    await run_blocking(write)
+                if writes:
+                    self._cured(StateWriteError.code)
+            except StateWriteError as error:
+                kept_revision, kept_table = -1, b""  # all of it is tried again at the next look
+                self._alarm(error.code, str(error.args[0]))
+
+    def _show_equivocations(self) -> None:
+        for one in self._register.alarms():
+            self._alarm(
+                "E_EQUIVOCATION",
+                f"{one.name}@{one.version} is trusted as {short(one.trusted)} and was offered as {short(one.offered)}: "
+                "a publisher is careless or its key is stolen",
+            )
+
+    def keep_all(self) -> None:
+        """At the end; a disk that refuses costs what gossip brings again."""
+        with contextlib.suppress(StateWriteError):
+            self._state.keep_roster(self._swim.roster_records())
+            self._state.keep_register(*snapshot(self._register))
+            self._state.keep_progress(self._progress_publisher.table.to_bytes())
+        self._state.close()

@@ -1,0 +1,203 @@
+"""How far one host is with one deployment: the record that travels by gossip.
+
+What lives here: the record, its states and reasons, and its 32-byte form. What does not: the table of all hosts'
+records and the totals over them (``progress_table``).
+
+Gossip carries one such record for each host and deployment. Its key is the first 8 bytes of the deployment's id
+(``progress_key``), so key and record together are 40 bytes; its version is the time of writing in milliseconds since
+1970, never lower than the last one (``next_version``), so that a host that lost its state still speaks last.
+
+Format, big-endian, one record:
+
+===== ======================================================================
+bytes what
+===== ======================================================================
+1     format version, 1; a record with another version is left unread
+1     state (3 bits) and reason (5 bits)
+3     chunks held and verified, exact
+4     bytes from external storage        ┐
+4     bytes from peers in the same rack  │ floored to 27 significant bits
+4     bytes from peers in other racks    ┘
+3     duplicate bytes                    floored to 19 significant bits
+3     corrupt chunks, exact, saturating
+3     rates in and out, bytes a second   floored to 7 significant bits each
+4     when this host began, seconds since 1970
+2     seconds from then to the end       floored to 11 significant bits; 0: not ended
+===== ======================================================================
+
+Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
+to 2**45 bytes (the limit of a model is 2**44) but for the short last chunks, where the error is below 1 in 10**8.
+Flooring keeps the order, so a counter that never falls never falls here. Verified bytes are not carried: they follow
+from the verified chunks, and so they are exact at nothing and at everything.
+
+Rejected: variable-length integers (eight to ten bytes for one byte counter of a 500 GB model, four of them) and sending
+differences (one lost record and every total is wrong for ever).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gossipd.core.errors import RemoteError
+from gossipd.core.ids import DeploymentId
+
+VERSION = 1
+RECORD_BYTES = 32
+KEY_BYTES = (
+    8  # 2**32 deployments before two share a key by chance; a collision mixes two rows of a status page, no more
+)
+EXPONENT_BITS = 5
+REFRESH_FLOOR_S = 1.0  # the interval that the status page promises for small clusters
+REFRESH_HOSTS_PER_S = 50.0  # 1000 hosts: one record each 20 s, 50 records a second in the whole cluster
+
+
+class HostState(Enum):
+    """How a deployment stands on one host. The order is the wire code."""
+
+    INIT = "init"
+    DOWNLOADING = "downloading"
+    VERIFYING = "verifying"
+    COMPLETE = "complete"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    EXPIRED = "expired"
+
+
+class HostReason(Enum):
+    """Why a host is not further, in the words of ``status``. The order is the wire code: append only, at most 31."""
+
+    NONE = ""
+    OTHER = "other"
+    NO_HOLDER = "no_holder"
+    ALL_BUSY = "all_busy"
+    DISK = "disk"
+    STORAGE = "storage"
+    VERIFICATION = "verification"
+    MEMBERSHIP = "membership"
+    NO_SPACE = "no_space"
+    DISK_READ_ONLY = "disk_read_only"
+    DISK_FAILING = "disk_failing"
+    SOURCE_AUTH = "source_auth"
+    SOURCE_NOT_FOUND = "source_not_found"
+    SOURCE_CHANGED = "source_changed"
+    SOURCE_UNREACHABLE = "source_unreachable"
+    SOURCE_FORBIDDEN = "source_forbidden"
+    REMOVED = "removed"
+    ROLLBACK = "rollback"
+    REFUSED = "refused"
+    MEMORY = "memory"
+    HOLDER_SILENT = "holder_silent"
+
+
+_STATES = tuple(HostState)
+_REASONS = tuple(HostReason)
+
+
+class ProgressFormatError(RemoteError):
+    """Bytes that are not a progress record of this version.
+
+    Fault: the sender, or it is newer than we are. State: unchanged. Retry: no.
+    """
+
+    code = "E_PROGRESS_FORMAT"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """One host's word about one deployment. Counters include everything since the deployment was first heard of."""
+
+    state: HostState
+    reason: HostReason = HostReason.NONE
+    chunks_verified: int = 0
+    source_bytes: int = 0
+    peer_bytes_same_rack: int = 0
+    peer_bytes_cross_rack: int = 0
+    duplicate_bytes: int = 0
+    corrupt_chunks: int = 0
+    rate_in_bytes_per_s: int = 0
+    rate_out_bytes_per_s: int = 0
+    started_s: int = 0
+    elapsed_s: int = 0
+    """Seconds from ``started_s`` until the present, final state was reached; 0 while it is not final."""
+
+    def to_bytes(self) -> bytes:
+        """The 32-byte record."""
+        head = _STATES.index(self.state) << 5 | _REASONS.index(self.reason)
+        rates = _squeeze(self.rate_in_bytes_per_s, 7) << 12 | _squeeze(self.rate_out_bytes_per_s, 7)
+        fields = (
+            (VERSION, 1),
+            (head, 1),
+            (min(self.chunks_verified, 2**24 - 1), 3),
+            (_squeeze(self.source_bytes, 27), 4),
+            (_squeeze(self.peer_bytes_same_rack, 27), 4),
+            (_squeeze(self.peer_bytes_cross_rack, 27), 4),
+            (_squeeze(self.duplicate_bytes, 19), 3),
+            (min(self.corrupt_chunks, 2**24 - 1), 3),
+            (rates, 3),
+            (min(max(self.started_s, 0), 2**32 - 1), 4),
+            (_squeeze(self.elapsed_s, 11), 2),
+        )
+        return b"".join(value.to_bytes(size, "big") for value, size in fields)
+
+    @classmethod
+    def from_bytes(cls, record: bytes) -> Progress:
+        """Raises ProgressFormatError; never anything else, whatever the bytes."""
+        if len(record) != RECORD_BYTES:
+            raise ProgressFormatError(f"a progress record has {len(record)} bytes, expected {RECORD_BYTES}")
+        if record[0] != VERSION:
+            raise ProgressFormatError(f"progress record version {record[0]}, supported {VERSION}")
+        state, reason = record[1] >> 5, record[1] & 31
+        if state >= len(_STATES):
+            raise ProgressFormatError(f"state {state} is unknown")
+        rates = int.from_bytes(record[23:26], "big")
+        return cls(
+            state=_STATES[state],
+            # A reason from a newer version is still a reason; only its name is lost.
+            reason=_REASONS[reason] if reason < len(_REASONS) else HostReason.OTHER,
+            chunks_verified=int.from_bytes(record[2:5], "big"),
+            source_bytes=_expand(int.from_bytes(record[5:9], "big"), 27),
+            peer_bytes_same_rack=_expand(int.from_bytes(record[9:13], "big"), 27),
+            peer_bytes_cross_rack=_expand(int.from_bytes(record[13:17], "big"), 27),
+            duplicate_bytes=_expand(int.from_bytes(record[17:20], "big"), 19),
+            corrupt_chunks=int.from_bytes(record[20:23], "big"),
+            rate_in_bytes_per_s=_expand(rates >> 12, 7),
+            rate_out_bytes_per_s=_expand(rates & 0xFFF, 7),
+            started_s=int.from_bytes(record[26:30], "big"),
+            elapsed_s=_expand(int.from_bytes(record[30:32], "big"), 11),
+        )
+
+
+def progress_key(deployment: DeploymentId) -> bytes:
+    """The key under which gossip carries the records of ``deployment``."""
+    return deployment[:KEY_BYTES]
+
+
+def next_version(last: int, wall_s: float) -> int:
+    """The version of the next record: the time in milliseconds, but always above ``last``."""
+    return max(last + 1, int(wall_s * 1000))
+
+
+def refresh_interval_s(hosts: int) -> float:
+    """How often a host renews its record when nothing but numbers has changed."""
+    return max(REFRESH_FLOOR_S, hosts / REFRESH_HOSTS_PER_S)
+
+
+def verified_bytes(chunks_verified: int, chunk_count: int, bytes_total: int) -> int:
+    """Bytes behind ``chunks_verified`` chunks: a fair share half-way, exact at none and at all."""
+    if chunk_count <= 0:
+        return bytes_total
+    return bytes_total * min(chunks_verified, chunk_count) // chunk_count
+
+
+def _squeeze(value: int, mantissa_bits: int) -> int:
+    """The largest number that fits the form and is not above ``value``: a shift of 5 bits, then the leading bits."""
+    value = max(value, 0)
+    shift = max(0, value.bit_length() - mantissa_bits)
+    if shift >= 1 << EXPONENT_BITS:
+        return (1 << EXPONENT_BITS + mantissa_bits) - 1
+    return shift << mantissa_bits | value >> shift
+
+
+def _expand(squeezed: int, mantissa_bits: int) -> int:
+    return (squeezed & (1 << mantissa_bits) - 1) << (squeezed >> mantissa_bits)

@@ -1,0 +1,255 @@
+"""What this node knows of every host's progress, and the totals over all of them.
+
+What lives here: the latest record of each host and deployment, their ages, and sums that never fall. What does not:
+the record itself (``progress``), and how any of it is shown (``api.schema``).
+
+Totals survive anything that can happen to a host: a counter only ever rises to the larger of what was heard before
+and what is heard now (a host that was re-installed starts again at zero), a chunk that rots away stays in the host's
+high-water mark, and a host that is forgotten leaves its counters behind. ``to_bytes`` keeps the table over a restart.
+
+``chunks_verified`` of a host is what it says now; ``chunks_peak`` is the most it ever said, and totals use that.
+
+Format of ``to_bytes``, big-endian: one byte version (1), then for each row 16 bytes node, 8 bytes key, 8 bytes record
+version, 1 byte flags (1: forgotten), 3 bytes peak, 32 bytes record with the merged counters. A table of another version
+is not read: the totals then start again from what gossip brings, which is at most one refresh away.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+
+from gossipd.core.errors import LocalError
+from gossipd.deployment.progress import (
+    KEY_BYTES,
+    HostState,
+    Progress,
+    ProgressFormatError,
+    refresh_interval_s,
+    verified_bytes,
+)
+from membership.member import NODE_ID_BYTES, NodeId
+
+TABLE_VERSION = 1
+ROWS_MAX = 262_144  # 4096 hosts with 64 deployments; the table is then 18 MB on disk
+CLOCK_SKEW_S = 5.0  # hosts with NTP agree far better; below this a record counts as just made
+STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes are no longer believed
+
+_ROW = struct.Struct(">16s8sQI32s")
+_FORGOTTEN = 1 << 24
+
+
+class ProgressTableError(LocalError):
+    """A saved table that cannot be read. Fault: this host's disk, or another version wrote it. Retry: without it."""
+
+    code = "E_PROGRESS_TABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class HostProgress:
+    """One host's last word. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is how old it was then."""
+
+    progress: Progress
+    record: bytes
+    """``progress`` on the wire: kept so that saving the table encodes nothing."""
+    version: int
+    chunks_peak: int
+    heard_at: float
+    age_when_heard_s: float
+    forgotten: bool = False
+
+    def age_s(self, now: float) -> float:
+        """How old the word is."""
+        return max(0.0, now - self.heard_at) + self.age_when_heard_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """One deployment over all hosts. Bytes and chunks verified count the targets, traffic counts everybody."""
+
+    hosts_total: int
+    hosts_complete: int
+    hosts_failed: int
+    chunks_verified: int
+    bytes_verified: int
+    source_bytes: int
+    peer_bytes_same_rack: int
+    peer_bytes_cross_rack: int
+    duplicate_bytes: int
+    corrupt_chunks: int
+    rate_in_bytes_per_s: int
+    rate_out_bytes_per_s: int
+    started_s: int
+    """When the first host began; 0 when none has."""
+    completed_s: int
+    """When the last target completed; 0 until all have."""
+
+
+class ClusterProgress:
+    """The table. Owned by one task; times are arguments."""
+
+    def __init__(self, *, rows_max: int = ROWS_MAX) -> None:
+        self._rows: dict[bytes, dict[NodeId, HostProgress]] = {}
+        self._rows_max = rows_max
+        self._count = 0
+
+    def record(self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float) -> bool:
+        """Take a word, our own included. False when it is not newer than what is known or the table is full.
+
+        Our own is taken as others hear it, rounded: every host then shows the same totals, before and after a restart.
+        """
+        return self.heard(node, key, version, progress.to_bytes(), now=now, wall_s=wall_s)
+
+    def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
+        """The same from the wire. Raises ProgressFormatError."""
+        if len(node) != NODE_ID_BYTES or len(key) != KEY_BYTES:  # gossip takes any key; saved rows have fixed widths
+            raise ProgressFormatError(
+                f"a progress record's key has {len(node) + len(key)} bytes, need {NODE_ID_BYTES + KEY_BYTES}"
+            )
+        progress = Progress.from_bytes(record)
+        old = self._rows.get(key, {}).get(node)
+        if old is not None and version <= old.version:
+            return False
+        if old is None:
+            if self._count >= self._rows_max:
+                return False
+            self._count += 1
+        if old is not None and (merged := _never_falling(old.progress, progress)) != progress:
+            progress, record = merged, merged.to_bytes()
+        age = wall_s - version / 1000
+        self._rows.setdefault(key, {})[node] = HostProgress(
+            progress,
+            record,
+            version,
+            max(progress.chunks_verified, 0 if old is None else old.chunks_peak),
+            now,
+            age if age > CLOCK_SKEW_S else 0.0,
+        )
+        return True
+
+    def forget(self, node: NodeId) -> None:
+        """A scrapped host is no row any more, but what it moved was moved."""
+        for rows in self._rows.values():
+            if node in rows:
+                rows[node] = replace(rows[node], forgotten=True)
+
+    def drop(self, key: bytes) -> None:
+        """Forget a whole deployment."""
+        self._count -= len(self._rows.pop(key, {}))
+
+    def version(self, node: NodeId, key: bytes) -> int:
+        """Version of the last record, 0 when there is none; what our own next record must exceed."""
+        row = self._rows.get(key, {}).get(node)
+        return 0 if row is None else row.version
+
+    def host(self, node: NodeId, key: bytes) -> HostProgress | None:
+        """One host's last word, None when it has not been heard or is forgotten."""
+        row = self._rows.get(key, {}).get(node)
+        return None if row is None or row.forgotten else row
+
+    def totals(
+        self, key: bytes, targets: Collection[NodeId], *, chunk_count: int, bytes_total: int, now: float
+    ) -> Totals:
+        """Sum one deployment; ``targets`` are the hosts on the roster that it is meant for."""
+        everybody = self._rows.get(key, {})
+        chosen = [row for node in targets if (row := self.host(node, key)) is not None]
+        states = [row.progress.state for row in chosen]
+        complete = states.count(HostState.COMPLETE)
+        # A host that says complete holds every chunk, whatever an older record said.
+        peaks = [
+            chunk_count if row.progress.state is HostState.COMPLETE else min(row.chunks_peak, chunk_count)
+            for row in chosen
+        ]
+        stale_s = STALE_REFRESHES * refresh_interval_s(len(targets))
+        fresh = [row.progress for row in everybody.values() if not row.forgotten and row.age_s(now) <= stale_s]
+        moved = [row.progress for row in everybody.values()]
+        done = bool(targets) and complete == len(targets)
+        return Totals(
+            hosts_total=len(targets),
+            hosts_complete=complete,
+            hosts_failed=states.count(HostState.FAILED),
+            chunks_verified=sum(peaks),
+            bytes_verified=sum(verified_bytes(peak, chunk_count, bytes_total) for peak in peaks),
+            source_bytes=sum(each.source_bytes for each in moved),
+            peer_bytes_same_rack=sum(each.peer_bytes_same_rack for each in moved),
+            peer_bytes_cross_rack=sum(each.peer_bytes_cross_rack for each in moved),
+            duplicate_bytes=sum(each.duplicate_bytes for each in moved),
+            corrupt_chunks=sum(each.corrupt_chunks for each in moved),
+            rate_in_bytes_per_s=sum(each.rate_in_bytes_per_s for each in fresh),
+            rate_out_bytes_per_s=sum(each.rate_out_bytes_per_s for each in fresh),
+            started_s=min((row.progress.started_s for row in chosen if row.progress.started_s), default=0),
+            completed_s=max(row.progress.started_s + row.progress.elapsed_s for row in chosen) if done else 0,
+        )
+
+    def to_bytes(self) -> bytes:
+        """The table for the disk; it holds nothing secret."""
+        rows = [
+            _ROW.pack(node, key, row.version, row.chunks_peak | row.forgotten << 24, row.record)
+            for key, hosts in self._rows.items()
+            for node, row in hosts.items()
+        ]
+        return bytes([TABLE_VERSION]) + b"".join(rows)
+
+    @classmethod
+    def from_bytes(cls, table: bytes, *, now: float, wall_s: float, rows_max: int = ROWS_MAX) -> ClusterProgress:
+        """Read a saved table. Raises ProgressTableError; the caller then starts with an empty one."""
+        if not table or table[0] != TABLE_VERSION:
+            raise ProgressTableError(f"progress table version {table[0] if table else 'missing'}, not {TABLE_VERSION}")
+        loaded = cls(rows_max=rows_max)
+        try:
+            for node, key, row in _unpacked(table[1:], now, wall_s):
+                if loaded._count < rows_max and node not in loaded._rows.get(key, {}):
+                    loaded._rows.setdefault(key, {})[node] = row
+                    loaded._count += 1
+        except (struct.error, ProgressFormatError) as error:
+            raise ProgressTableError(f"the saved progress table is damaged: {error}") from None
+        return loaded
+
+
+def deployment_state(states: Collection[HostState], *, one_copy: bool = False, cancelled: bool = False) -> str:
+    """One word for a whole deployment.
+
+    Args:
+        states: of its targets; a target that has not been heard counts as ``init``.
+        one_copy: evidence from elsewhere (the planner's availability) that every chunk is held by somebody.
+        cancelled: the last statement about the deployment is a cancel.
+    Returns: ``downloading`` until the cluster holds one full copy, then ``distributing`` while any target is under
+        way, and in the end what its hosts are: ``complete`` only when all are, else the worst of their endings.
+    """
+    if cancelled:
+        return HostState.CANCELLED.value
+    if states and all(state is HostState.COMPLETE for state in states):
+        return HostState.COMPLETE.value
+    ended = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
+    if states and all(state in ended for state in states):
+        for ending in (HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED):
+            if ending in states:
+                return str(ending.value)
+    if all(state is HostState.INIT for state in states):
+        return HostState.INIT.value
+    if one_copy or any(state in (HostState.COMPLETE, HostState.VERIFYING) for state in states):
+        return "distributing"
+    return HostState.DOWNLOADING.value
+
+
+def _never_falling(old: Progress, new: Progress) -> Progress:
+    return replace(
+        new,
+        source_bytes=max(old.source_bytes, new.source_bytes),
+        peer_bytes_same_rack=max(old.peer_bytes_same_rack, new.peer_bytes_same_rack),
+        peer_bytes_cross_rack=max(old.peer_bytes_cross_rack, new.peer_bytes_cross_rack),
+        duplicate_bytes=max(old.duplicate_bytes, new.duplicate_bytes),
+        corrupt_chunks=max(old.corrupt_chunks, new.corrupt_chunks),
+    )
+
+
+def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, bytes, HostProgress]]:
+    for node, key, version, peak, record in _ROW.iter_unpack(rows):
+        age = max(0.0, wall_s - version / 1000)
+        progress = Progress.from_bytes(record)
+        yield (
+            NodeId(node),
+            key,
+            HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten=bool(peak & _FORGOTTEN)),
+        )

@@ -1,0 +1,119 @@
+"""A signed word about one deployment: deploy it, or cancel it.
+
+What lives here: the value, its wire form, which of two is the last word. What does not: which ones a node knows
+(``statement_store``), and who carries them.
+
+Wire form, 150 bytes, little-endian::
+
+    u8        version of this format, 1; any other is refused as E_SCHEMA_VERSION
+    u8        verb: 1 deploy, 2 cancel
+    32 bytes  deployment
+    u64       epoch, from 1
+    u32       size of the manifest's envelope, so that a stranger to it knows how much to ask for
+    u64       when it was issued, seconds since 1970 by its signer's clock: for people, and for forgetting the oldest
+    32 bytes  the signer's Ed25519 public key
+    64 bytes  signature over "gossipd-statement-1 " and everything before it
+
+The key itself, not its id, is on the wire: a node must be able to judge a statement before it has heard of the
+member that signed it. Who may sign is the register's question.
+
+The last word is the one of the highest ``rank``: higher epoch first, cancel before deploy. Two different
+statements of equal rank say the same thing, so either may be kept.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from gossipd.core.ids import DeploymentId
+from gossipd.identity.keys import SecretKey, verify
+from gossipd.identity.trust import is_degenerate
+from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
+from gossipd.manifest.errors import ManifestError
+
+STATEMENT_VERSION = 1
+EPOCH_MAX = 2**32  # so that a rank fits every integer on the wire; one epoch a second lasts 136 years
+ISSUED_MAX_S = 2**40  # year 36,812: leaves the sum with any interval inside 53 bits
+_HEAD = struct.Struct("<BB32sQIQ32s")
+_SIGNATURE_BYTES = 64
+STATEMENT_BYTES = _HEAD.size + _SIGNATURE_BYTES
+_DOMAIN = b"gossipd-statement-1 "
+
+
+class Verb(IntEnum):
+    """What is to be done with the deployment."""
+
+    DEPLOY = 1
+    CANCEL = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One word. ``decode`` proves its signature; ``sign`` makes one."""
+
+    deployment: DeploymentId
+    epoch: int
+    verb: Verb
+    manifest_bytes: int
+    issued_s: int
+    signer: bytes
+    signature: bytes = field(repr=False)
+
+    @property
+    def rank(self) -> int:
+        """Which word is the last: compare ranks of one deployment. Also its version where it rides on gossip."""
+        return self.epoch * 2 + (self.verb is Verb.CANCEL)
+
+    def encode(self) -> bytes:
+        """The wire form."""
+        return _head(self) + self.signature
+
+    @classmethod
+    def decode(cls, wire: bytes) -> Statement:
+        """The statement, if the key that it names has signed it; whether that key may is not asked here.
+
+        Raises:
+            ManifestError: ``E_SCHEMA_VERSION``, ``E_DECODE`` or ``E_SIG_INVALID``.
+        """
+        if not wire or wire[0] != STATEMENT_VERSION:
+            found = wire[0] if wire else "none"
+            raise ManifestError(f"statement version {found}, supported {STATEMENT_VERSION}", code="E_SCHEMA_VERSION")
+        if len(wire) != STATEMENT_BYTES:
+            raise ManifestError(f"a statement has {STATEMENT_BYTES} bytes, not {len(wire)}")
+        _, verb, deployment, epoch, manifest_bytes, issued_s, signer = _HEAD.unpack_from(wire)
+        if verb not in (Verb.DEPLOY, Verb.CANCEL):
+            raise ManifestError(f"a statement has verb {verb}, known are 1 and 2")
+        if not 1 <= epoch <= EPOCH_MAX:
+            raise ManifestError(f"a statement has epoch {epoch}, must be 1 to {EPOCH_MAX}")
+        if not 1 <= manifest_bytes <= ENVELOPE_BYTES_MAX or issued_s > ISSUED_MAX_S:
+            raise ManifestError("a statement has a manifest size or a time out of bounds")
+        signature = wire[_HEAD.size :]
+        if is_degenerate(signer) or not verify(signer, signature, _DOMAIN + wire[: _HEAD.size]):
+            raise ManifestError("a statement's signature does not match its content", code="E_SIG_INVALID")
+        return cls(DeploymentId(deployment), epoch, Verb(verb), manifest_bytes, issued_s, signer, signature)
+
+
+def sign_statement(
+    secret: SecretKey, deployment: DeploymentId, *, epoch: int, verb: Verb, manifest_bytes: int, now_s: float
+) -> Statement:
+    """A new word. ``epoch`` is one more than the highest that was heard (``StatementStore.next_epoch``)."""
+    assert 1 <= epoch <= EPOCH_MAX
+    assert 1 <= manifest_bytes <= ENVELOPE_BYTES_MAX
+    issued_s = min(max(0, int(now_s)), ISSUED_MAX_S)
+    bare = Statement(deployment, epoch, verb, manifest_bytes, issued_s, secret.public.ed25519, b"")
+    signature = secret.sign(_DOMAIN + _head(bare))
+    return Statement(deployment, epoch, verb, manifest_bytes, issued_s, bare.signer, signature)
+
+
+def _head(statement: Statement) -> bytes:
+    return _HEAD.pack(
+        STATEMENT_VERSION,
+        statement.verb,
+        statement.deployment,
+        statement.epoch,
+        statement.manifest_bytes,
+        statement.issued_s,
+        statement.signer,
+    )

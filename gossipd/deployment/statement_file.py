@@ -1,0 +1,103 @@
+"""The bytes in which a register is kept between runs.
+
+What lives here: the format. What does not: the file; whoever writes it does so atomically and durably.
+
+Format: one byte, the version (1); 16 bytes of BLAKE3 over what follows; then a MessagePack map: ``statements``
+(wire forms), ``versions`` (name, version, id), ``removed`` (ids), ``alarms`` (name, version, id, id) and
+``last_signed``. Unknown keys are ignored, as in manifests. The checksum finds torn and rotted files; it is no
+signature, as who can write here can also write the models.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+from blake3 import blake3
+from msgspec import Meta
+
+from gossipd.core.errors import ExitCode, LocalError
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.statement import STATEMENT_BYTES, Statement
+from gossipd.deployment.statement_store import (
+    NAMES_MAX,
+    VERSIONS_KEPT_MAX,
+    Equivocation,
+    RegisterState,
+    StatementStore,
+)
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.strict_msgpack import INTEGER_MAX, pack, unpack
+
+REGISTER_VERSION = 1
+_CHECKSUM_BYTES = 16
+
+_Id = Annotated[bytes, Meta(min_length=32, max_length=32)]
+_Natural = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
+
+
+class RegisterFormatError(LocalError):
+    """The kept register is damaged or from a newer gossipd; it is never deleted by itself.
+
+    Fault: this host's disk, or a downgrade. State: unchanged. Retry: after restoring or removing the file; without
+    it the versions that this host trusts are unknown, so removing it is an operator's decision.
+    """
+
+    code = "E_STORE_FORMAT"
+    exit_code: ClassVar[ExitCode] = ExitCode.DISK
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    statements: list[bytes]
+    versions: list[tuple[str, _Natural, _Id]]
+    removed: list[_Id]
+    alarms: list[tuple[str, _Natural, _Id, _Id]]
+    last_signed: _Natural
+
+
+def register_to_bytes(register: StatementStore) -> bytes:
+    """What ``register_from_bytes`` reads."""
+    state = register.state
+    kept = {
+        "statements": [one.encode() for one in register.statements()],
+        "versions": [[name, version, one] for name, held in state.versions.items() for version, one in held.items()],
+        "removed": list(state.removed),
+        "alarms": [[one.name, one.version, one.trusted, one.offered] for one in state.alarms],
+        "last_signed": state.last_signed_s,
+    }
+    body = pack(kept)
+    return bytes([REGISTER_VERSION]) + blake3(body).digest(_CHECKSUM_BYTES) + body
+
+
+def snapshot(register: StatementStore) -> tuple[bytes, int]:
+    """What to keep, and its place among all that are made of this register."""
+    return register_to_bytes(register), register.revision
+
+
+def register_from_bytes(kept: bytes) -> StatementStore:
+    """The register that was kept. Raises RegisterFormatError (``E_STORE_VERSION``, ``E_STORE_FORMAT``)."""
+    if kept and kept[0] != REGISTER_VERSION:
+        raise RegisterFormatError(
+            f"the register has version {kept[0]}, supported {REGISTER_VERSION}", code="E_STORE_VERSION"
+        )
+    body = kept[1 + _CHECKSUM_BYTES :]
+    if blake3(body).digest(_CHECKSUM_BYTES) != kept[1 : 1 + _CHECKSUM_BYTES]:
+        raise RegisterFormatError("the register's checksum does not match; its file is torn or has rotted")
+    try:
+        fields = unpack(
+            body, array_items_max=NAMES_MAX * VERSIONS_KEPT_MAX, text_bytes_max=512, bytes_max=STATEMENT_BYTES
+        )
+        found = msgspec.convert(fields, _Kept, builtin_types=(bytes,))
+        statements = [Statement.decode(wire) for wire in found.statements]
+    except (ManifestError, msgspec.ValidationError) as error:
+        raise RegisterFormatError(f"the register's content is not as written: {error}") from None
+    state = RegisterState(last_signed_s=found.last_signed)
+    state.statements = {one.deployment: one for one in statements}
+    for name, version, deployment in found.versions:
+        state.versions.setdefault(name, {})[version] = DeploymentId(deployment)
+    state.removed = {DeploymentId(one): None for one in found.removed}
+    state.alarms = {
+        Equivocation(name, version, DeploymentId(trusted), DeploymentId(offered)): None
+        for name, version, trusted, offered in found.alarms
+    }
+    return StatementStore(state)

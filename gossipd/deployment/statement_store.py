@@ -1,0 +1,236 @@
+"""What a node believes about deployments: the last word on each, and which versions of which model it trusts.
+
+What lives here: merging statements, the rules for versions, what was removed on this host, and the bytes that all
+of it is kept in. What does not: files (the daemon writes ``to_bytes`` whenever ``revision`` has changed, before it
+acts on what it heard), gossip, and whether a manifest is signed (``manifest``).
+
+**Statements** merge like a register per deployment that only moves up: the highest rank wins, whatever order they
+come in and however often, so all nodes end at the same state. ``digest`` covers ranks only, as two statements of
+one rank say the same. When there are too many, those issued longest ago go first; the order is the same
+everywhere, so nodes forget the same ones and do not teach them to each other again.
+
+**Versions** of one name only go up. A manifest is judged when this host first accepts it (rollback, equivocation,
+expiry) and never again: accepted ones are remembered by id, so a restart, or hearing an old one once more, is
+"already". A host that hears version 9 before 8 refuses 8, though another host has it; nothing older than what is
+trusted is worth fetching.
+
+**Removed** marks are this host's own: an operator's ``rm`` outlasts every later word about the deployment, until
+the operator drops the manifest into this host's inbox again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from blake3 import blake3
+
+from gossipd.core.ids import DeploymentId, short
+from gossipd.deployment.statement import EPOCH_MAX, Statement
+from gossipd.identity.trust import key_id
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
+
+STATEMENTS_MAX = 1_024  # a deployment a day for three years; 150 KB in all
+NAMES_MAX = 4_096
+VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
+REMOVED_MAX = 4_096
+ALARMS_MAX = 64
+DIGEST_BYTES = 16
+
+
+class Heard(Enum):
+    """What a statement meant to this node."""
+
+    NEWS = "news"  # it is the last word now: act on it, tell it on
+    KNOWN = "known"  # we had it
+    OLDER = "older"  # we know a later word, which its bearer should be told
+
+
+class Acceptance(Enum):
+    """What a manifest meant to this node."""
+
+    NEW = "new"
+    ALREADY = "already"
+
+
+@dataclass(frozen=True, slots=True)
+class Equivocation:
+    """One version of one name with two contents: somebody signs carelessly, or a key is stolen."""
+
+    name: str
+    version: int
+    trusted: DeploymentId
+    offered: DeploymentId
+
+
+@dataclass(slots=True)
+class RegisterState:
+    """Everything that is kept; ``statement_file`` writes and reads it."""
+
+    statements: dict[DeploymentId, Statement] = field(default_factory=dict)
+    versions: dict[str, dict[int, DeploymentId]] = field(default_factory=dict)
+    """Name -> accepted versions, the highest among them always."""
+    removed: dict[DeploymentId, None] = field(default_factory=dict)
+    alarms: dict[Equivocation, None] = field(default_factory=dict)
+    last_signed_s: int = 0
+    """Latest creation date of any accepted manifest: no clock of ours can be right and earlier than it."""
+
+
+class StatementStore:
+    """One node's beliefs. Owned by one task."""
+
+    def __init__(self, state: RegisterState | None = None) -> None:
+        self._state = state or RegisterState()
+        self._signers: frozenset[bytes] = frozenset()
+        self._digest: bytes | None = None
+        self.revision = 0
+        """Goes up with every change that must be kept."""
+
+    @property
+    def state(self) -> RegisterState:
+        """What to keep; not to be changed."""
+        return self._state
+
+    # ---- statements ----
+
+    def set_signers(self, keys: Collection[bytes]) -> None:
+        """Who may sign statements from now on: Ed25519 keys of the roster's nodes and of configured clients."""
+        self._signers = frozenset(keys)
+
+    def hear(self, statement: Statement) -> Heard:
+        """Take in a statement (its signature was proved by ``Statement.decode`` or it is our own).
+
+        Raises:
+            ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements.
+        """
+        known = self._state.statements.get(statement.deployment)
+        if known is not None and known.rank >= statement.rank:
+            return Heard.KNOWN if known.rank == statement.rank else Heard.OLDER
+        if statement.signer not in self._signers:
+            raise ManifestError(
+                f"the statement on {short(statement.deployment)} is signed by key={short(key_id(statement.signer))}, "
+                "which is neither a member's nor a configured client's",
+                code="E_KEY_UNKNOWN",
+            )
+        self._state.statements[statement.deployment] = statement
+        self._forget_oldest()
+        self._changed()
+        return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
+
+    def statement(self, deployment: DeploymentId) -> Statement | None:
+        """The last word on a deployment."""
+        return self._state.statements.get(deployment)
+
+    def statements(self) -> tuple[Statement, ...]:
+        """All last words, oldest issued first; the order does not depend on the order of hearing."""
+        return tuple(sorted(self._state.statements.values(), key=_age))
+
+    def next_epoch(self, deployment: DeploymentId) -> int:
+        """The epoch that a new word on a deployment must have."""
+        known = self._state.statements.get(deployment)
+        return min(known.epoch + 1, EPOCH_MAX) if known else 1
+
+    def orphans(self) -> tuple[Statement, ...]:
+        """Words whose signer may no longer sign: a newcomer would refuse them, so a member should say them anew."""
+        return tuple(one for one in self.statements() if one.signer not in self._signers)
+
+    def ranks(self) -> dict[DeploymentId, int]:
+        """Rank of the last word on each deployment: what a peer needs to know what it has not heard."""
+        return {deployment: one.rank for deployment, one in self._state.statements.items()}
+
+    def news_for(self, ranks: Mapping[DeploymentId, int]) -> tuple[Statement, ...]:
+        """What a peer with these ranks has not heard."""
+        return tuple(one for one in self.statements() if ranks.get(one.deployment, 0) < one.rank)
+
+    def digest(self) -> bytes:
+        """16 bytes, equal on two nodes when they believe the same last words."""
+        if self._digest is None:
+            hasher = blake3()
+            for deployment, rank in sorted(self.ranks().items()):
+                hasher.update(deployment + rank.to_bytes(8, "little"))
+            self._digest = hasher.digest(DIGEST_BYTES)
+        return self._digest
+
+    def _forget_oldest(self) -> None:
+        statements = self._state.statements
+        while len(statements) > STATEMENTS_MAX:
+            del statements[min(statements.values(), key=_age).deployment]
+
+    # ---- versions ----
+
+    def accept(self, manifest: Manifest, now_s: float) -> Acceptance:
+        """Trust this version of its name from now on, or say why not.
+
+        Raises:
+            ManifestError: ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``; or ``E_EQUIVOCATION``, after which
+                ``alarms`` names both contents and the one accepted first is still trusted.
+        """
+        versions = self._state.versions.get(manifest.name, {})
+        trusted = versions.get(manifest.version)
+        if trusted == manifest.id:
+            return Acceptance.ALREADY
+        if trusted is not None:
+            self._alarm(Equivocation(manifest.name, manifest.version, trusted, manifest.id))
+            raise ManifestError(
+                f"{manifest.name}@{manifest.version} is trusted as {short(trusted)} and offered as "
+                f"{short(manifest.id)}; publish changed content under a higher version",
+                code="E_EQUIVOCATION",
+            )
+        if versions and manifest.version < max(versions):
+            raise ManifestError(
+                f"{manifest.name}: offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK"
+            )
+        if not versions and len(self._state.versions) >= NAMES_MAX:
+            raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
+        manifest.check_time(max(now_s, self._state.last_signed_s))
+        kept = self._state.versions.setdefault(manifest.name, {})
+        kept[manifest.version] = manifest.id
+        if len(kept) > VERSIONS_KEPT_MAX:
+            del kept[min(kept)]
+        self._state.last_signed_s = max(self._state.last_signed_s, manifest.created_s)
+        self._changed()
+        return Acceptance.NEW
+
+    def trusted(self, name: str) -> dict[int, DeploymentId]:
+        """Accepted versions of a name."""
+        return dict(self._state.versions.get(name, {}))
+
+    def alarms(self) -> tuple[Equivocation, ...]:
+        """Equivocations seen, oldest first, at most 64."""
+        return tuple(self._state.alarms)
+
+    def _alarm(self, alarm: Equivocation) -> None:
+        if alarm not in self._state.alarms:
+            self._state.alarms[alarm] = None
+            if len(self._state.alarms) > ALARMS_MAX:
+                del self._state.alarms[next(iter(self._state.alarms))]
+            self._changed()
+
+    # ---- removed here ----
+
+    def mark_removed(self, deployment: DeploymentId) -> None:
+        """An operator removed it from this host: later words do not bring it back here."""
+        self._state.removed[deployment] = None
+        if len(self._state.removed) > REMOVED_MAX:
+            del self._state.removed[next(iter(self._state.removed))]
+        self._changed()
+
+    def clear_removed(self, deployment: DeploymentId) -> None:
+        """An operator dropped it into this host's inbox again."""
+        if deployment in self._state.removed:
+            del self._state.removed[deployment]
+            self._changed()
+
+    def is_removed(self, deployment: DeploymentId) -> bool:
+        """Whether it must not be fetched here."""
+        return deployment in self._state.removed
+
+    def _changed(self) -> None:
+        self.revision += 1
+        self._digest = None
+
+
+def _age(statement: Statement) -> tuple[int, DeploymentId]:
+    return statement.issued_s, statement.deployment

@@ -1,0 +1,152 @@
+"""Key files on disk: secrets are made whole, 0600 and new, and refused when others can read them.
+
+What lives here: reading and writing. What does not: the formats (``identity.keys``, ``identity.cluster_key``).
+
+A secret file is created with ``O_EXCL`` and mode 0600 from the start, so that there is no moment at which another
+user could open it and no way to overwrite a key by mistake. It is read through one descriptor whose owner, type and
+mode are checked first; symbolic links are followed (secrets are often mounted as such), what they lead to is checked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from gossipd.core.errors import ExitCode, GossipdError, LocalError
+from gossipd.identity.cluster_key import format_key_ring, parse_key_ring
+from gossipd.identity.keys import PublicKey, SecretKey
+from gossipd.identity.trust import is_degenerate
+from membership.seal import KeyRing
+
+_Key = TypeVar("_Key")
+
+SECRET_MODE = 0o600
+_PUBLIC_MODE = 0o644
+_FILE_BYTES_MAX = 4096  # the longest, a cluster key with four keys, is 350
+
+
+class KeyFileError(LocalError):
+    """A key file that cannot be used or made. ``code`` says why.
+
+    Codes: E_KEY_MISSING, E_KEY_EXISTS, E_KEY_EXPOSED, E_KEY_FILE (unreadable), E_KEY_FORMAT.
+    Fault: the operator. State: unchanged. Retry: after the cure the sentence names.
+    """
+
+    code = "E_KEY_FILE"
+    exit_code = ExitCode.TRUST
+
+
+def read_secret_key(path: Path) -> SecretKey:
+    """The key in ``path``. Raises KeyFileError."""
+    return _parsed(path, _read(path, secret=True), SecretKey.from_text)
+
+
+def read_public_key(path: Path) -> PublicKey:
+    """The public key in ``path``. Raises KeyFileError."""
+    key = _parsed(path, _read(path, secret=False), PublicKey.from_text)
+    if is_degenerate(key.ed25519):
+        raise KeyFileError(f"{path}: the Ed25519 key is one that anybody can sign for", code="E_KEY_FORMAT")
+    return key
+
+
+def read_key_ring(path: Path) -> KeyRing:
+    """The cluster key in ``path``. Raises KeyFileError."""
+    return _parsed(path, _read(path, secret=True), parse_key_ring)
+
+
+def write_key_pair(path: Path, secret: SecretKey) -> Path:
+    """Write ``path`` (0600) and ``path``.pub; returns the latter. Raises KeyFileError when either exists."""
+    public = path.with_name(path.name + ".pub")
+    if os.path.lexists(public):
+        raise KeyFileError(f"{public} exists already and is not overwritten", code="E_KEY_EXISTS")
+    _create(path, secret.to_text(), SECRET_MODE)
+    try:
+        _create(public, secret.public.to_text(), _PUBLIC_MODE)
+    except KeyFileError:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
+    return public
+
+
+def write_public_key(path: Path, key: PublicKey) -> None:
+    """Write a ``.pub`` file. Raises KeyFileError when it exists."""
+    _create(path, key.to_text(), _PUBLIC_MODE)
+
+
+def write_key_ring(path: Path, ring: KeyRing) -> None:
+    """Write a cluster key (0600). Raises KeyFileError when it exists."""
+    _create(path, format_key_ring(ring), SECRET_MODE)
+
+
+def _create(path: Path, text: str, mode: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
+    except FileExistsError:
+        raise KeyFileError(f"{path} exists already and is not overwritten", code="E_KEY_EXISTS") from None
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be made: {error.strerror}") from None
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+            file.flush()
+            os.fchmod(descriptor, mode)  # whatever the umask took away
+            os.fsync(descriptor)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise KeyFileError(f"{path} cannot be written: {error.strerror}") from None
+
+
+def _read(path: Path, *, secret: bool) -> str:
+    try:
+        # O_NONBLOCK: opening a pipe in place of a file must not wait for its other end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except FileNotFoundError:
+        raise KeyFileError(f"{path} does not exist", code="E_KEY_MISSING") from None
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        _check(path, os.fstat(descriptor), secret=secret)
+        raw = os.read(descriptor, _FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise KeyFileError(f"{path} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(descriptor)
+    if len(raw) > _FILE_BYTES_MAX:
+        raise KeyFileError(f"{path} is too long for a key", code="E_KEY_FORMAT")
+    try:
+        return raw.decode("ascii")
+    except UnicodeDecodeError:
+        raise KeyFileError(f"{path} is not a key file", code="E_KEY_FORMAT") from None
+
+
+def _check(path: Path, status: os.stat_result, *, secret: bool) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyFileError(f"{path} is not a file")
+    mode = stat.S_IMODE(status.st_mode)
+    if secret and path.suffix == ".pub":
+        raise KeyFileError(f"{path} is a public key; give the secret one, {path.stem}", code="E_KEY_FORMAT")
+    if secret and mode & 0o077:
+        raise KeyFileError(
+            f"{path} has mode {mode:04o}: others than its owner can get at this secret; chmod 600 {path}",
+            code="E_KEY_EXPOSED",
+        )
+    if mode & 0o022:
+        raise KeyFileError(
+            f"{path} has mode {mode:04o}: others than its owner can change who is trusted; chmod go-w {path}",
+            code="E_KEY_EXPOSED",
+        )
+    if status.st_uid not in (0, os.geteuid()):
+        raise KeyFileError(f"{path} belongs to user {status.st_uid}, neither to us nor to root", code="E_KEY_EXPOSED")
+
+
+def _parsed(path: Path, text: str, parse: Callable[[str], _Key]) -> _Key:
+    try:
+        return parse(text)
+    except GossipdError as error:
+        raise KeyFileError(f"{path}: {error.args[0]}", code=error.code) from None

@@ -1,0 +1,222 @@
+"""What a publisher has signed: one version of one model, every byte of it by hash.
+
+What lives here: ``Manifest``, and the only ways to make and to open one. What does not: the payload's format and
+rules (``payload``), the envelope around it, and whether a version may follow the ones before it
+(``statement_store``).
+
+A deployment's id is the BLAKE3-256 of the payload, schema byte included and signatures not, so that a second
+signature does not make another deployment. Parse, then trust: whoever holds a ``Manifest`` need not ask again
+whether it is signed, whether its paths stay inside, or whether its hashes fit its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import InitVar, dataclass, field
+
+import msgspec
+from blake3 import blake3
+
+from gossipd.core.ids import DeploymentId
+from gossipd.core.model import Shape
+from gossipd.core.targets import EVERY_HOST, Targets
+from gossipd.core.units import show_time
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.chunk_layout import Layout, Segment
+from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX, open_envelope, payload_of, seal
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.payload import (
+    DIGEST_BYTES,
+    SCHEMA_VERSION,
+    FileEntry,
+    Payload,
+    check_payload,
+    check_tree,
+    parse_payload,
+    root_hash,
+)
+from gossipd.manifest.strict_msgpack import pack
+
+__all__ = [
+    "FileEntry",
+    "Manifest",
+    "ManifestDraft",
+    "ManifestError",
+    "Segment",
+    "deployment_id",
+    "open_manifest",
+    "seal_manifest",
+]
+
+ENVELOPE_TYPE = "gossipd-manifest"
+EXTENT_BYTES_MAX = 16 * 1024 * 1024
+EXTENTS_MIN = 256  # extents in flight stay under one per cent of a model, two or three seeds reading at once
+CLOCK_SKEW_S = 600  # how far ahead of ours a publisher's clock may be; hosts without NTP drift minutes a month
+_PROOF = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestDraft:
+    """What a publisher is about to sign; nothing of it is checked yet."""
+
+    name: str
+    version: int
+    created_s: int
+    files: tuple[FileEntry, ...]
+    chunk_bytes: int
+    digests: bytes = field(repr=False)
+    sources: tuple[str, ...]
+    expires_s: int | None = None
+    targets: Targets = EVERY_HOST
+    priority: int = 5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manifest:
+    """A manifest that a trusted key has signed and that breaks no rule; only ``open_manifest`` makes one."""
+
+    id: DeploymentId
+    name: str
+    version: int
+    created_s: int
+    expires_s: int | None
+    files: tuple[FileEntry, ...] = field(repr=False)
+    layout: Layout = field(repr=False)
+    digests: bytes = field(repr=False)
+    root: bytes = field(repr=False)
+    sources: tuple[str, ...]
+    targets: Targets
+    priority: int
+    signer: bytes = field(repr=False)
+    """Ed25519 public key of whoever signed it."""
+    envelope: bytes = field(repr=False)
+    """The signed bytes, as they are told on."""
+    proof: InitVar[object] = None
+
+    def __post_init__(self, proof: object) -> None:
+        assert proof is _PROOF, "a Manifest is made by open_manifest only"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Manifest) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return int.from_bytes(self.id[:8], "little")
+
+    @property
+    def chunk_bytes(self) -> int:
+        """Nominal chunk size."""
+        return self.layout.chunk_bytes
+
+    @property
+    def chunk_count(self) -> int:
+        """Number of chunks."""
+        return self.layout.chunk_count
+
+    @property
+    def bytes_total(self) -> int:
+        """Sum of all files' sizes."""
+        return self.layout.bytes_total
+
+    def digest(self, chunk: int) -> bytes:
+        """BLAKE3-256 of a chunk."""
+        assert 0 <= chunk < self.chunk_count
+        return self.digests[chunk * DIGEST_BYTES : (chunk + 1) * DIGEST_BYTES]
+
+    def chunk_length(self, chunk: int) -> int:
+        """Bytes of a chunk."""
+        return self.layout.chunk_length(chunk)
+
+    def segments(self, chunk: int) -> tuple[Segment, ...]:
+        """Where in which files a chunk lies."""
+        return self.layout.segments(chunk)
+
+    def shape(self) -> Shape:
+        """What the planner needs to know."""
+        extent_bytes = min(EXTENT_BYTES_MAX, self.bytes_total // EXTENTS_MIN)
+        return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, max(1, extent_bytes // self.chunk_bytes))
+
+    def is_target(self, name: str, rack: str) -> bool:
+        """Whether a host is meant to have this model."""
+        return self.targets.include(name=name, rack=rack)
+
+    def check_time(self, now_s: float) -> None:
+        """For the first acceptance only: a host that has accepted a manifest does not ask again.
+
+        Args:
+            now_s: seconds since 1970; the later of the clock and the last signed time seen, so that a clock set
+                back does not bring an expired manifest back.
+        Raises:
+            ManifestError: ``E_EXPIRED``, expired or made in the future.
+        """
+        if self.expires_s is not None and now_s >= self.expires_s:
+            raise ManifestError(f"expired at {show_time(self.expires_s)}, now {show_time(now_s)}", code="E_EXPIRED")
+        if self.created_s > now_s + CLOCK_SKEW_S:
+            raise ManifestError(
+                f"created at {show_time(self.created_s)}, which is more than {CLOCK_SKEW_S} s after now "
+                f"{show_time(now_s)}; check both clocks",
+                code="E_EXPIRED",
+            )
+
+
+def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float | None = None) -> Manifest:
+    """The manifest in ``envelope``, if a trusted key signed it and every rule holds.
+
+    Args:
+        trusted: Ed25519 public keys, 32 bytes each.
+        now_s: when given, expiry is judged too; see ``Manifest.check_time``.
+    Raises:
+        ManifestError: with the code of the first rule that was broken; the signature comes first.
+    """
+    opened = open_envelope(ENVELOPE_TYPE, envelope, trusted)
+    payload = parse_payload(opened.payload)
+    layout = check_payload(payload)
+    manifest = Manifest(
+        id=DeploymentId(blake3(opened.payload).digest()),
+        name=payload.name,
+        version=payload.version,
+        created_s=payload.created,
+        expires_s=payload.expires,
+        files=payload.files,
+        layout=layout,
+        digests=payload.hashes,
+        root=payload.root,
+        sources=payload.sources,
+        targets=Targets(payload.racks, payload.names),
+        priority=payload.priority,
+        signer=opened.signer,
+        envelope=envelope,
+        proof=_PROOF,
+    )
+    if now_s is not None:
+        manifest.check_time(now_s)
+    return manifest
+
+
+def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
+    """The signed envelope of ``draft``. Raises ManifestError when a reader would refuse it."""
+    check_tree(draft.files, draft.chunk_bytes)  # before the root, whose fields have fixed widths
+    payload = Payload(
+        name=draft.name,
+        version=draft.version,
+        created=draft.created_s,
+        expires=draft.expires_s,
+        files=draft.files,
+        chunk=draft.chunk_bytes,
+        hashes=draft.digests,
+        root=root_hash(draft.files, draft.chunk_bytes, draft.digests),
+        sources=draft.sources,
+        racks=draft.targets.racks,
+        names=draft.targets.names,
+        priority=draft.priority,
+    )
+    packed = bytes([SCHEMA_VERSION]) + pack(msgspec.to_builtins(payload, builtin_types=(bytes,)))
+    check_payload(parse_payload(memoryview(packed)))
+    envelope = seal(ENVELOPE_TYPE, packed, [secret])
+    if len(envelope) > ENVELOPE_BYTES_MAX:
+        raise ManifestError(f"manifest has {len(envelope)} bytes, at most {ENVELOPE_BYTES_MAX}", code="E_LIMIT")
+    return envelope
+
+
+def deployment_id(envelope: bytes) -> DeploymentId:
+    """The id that ``envelope`` would have. Nothing is checked: not for deciding what to trust."""
+    return DeploymentId(blake3(payload_of(ENVELOPE_TYPE, envelope)).digest())

@@ -1,0 +1,110 @@
+"""The address of external storage, as a manifest may name it.
+
+What lives here: the syntax. What does not: whether this host may read it (``source_policy``) and reading
+(``gossipd.sources``).
+
+A source is always a directory or prefix, with or without a ``/`` at its end: an object's address is the source's
+with the file's path below it, also when there is only one file. User names, queries and fragments are refused: a
+manifest is told to everybody, and all three are where credentials hide (pre-signed links among them).
+
+Hosts are taken in one spelling only. ``2130706433``, ``0x7f.1`` and ``127.1`` are 127.0.0.1 to some resolvers and
+names to others, so a host that ends in a number must be a dotted quad (the WHATWG URL standard's test), and
+nothing in a host may be percent-encoded.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NoReturn
+from urllib.parse import unquote, urlsplit
+
+from gossipd.manifest.errors import ManifestError, shown
+
+URL_CHARS_MAX = 2048  # what browsers and proxies are known to carry
+WEB_SCHEMES = ("http", "https")
+SCHEMES = (*WEB_SCHEMES, "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file")
+"""What obstore reads. A manifest may name others, as mirrors for newer hosts."""
+_PORTS = {"http": 80, "https": 443}
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,15}", re.ASCII)
+_LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
+_PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceUrl:
+    """A checked URL in parts. ``host`` is lower case (a bucket keeps its case); ``port`` 0 when it has none."""
+
+    text: str
+    scheme: str
+    host: str
+    port: int
+    path: str
+    """Percent-decoded, without ``.`` or ``..``; begins with ``/``, or is empty."""
+
+    @property
+    def shown(self) -> str:
+        """Scheme, host and port, for messages: paths may be long and are nobody else's business."""
+        return f"{self.scheme}://{self.host}" + (
+            f":{self.port}" if self.port not in (0, _PORTS.get(self.scheme)) else ""
+        )
+
+
+@lru_cache(maxsize=64)  # every read asks for the few sources of its manifest
+def parse_source_url(text: str, field: str = "source") -> SourceUrl:
+    """Raises ManifestError ``E_SOURCE_FORBIDDEN`` naming ``field``, never the whole URL."""
+    if len(text) > URL_CHARS_MAX or not _PRINTABLE.fullmatch(text) or "\\" in text:
+        _refuse(f"{field} must be at most {URL_CHARS_MAX} printable ASCII characters without '\\'")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        _refuse(f"{field} is not a URL")
+    scheme = parts.scheme
+    if not _SCHEME.fullmatch(scheme) or not text[len(scheme) :].startswith("://"):
+        _refuse(f"{field} must begin with a scheme and '://', such as https://")
+    if "@" in parts.netloc:
+        _refuse(f"{field} must not carry a user name or password")
+    if "?" in text or "#" in text:
+        _refuse(f"{field} must not have a query or fragment; credentials belong into the seeds' environment")
+    path = unquote(parts.path)
+    if any(component in (".", "..") for component in path.split("/")) or not path.isprintable():
+        _refuse(f"{field} must not have '.', '..' or control characters in its path")
+    host = _host(scheme, parts.netloc, parts.hostname or "", field)
+    return SourceUrl(text, scheme, host, port or _PORTS.get(scheme, 0), path)
+
+
+def check_scheme(scheme: str, field: str) -> None:
+    """For what an operator writes. Raises ManifestError ``E_SOURCE_FORBIDDEN`` for a scheme that no host can read."""
+    if scheme not in SCHEMES:
+        _refuse(f"{field} has scheme {shown(scheme)}; hosts read {', '.join(SCHEMES)}")
+
+
+def _host(scheme: str, netloc: str, hostname: str, field: str) -> str:
+    if scheme == "file":
+        if netloc not in ("", "localhost"):
+            _refuse(f"{field} must name no host after file://")
+        return ""
+    if not hostname or "%" in netloc:
+        _refuse(f"{field} must name a host, without '%'")
+    if netloc.startswith("["):
+        try:
+            return str(ipaddress.IPv6Address(hostname))
+        except ValueError:
+            _refuse(f"{field} has a host that is not an IPv6 address")
+    labels = hostname.split(".")
+    if len(hostname) > 253 or not all(_LABEL.fullmatch(label) for label in labels):
+        _refuse(f"{field} has host {shown(hostname)}, which is not a name or address")
+    if _NUMBER.fullmatch(labels[-1]) and scheme in WEB_SCHEMES:
+        try:
+            return str(ipaddress.IPv4Address(hostname))
+        except ValueError:
+            _refuse(f"{field} has host {shown(hostname)}; write an address as four decimal numbers")
+    return netloc.partition(":")[0] if scheme not in WEB_SCHEMES else hostname
+
+
+def _refuse(message: str) -> NoReturn:
+    raise ManifestError(message, code="E_SOURCE_FORBIDDEN")

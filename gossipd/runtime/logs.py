@@ -1,0 +1,123 @@
+"""Logs of the daemon: one line on stderr for every change of state, never one for a chunk.
+
+What lives here: how lines look, and that no secret gets into them. What does not: what is logged, and the audit log,
+which has its own file, its own rules and is never rate-limited away (``log``).
+
+On a terminal lines are for people; anywhere else each is one JSON object with ``ts``, ``level``, ``event``, ``logger``
+and whatever the place that logs has to say. Values go through ``redacted``: URLs lose user names, passwords, queries
+and fragments, because presigned URLs carry credentials there. Libraries that use the standard library's logging are
+brought in from WARNING upwards. A stderr that is gone (a closed pipe) loses lines, never the daemon.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from typing import Any, TextIO
+
+import structlog
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+REPEAT_S = 60.0
+LINES_REMEMBERED_MAX = 256
+VALUE_CHARS_MAX = 2000  # a hostile name or answer must not make a megabyte of log
+
+_URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#@]*@)?(?P<rest>[^\s?#]*)(?P<tail>[?#][^\s\"']*)?")
+
+
+def redacted(text: str) -> str:
+    """``text`` with every URL stripped of user, password, query and fragment."""
+    return _URL.sub(lambda url: url["scheme"] + url["rest"] + ("?..." if url["tail"] else ""), text)
+
+
+def configure(*, level: str = "info", as_json: bool | None = None, stream: TextIO | None = None) -> None:
+    """Set up logging for the whole process; call once, before anything logs.
+
+    Args:
+        as_json: None decides by whether ``stream`` is a terminal.
+        stream: where lines go; stderr when None. Borrowed, never closed.
+    """
+    target = sys.stderr if stream is None else stream
+    json_lines = not target.isatty() if as_json is None else as_json
+    shared: list[Callable[[Any, str, MutableMapping[str, Any]], Any]] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts" if json_lines else "timestamp"),
+        _name_of_logger,
+        _redact,
+    ]
+    last: list[Callable[[Any, str, MutableMapping[str, Any]], Any]]
+    if json_lines:
+        last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+    else:
+        last = [structlog.dev.ConsoleRenderer(colors=target.isatty())]
+    structlog.configure(
+        processors=[*shared, *last],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+        logger_factory=lambda *names: _Lines(target, names[0] if names else ""),
+        cache_logger_on_first_use=False,  # module-level loggers are made before this runs
+    )
+    root = logging.getLogger()
+    root.handlers = [_Bridge()]
+    root.setLevel(logging.WARNING)
+
+
+def set_level(level: str) -> None:
+    """Change the level of everything that logs from now on (SIGHUP)."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]))
+
+
+class _Lines:
+    """Writes whole lines; a stream that refuses them loses them."""
+
+    def __init__(self, stream: TextIO, name: str) -> None:
+        self._stream = stream
+        self.name = name
+
+    def msg(self, message: str) -> None:
+        try:
+            self._stream.write(message + "\n")
+            self._stream.flush()
+        except (OSError, ValueError):
+            return
+
+    debug = info = warning = error = critical = exception = log = fatal = warn = failure = err = msg
+
+
+class _Bridge(logging.Handler):
+    """Lines of the standard library's logging, in our form; each at most once a minute.
+
+    Without descriptors trio logs ten times a second, with a traceback, that it cannot accept a connection.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told_s: dict[tuple[str, str], float] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = (record.name, record.getMessage()[:VALUE_CHARS_MAX])
+        if record.created < self._told_s.get(line, -REPEAT_S) + REPEAT_S:
+            return
+        self._told_s[line] = record.created
+        if len(self._told_s) > LINES_REMEMBERED_MAX:
+            del self._told_s[next(iter(self._told_s))]
+        logger = structlog.get_logger(record.name)
+        # A filtering logger's levels are those of the standard library.
+        logger.log(min(record.levelno, logging.ERROR), record.getMessage(), exc_info=record.exc_info)
+
+
+def _name_of_logger(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if name := getattr(logger, "name", ""):
+        event.setdefault("logger", name)
+    return event
+
+
+def _redact(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    for key, value in event.items():
+        if isinstance(value, str):
+            event[key] = redacted(value[:VALUE_CHARS_MAX])
+        elif isinstance(value, bytes | bytearray | memoryview):
+            event[key] = f"{len(value)} bytes"  # never content: it may be a key
+    return event

@@ -1,0 +1,112 @@
+"""A byte budget shared by threads: free when unset, exact when set, changeable while running.
+
+What lives here: one limit for one direction, which may lie within a wider one. What does not: who is limited, and
+fairness beyond first come, first served.
+
+How it works. Two running totals: ``issued``, the bytes that callers have asked for, and ``paid``, the bytes that time
+has allowed so far. A caller adds its bytes to ``issued`` and waits until ``paid`` has caught up with that mark. Since
+both only grow, the long-run rate is exact whatever the sleeps overshoot by; a change of rate changes how fast
+``paid`` grows and wakes the waiters to compute again. Time that nobody used is not banked beyond ``BANKED_S``.
+
+Rejected: a token bucket per thread (their sum drifts), and SO_MAX_PACING_RATE (exact per socket, but a limit
+is for the host, and it leaves downloads out).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+# Late wake-ups on a busy two-core machine reach some 20 ms; credit for twice that keeps the rate exact.
+BANKED_S = 0.05
+# A piece takes this long at the set rate: short against every deadline, long against the cost of a wake-up.
+PIECE_S = 0.02
+ROUNDING_BYTES = 1.0  # floats: without it the last fraction of a byte could be waited for again and again
+PIECE_BYTES_MIN = 4096  # a page; smaller pieces only cost system calls
+
+
+class RateLimit:
+    """``take(n)`` returns when ``n`` more bytes may move. Thread-safe.
+
+    Args:
+        rate: bytes per second over all callers, or None for no limit.
+        within: a wider limit, against which the same bytes count, too.
+    """
+
+    __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate", "_within")
+
+    def __init__(self, rate: float | None = None, *, within: RateLimit | None = None) -> None:
+        _check(rate)
+        self._within = within
+        self._changed = threading.Condition()
+        self._rate = rate
+        self._issued = 0.0
+        self._paid = 0.0
+        self._paid_at = time.monotonic()
+        self._closed = False
+
+    @property
+    def rate(self) -> float | None:
+        """Bytes per second, or None; the wider limit's where that is less."""
+        rate, wider = self._rate, self._within.rate if self._within is not None else None
+        return wider if rate is None else rate if wider is None else min(rate, wider)
+
+    def set_rate(self, rate: float | None) -> None:
+        """Takes effect for waiting callers too."""
+        _check(rate)
+        with self._changed:
+            self._pay(time.monotonic())
+            self._rate = rate
+            self._changed.notify_all()
+
+    def piece(self, nbytes: int) -> int:
+        """How much of ``nbytes`` to move in one go, so that no caller waits for long."""
+        rate = self.rate
+        if rate is None:
+            return nbytes
+        return min(nbytes, max(PIECE_BYTES_MIN, int(rate * PIECE_S)))
+
+    def take(self, nbytes: int) -> None:
+        """Wait until ``nbytes`` more may move; at once when there is no limit."""
+        mark = self._issue(nbytes)
+        if self._within is None:
+            self._wait(mark)
+            return
+        wider_mark = self._within._issue(nbytes)  # before any wait, which then is one for both
+        self._wait(mark)
+        self._within._wait(wider_mark)
+
+    def _issue(self, nbytes: int) -> float | None:
+        if self._rate is None:
+            return None
+        with self._changed:
+            self._pay(time.monotonic())
+            self._issued += nbytes
+            return self._issued
+
+    def _wait(self, mark: float | None) -> None:
+        if mark is None:
+            return
+        with self._changed:
+            self._pay(time.monotonic())
+            while not self._closed and self._rate is not None and self._paid < mark - ROUNDING_BYTES:
+                self._changed.wait((mark - self._paid) / self._rate)
+                self._pay(time.monotonic())
+
+    def close(self) -> None:
+        """Wakes every waiter and limits nothing from now on; for shutdown."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _pay(self, now: float) -> None:
+        if self._rate is None:
+            self._paid = self._issued
+        else:
+            earned = self._paid + (now - self._paid_at) * self._rate
+            self._paid = min(earned, self._issued + self._rate * BANKED_S)
+        self._paid_at = now
+
+
+def _check(rate: float | None) -> None:
+    assert rate is None or rate > 0, "a rate is positive, or None for no limit"

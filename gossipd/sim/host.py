@@ -1,0 +1,365 @@
+"""One simulated host: the daemon's Planner, and hands that take virtual time instead of moving bytes.
+
+What lives here: performing commands, upload slots, what is held. What does not: time and links (``world``).
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import (
+    CancelFetch,
+    ChunkArriving,
+    ChunkEnding,
+    ChunkStored,
+    ClaimSeed,
+    Command,
+    DeltaHeard,
+    EndSubscription,
+    Event,
+    FailReason,
+    FetchFailed,
+    FinishModel,
+    HoldingsHeard,
+    LimitUploads,
+    ProbeSource,
+    ReportStall,
+    SendDelta,
+    SendHoldings,
+    SlotsChanged,
+    SourceProbed,
+    StartFetch,
+    StartSourceRead,
+    StartSubscription,
+    SubscribeHeard,
+    UnsubscribeHeard,
+)
+from gossipd.core.ids import SOURCE, DeploymentId, Supplier
+from gossipd.sim.fabric import FabricLink, Flow
+from gossipd.sim.message_size import ACKNOWLEDGEMENT_BYTES, delta_bytes, holdings_bytes, request_bytes
+from gossipd.sim.scenario import Scenario
+from gossipd.swarm.planner import Planner
+from membership.member import NodeId
+from membership.simulation import VirtualClock
+
+
+class Transfer:
+    """One fetch or read under way: from asking to the last byte.
+
+    ``relays``: of the same chunk, that cannot end before this one has. ``upstream``: the one that this is a relay of.
+    ``behind``: the chunk that is to come before this one on the same connection. ``next``: what waits for this one.
+    """
+
+    __slots__ = (
+        "asked_s", "behind", "chunks", "flow", "is_over", "is_told", "next", "relays", "server", "taker", "upstream",
+    )  # fmt: skip
+
+    def __init__(
+        self, taker: SimHost, server: SimHost | None, chunks: tuple[int, ...], asked_s: float,
+        behind: int | None = None,
+    ) -> None:  # fmt: skip
+        self.taker = taker
+        self.server = server
+        self.chunks = chunks
+        self.asked_s = asked_s
+        self.flow: Flow | None = None
+        self.behind = behind
+        self.next: Transfer | None = None
+        self.is_told = False  # to others, while it comes
+        self.is_over = False  # all bytes have flowed; those of a relay wait for the last of its upstream
+        self.upstream: Transfer | None = None
+        self.relays: list[Transfer] = []
+
+
+class Network(Protocol):
+    """What a host needs of the world around it: time, other hosts, and the links between them."""
+
+    clock: VirtualClock
+    scenario: Scenario
+    deployment: DeploymentId
+    plan_interval_s: float
+    by_node: dict[NodeId, SimHost]
+
+    def delay(self, sender: SimHost, receiver: SimHost) -> float:
+        """One way between two hosts, in seconds."""
+
+    def send(self, sender: SimHost, peer: NodeId, event: Event) -> None:
+        """Bring a control message to a peer."""
+
+    def send_all(self, sender: SimHost, peers: tuple[NodeId, ...], event: Event) -> None:
+        """Bring the same message to many."""
+
+    def claimed(self, host: SimHost, term: int) -> None:
+        """The host claims to be its rack's seed."""
+
+    def begin(self, transfer: Transfer) -> None:
+        """Bytes begin to flow."""
+
+    def over(self, transfer: Transfer) -> None:
+        """All bytes have flowed, and the server has verified them."""
+
+    def stop(self, transfer: Transfer) -> None:
+        """The transfer is cancelled; bytes that have flowed stay counted."""
+
+    def delivered(self, host: SimHost, chunk: int) -> None:
+        """The host holds a new chunk."""
+
+    def finished(self, host: SimHost) -> None:
+        """The host holds everything."""
+
+
+class SimHost:
+    """A host. ``index`` is its place in ``World.hosts``."""
+
+    def __init__(
+        self, world: Network, *, index: int, node: NodeId, rack: int, planner: Planner, up: FabricLink, down: FabricLink
+    ) -> None:
+        self.world = world
+        self.clock = world.clock
+        self.index = index
+        self.node = node
+        self.rack = rack
+        self.planner = planner
+        self.slots = world.scenario.upload_slots
+        self.up, self.down = up, down
+        self.alive = True
+        self.held = 0
+        self.held_count = 0
+        self.events: list[Event] = []
+        self.plan_at = float("inf")
+        self.plan_earliest = 0.0
+        self.done_s: float | None = None
+        self.died_s: float | None = None
+        self.control_bytes = 0
+        self.membership_bytes = 0
+        self.messages = 0
+        self.linked: set[NodeId] = set()  # whom a control link was made to, because there was something to say
+        self.busy_replies = 0
+        self.duplicates = 0
+        self.stalls = 0
+        self.fetching: dict[tuple[int, NodeId], Transfer] = {}
+        self.arrivals: dict[int, Transfer] = {}  # chunks of which enough is here to be relayed
+        self.serving: dict[Transfer, None] = {}
+        self.reading: dict[Transfer, None] = {}
+
+    # ---- the brain's loop ----------------------------------------------------------------------
+
+    def hear(self, event: Event) -> None:
+        """A control message has come."""
+        if self.alive:
+            self.control_bytes += ACKNOWLEDGEMENT_BYTES
+            self.post(event)
+
+    def post(self, event: Event) -> None:
+        """An event for the planner; it is heard at the next plan."""
+        if self.alive:
+            self.events.append(event)
+            if self.plan_at > self.plan_earliest:
+                self._plan_by(self.clock.now)
+
+    def _plan_by(self, when: float) -> None:
+        when = max(when, self.plan_earliest, self.clock.now)
+        if when < self.plan_at - 1e-9:
+            self.plan_at = when
+            self.clock.at(when, self.plan, when)
+
+    def plan(self, when: float) -> None:
+        """The daemon's loop, once."""
+        if not self.alive or when != self.plan_at:
+            return
+        now = self.clock.now
+        self.plan_at, self.plan_earliest = float("inf"), now + self.world.plan_interval_s
+        events, self.events = self.events, []
+        for event in events:
+            self.planner.handle(event, now)
+        self.planner.plan(now)
+        for command in self.planner.drain():
+            self.perform(command)
+        if self.done_s is None or self.events:
+            self._plan_by(self.planner.next_deadline(now))
+
+    def perform(self, command: Command) -> None:
+        """What the daemon's hands would do."""
+        match command:
+            case SendDelta():
+                self._send_delta(command)
+            case StartFetch():
+                self._start_fetch(command.chunk, command.peer, command.behind)
+            case StartSourceRead():
+                self._start_read(command.chunks)
+            case CancelFetch():
+                self._cancel(command.chunk, command.peer)
+            case SendHoldings():
+                size = holdings_bytes(command.chunks)
+                heard = HoldingsHeard(self.node, command.deployment, command.chunks, command.free_slots)
+                self._send(command.peer, heard, size)
+            case StartSubscription():
+                self._send(command.peer, SubscribeHeard(self.node, command.deployment), request_bytes())
+            case EndSubscription():
+                self._send(command.peer, UnsubscribeHeard(self.node, command.deployment), request_bytes())
+            case ProbeSource():
+                self.clock.after(self.world.scenario.source_delay_s, self.post, SourceProbed(command.deployment, True))
+            case ClaimSeed():
+                self.world.claimed(self, command.term)
+            case FinishModel():
+                self.done_s = self.clock.now
+                self.world.finished(self)
+            case LimitUploads():
+                self.slots = command.slots
+                self.post(SlotsChanged(self.slots - len(self.serving)))
+            case ReportStall():
+                self.stalls += command.reason is not None
+
+    def _send(self, peer: NodeId, event: Event, size: int) -> None:
+        self.control_bytes += size
+        self.messages += 1
+        self.linked.add(peer)
+        self.world.send(self, peer, event)
+
+    def _send_delta(self, command: SendDelta) -> None:
+        size = delta_bytes(command)
+        heard = DeltaHeard(
+            self.node, command.deployment, command.added, command.dropped, command.reading, command.free_slots
+        )
+        self.control_bytes += size * len(command.peers)
+        self.messages += len(command.peers)
+        self.linked.update(command.peers)
+        self.world.send_all(self, command.peers, heard)
+
+    # ---- fetching ------------------------------------------------------------------------------
+
+    def _start_fetch(self, chunk: int, peer: NodeId, behind: int | None) -> None:
+        server = self.world.by_node[peer]
+        transfer = Transfer(self, server, (chunk,), self.clock.now, behind)
+        self.fetching[chunk, peer] = transfer
+        if not server.alive:
+            self.clock.after(self.world.scenario.evidence_s, self._fail, transfer, FailReason.GONE)
+            return
+        self.clock.after(self.world.delay(self, server), server.asked, transfer)
+
+    def asked(self, transfer: Transfer) -> None:
+        """A request has arrived here."""
+        taker = transfer.taker
+        if (transfer.chunks[0], self.node) not in taker.fetching or not taker.alive:
+            return  # cancelled on the way
+        if not self.alive:
+            self.clock.after(self.world.scenario.evidence_s, taker._fail, transfer, FailReason.GONE)
+            return
+        if transfer.behind is not None:
+            first = taker.fetching.get((transfer.behind, self.node))
+            transfer.behind = None
+            if first is not None and first in self.serving and first.next is None:
+                first.next = transfer
+                return
+        reason, upstream = None, None
+        if not self.held >> transfer.chunks[0] & 1:
+            upstream = self.arrivals.get(transfer.chunks[0])
+            if upstream is None or upstream.server is taker:
+                reason = FailReason.NOT_HELD
+        if reason is None and len(self.serving) >= self.slots:
+            reason = FailReason.BUSY
+            taker.busy_replies += 1
+        if reason is not None:
+            self.clock.after(self.world.delay(self, taker), taker._fail, transfer, reason)
+            return
+        if upstream is not None:
+            transfer.upstream = upstream
+            upstream.relays.append(transfer)
+        self.serving[transfer] = None
+        self.post(SlotsChanged(self.slots - len(self.serving)))
+        self.world.begin(transfer)
+
+    def _fail(self, transfer: Transfer, reason: FailReason) -> None:
+        assert transfer.server is not None
+        chunk, peer = transfer.chunks[0], transfer.server.node
+        if self.fetching.pop((chunk, peer), None) is not None:
+            self._let_relays_go(transfer, has_landed=False)
+            self.post(FetchFailed(self.world.deployment, chunk, peer, reason))
+
+    def _cancel(self, chunk: int, peer: NodeId) -> None:
+        transfer = self.fetching.pop((chunk, peer), None)
+        if transfer is None:
+            return
+        self.world.stop(transfer)
+        self._let_relays_go(transfer, has_landed=False)
+        self.post(FetchFailed(self.world.deployment, chunk, peer, FailReason.CANCELLED))
+
+    def arriving(self, transfer: Transfer) -> None:
+        """So much of a fetch or read is here that the chunk can be relayed."""
+        chunk = transfer.chunks[0]
+        if not self.held >> chunk & 1 and chunk not in self.arrivals:
+            self.arrivals[chunk] = transfer
+            supplier = SOURCE if transfer.server is None else transfer.server.node
+            self.post(ChunkArriving(self.world.deployment, chunk, supplier))
+
+    def ending(self, transfer: Transfer) -> None:
+        """The rest of a fetch or read is about to come."""
+        supplier = SOURCE if transfer.server is None else transfer.server.node
+        self.post(ChunkEnding(self.world.deployment, transfer.chunks[0], supplier))
+
+    def _let_relays_go(self, transfer: Transfer, *, has_landed: bool) -> None:
+        """A fetch or read has ended: with the chunk its relays may end, without it they must, wherever it came from."""
+        chunk = transfer.chunks[0]
+        if self.arrivals.get(chunk) is transfer:
+            del self.arrivals[chunk]
+        relays, transfer.relays = transfer.relays, []
+        for relay in relays:
+            relay.upstream = None
+            if relay not in self.serving:
+                continue
+            if has_landed:
+                if relay.is_over:
+                    self.world.over(relay)
+            else:
+                self.world.stop(relay)
+                self.clock.after(self.world.delay(self, relay.taker), relay.taker._fail, relay, FailReason.NOT_HELD)
+
+    def _start_read(self, chunks: tuple[int, ...]) -> None:
+        transfer = Transfer(self, None, chunks, self.clock.now)
+        self.reading[transfer] = None
+        self.clock.after(self.world.scenario.source_delay_s, self.world.begin, transfer)
+
+    # ---- the end of a transfer -----------------------------------------------------------------
+
+    def served(self, transfer: Transfer) -> None:
+        """The last byte has left, or the taker has gone: the slot is free, or the next request's on that connection."""
+        following, transfer.next = transfer.next, None
+        if self.serving.pop(transfer, self) is None and self.alive:
+            if following is not None:
+                self.asked(following)
+            if following not in self.serving:
+                self.post(SlotsChanged(self.slots - len(self.serving)))
+
+    def received(self, transfer: Transfer) -> None:
+        """The last byte is here, hashed and written."""
+        if not self.alive:
+            return
+        world = self.world
+        elapsed = self.clock.now - transfer.asked_s
+        if transfer.server is None:
+            self.reading.pop(transfer, None)
+            supplier: Supplier = SOURCE
+        else:
+            if self.fetching.pop((transfer.chunks[0], transfer.server.node), None) is None:
+                return
+            supplier = transfer.server.node
+        for chunk in transfer.chunks:
+            if self.held >> chunk & 1:
+                self.duplicates += 1
+            else:
+                self.held |= 1 << chunk
+                self.held_count += 1
+                world.delivered(self, chunk)
+            self.post(ChunkStored(world.deployment, chunk, supplier, world.scenario.chunk_bytes, elapsed))
+        self._let_relays_go(transfer, has_landed=True)
+
+    def peer_died(self, node: NodeId) -> None:
+        """Our connections to a host are reset: everything asked of it fails."""
+        for (_chunk, peer), transfer in list(self.fetching.items()):
+            if peer == node:
+                self._fail(transfer, FailReason.GONE)
+
+    def holdings(self, size: int) -> ChunkSet:
+        """What is held."""
+        return ChunkSet(size, self.held)

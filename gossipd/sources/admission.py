@@ -1,0 +1,229 @@
+"""Who may be asked now: admission, pace, refusals and counts of every source, behind one lock.
+
+What lives here: the state that all reading threads share. What does not: requests (``touch.py``, ``clients.py``) and
+what to read (``reader.py``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from gossipd.core.errors import GossipdError
+from gossipd.core.ids import DeploymentId
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.source_policy import SourcePolicy
+from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
+from gossipd.sources.errors import (
+    SourceAuthError,
+    SourceBusyError,
+    SourceCancelledError,
+    SourceChangedError,
+    SourceError,
+    SourceForbiddenError,
+    SourceLongError,
+    SourceNotFoundError,
+    SourceRangeError,
+    SourceShortError,
+    SourceUnreachableError,
+)
+from gossipd.sources.first_request import Addresses, resolve, uses_proxy
+from gossipd.sources.location import Location, authority
+from gossipd.sources.pace import Pace
+from gossipd.sources.settings import SourceSettings
+
+_WAITING_HELPS = (SourceBusyError, SourceUnreachableError, SourceShortError)
+_ABOUT_THE_HOST = (SourceAuthError, SourceNotFoundError, SourceChangedError, SourceRangeError, SourceLongError)
+REFUSALS_MAX = 3  # objects of one source that refuse before the whole source is left alone for a while
+RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
+HOSTS_MAX = 1024  # authorities remembered; a manifest names at most 16 sources, and allow lists are short
+Clock = Callable[[], float]
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+Resolve = Callable[[SourceUrl, str], Addresses]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStatistics:
+    """A snapshot since the start of the process.
+
+    ``results`` counts requests by scheme and outcome (``ok`` or an error code); ``bytes`` are body bytes received,
+    good or not; ``troubles`` has the last error of each authority that has not answered well since.
+    """
+
+    requests: int
+    retries: int
+    bytes: int
+    in_flight: int
+    results: Mapping[tuple[str, str], int]
+    troubles: Mapping[str, str]
+
+
+class SourceAdmission:
+    """Thread-safe; the waiting is done by whoever asks, with its own stop flag."""
+
+    def __init__(
+        self, settings: SourceSettings, *, policy: SourcePolicy, rng: Random, clock: Clock, find: Resolve = resolve
+    ) -> None:
+        self._settings = settings
+        self._policy = policy
+        self._rng = rng
+        self._clock = clock
+        self._find = find
+        self._lock = threading.Lock()
+        self._paces: dict[str, Pace] = {}
+        self._admitted: dict[str, tuple[float, Addresses]] = {}
+        self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, SourceError]]] = {}
+        self._results: Counter[tuple[str, str]] = Counter()
+        self._troubles: dict[str, str] = {}
+        self._fast: set[str] = set()
+        self._requests = self._retries = self._bytes = self._in_flight = 0
+
+    def set_policy(self, policy: SourcePolicy) -> None:
+        """For requests from now on."""
+        self._policy = policy
+
+    def admit(self, source: SourceUrl, what: str) -> Addresses:
+        """Addresses that the policy has let through, resolved now or lately; none where obstore finds the host.
+
+        Raises: SourceForbiddenError, SourceUnreachableError.
+        """
+        place = authority(source)
+        now = self._clock()
+        with self._lock:
+            known = self._admitted.get(place)
+        if known is not None and now < known[0]:
+            addresses = known[1]
+        else:
+            direct = source.scheme in WEB_SCHEMES and not uses_proxy(source)
+            addresses = self._find(source, what) if direct else ()
+        try:
+            self._policy.check_url(source)
+            self._policy.check_addresses(source, addresses)
+        except ManifestError as error:
+            raise SourceForbiddenError(what, str(error)) from None
+        if known is None or now >= known[0]:
+            with self._lock:
+                _bound(self._admitted)
+                self._admitted[place] = (now + self._settings.admission_s, addresses)
+        return addresses
+
+    def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> bool:
+        """Waits until the host may be asked; ``leave`` must follow. True when it failed the last time.
+
+        Raises: SourceCancelledError, and SourceBusyError when that would take too long.
+        """
+        deadline = self._clock() + self._settings.patience_s
+        while True:
+            if stop.is_set():
+                raise SourceCancelledError(what, "the read was stopped")
+            now = self._clock()
+            with self._lock:
+                pace = self._pace(source)
+                wait_s = pace.wait_s(now)
+                if wait_s == 0.0:
+                    self._requests += 1
+                    self._in_flight += 1
+                    return pace.failures > 0
+                trouble = self._troubles.get(authority(source), "it failed before")
+            if now + wait_s > deadline:
+                raise SourceBusyError(what, f"left alone for now, after {trouble}")
+            stop.wait(wait_s)
+
+    def leave(self, source: SourceUrl, error: GossipdError | None, received: int) -> None:
+        """One request has ended: well, or with ``error``."""
+        place = authority(source)
+        with self._lock:
+            pace = self._pace(source)
+            self._in_flight -= 1
+            self._bytes += received
+            self._results[source.scheme, "ok" if error is None else error.code] += 1
+            if error is None:
+                pace.succeeded()
+                self._troubles.pop(place, None)
+                return
+            if isinstance(error, SourceError) and not isinstance(error, SourceCancelledError):
+                _bound(self._troubles)
+                self._troubles[place] = error.sentence
+                self._fast.discard(place)
+            if isinstance(error, _WAITING_HELPS):
+                pace.failed(self._clock(), error.retry_after_s)
+            elif isinstance(error, _ABOUT_THE_HOST):
+                pace.succeeded()
+            else:
+                pace.left()
+
+    def is_fast(self, source: SourceUrl) -> bool:
+        """Whether the host's last answer came at the rate at which whole ranges are read."""
+        with self._lock:
+            return authority(source) in self._fast
+
+    def note_rate(self, source: SourceUrl, received: int, waited_s: float) -> None:
+        """How quickly a range came, our own time not counted."""
+        if received < RATED_BYTES_MIN:
+            return
+        place = authority(source)
+        with self._lock:
+            if received >= self._settings.whole_rate_bytes_min * waited_s and len(self._fast) < HOSTS_MAX:
+                self._fast.add(place)
+            else:
+                self._fast.discard(place)
+
+    def take_retry(self, source: SourceUrl) -> bool:
+        """True when one more repeat to this host is within its budget."""
+        with self._lock:
+            granted = self._pace(source).take_retry()
+            self._retries += granted
+            return granted
+
+    def refuse(self, deployment: DeploymentId, location: Location, error: SourceError) -> None:
+        """Remember for a while that this object is no use to this deployment."""
+        with self._lock:
+            _bound(self._refused)
+            refused = self._refused.setdefault((deployment, location.source.text), {})
+            _bound(refused)
+            refused[location.path] = (self._clock() + self._settings.refusal_remembered_s, error)
+
+    def refusal(self, deployment: DeploymentId, location: Location) -> SourceError | None:
+        """Why the object, or three others of its source, were no use a short while ago."""
+        now = self._clock()
+        with self._lock:
+            refused = self._refused.get((deployment, location.source.text), {})
+            recent = {path: error for path, (until_s, error) in refused.items() if now < until_s}
+            if len(recent) >= REFUSALS_MAX:
+                return next(iter(recent.values()))
+            return recent.get(location.path)
+
+    def forget(self, deployment: DeploymentId) -> None:
+        """The deployment is over, or its sources shall be looked at afresh."""
+        with self._lock:
+            self._refused = {key: value for key, value in self._refused.items() if key[0] != deployment}
+
+    def statistics(self) -> SourceStatistics:
+        """What has been asked and answered so far."""
+        with self._lock:
+            return SourceStatistics(
+                requests=self._requests,
+                retries=self._retries,
+                bytes=self._bytes,
+                in_flight=self._in_flight,
+                results=dict(self._results),
+                troubles=dict(self._troubles),
+            )
+
+    def _pace(self, source: SourceUrl) -> Pace:
+        place = authority(source)
+        if place not in self._paces:
+            _bound(self._paces)
+            self._paces[place] = Pace(self._settings, self._rng)
+        return self._paces[place]
+
+
+def _bound(table: dict[_Key, _Value]) -> None:
+    """Make room for one more: the oldest entry goes."""
+    while len(table) >= HOSTS_MAX:
+        del table[next(iter(table))]

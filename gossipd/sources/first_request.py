@@ -1,0 +1,217 @@
+"""The first look at an object on a web server: a small range request whose every header we see.
+
+obstore follows redirects, to any host, and shows neither a reply's status nor its Retry-After. So each object of an
+``http`` or ``https`` source is touched once, with the standard library, before obstore reads it: redirects are
+refused, the address that was checked against ``sources.allow`` is the one connected to (a name cannot resolve to
+something else in between), and the version is learnt that all later reads are pinned to. A range of up to 64 KiB is
+read by the touch itself, so that small files cost one request. After a 429 or 503 the next request to that host is
+a touch, because only it can read Retry-After.
+
+What remains: a server on the allow list that redirects only after the first look is followed by obstore, blindly: what
+comes back must carry the pinned tag and hash to the manifest's digest, and nothing of it is ever shown.
+
+Through a proxy (``HTTP_PROXY``, ``HTTPS_PROXY``) there is no touch: addresses are then the proxy's business.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import re
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, cast
+from urllib.request import getproxies, proxy_bypass
+
+from gossipd.manifest.source_url import SourceUrl
+from gossipd.sources.errors import (
+    SourceEncodingError,
+    SourceRangeError,
+    SourceShortError,
+    SourceSlowError,
+    SourceUnreachableError,
+    from_status,
+)
+from gossipd.sources.location import Location
+from gossipd.sources.settings import SourceSettings
+from gossipd.sources.versions import ObjectVersion
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+_PROXIES = ("http", "https")
+
+Addresses = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What one look has shown."""
+
+    version: ObjectVersion
+    body: bytes
+
+
+def uses_proxy(source: SourceUrl) -> bool:
+    """True when this host's environment sends requests for ``source`` through a proxy."""
+    return source.scheme in _PROXIES and source.scheme in getproxies() and not proxy_bypass(source.host)
+
+
+def resolve(source: SourceUrl, what: str) -> Addresses:
+    """The addresses of the source's host. Raises SourceUnreachableError."""
+    try:
+        found = socket.getaddrinfo(source.host, source.port, type=socket.SOCK_STREAM)
+    except OSError:
+        raise SourceUnreachableError(what, f"host name '{source.host}' does not resolve") from None
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def touch(location: Location, addresses: Addresses, start: int, length: int, settings: SourceSettings) -> Touched:
+    """Read ``length`` bytes at ``start`` of a web object of at least one byte, following nothing.
+
+    Raises: a SourceError for whatever is not a plain 206 with exactly these bytes.
+    """
+    what = location.shown
+    connection = http.client.HTTPConnection(location.source.host, location.source.port)
+    try:
+        connection.sock = _connect(location, addresses, settings)
+        headers = {"Range": f"bytes={start}-{start + length - 1}", "Accept-Encoding": "identity"}
+        connection.request("GET", location.target, headers=headers | {"User-Agent": "gossipd"})
+        response = _answer(connection.sock, settings)
+        version = _check_head(response, what, start, length)
+        body = _read_body(response, length, settings, what)
+    except TimeoutError:
+        raise SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise SourceUnreachableError(what, _reason(error)) from None
+    finally:
+        connection.close()
+    if len(body) != length:
+        raise SourceShortError(what, f"{len(body)} bytes came, {length} were promised")
+    return Touched(version, body)
+
+
+class _Incoming(io.RawIOBase):
+    """A connection's bytes; while there is a ``deadline`` they end with a TimeoutError when it has come.
+
+    A socket's own time-out begins anew with each byte: a server that sends one now and then could hold a thread.
+    """
+
+    def __init__(self, sock: socket.socket, timeout_s: float) -> None:
+        self._sock = sock
+        self.deadline: float | None = time.monotonic() + timeout_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        if self.deadline is not None:
+            left_s = self.deadline - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._sock.settimeout(left_s)
+        return self._sock.recv_into(buffer)
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """What ``http.client`` asks of a socket."""
+        return io.BufferedReader(self)
+
+
+def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPResponse:
+    """The response, its head read in time; its body is judged by its rate."""
+    incoming = _Incoming(sock, settings.read_timeout_s)
+    response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
+    response.begin()
+    incoming.deadline = None
+    sock.settimeout(settings.read_timeout_s)
+    return response
+
+
+def _read_body(response: http.client.HTTPResponse, length: int, settings: SourceSettings, what: str) -> bytes:
+    """At most ``length`` bytes, at no less than the least rate."""
+    body = bytearray()
+    began = time.monotonic()
+    while len(body) < length and (piece := response.read1(length - len(body))):
+        body += piece
+        waited_s = time.monotonic() - began
+        if waited_s > settings.rate_grace_s and len(body) < settings.rate_bytes_min * waited_s:
+            raise SourceSlowError(
+                what, f"{len(body)} bytes in {waited_s:.1f} s; the least is {settings.rate_bytes_min} a second"
+            )
+    return bytes(body)
+
+
+def _connect(location: Location, addresses: Addresses, settings: SourceSettings) -> socket.socket:
+    source = location.source
+    last: OSError = OSError("no address")
+    for address in addresses:
+        try:
+            plain = socket.create_connection((address, source.port), timeout=settings.connect_timeout_s)
+        except OSError as error:
+            last = error
+            continue
+        plain.settimeout(settings.read_timeout_s)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if source.scheme == "http":
+            return plain
+        try:
+            return ssl.create_default_context().wrap_socket(plain, server_hostname=source.host)
+        except OSError as error:
+            plain.close()
+            last = error
+    raise last
+
+
+def _check_head(response: http.client.HTTPResponse, what: str, start: int, length: int) -> ObjectVersion:
+    if response.status == 200:
+        raise SourceRangeError(what, "the server answered a range request with all of it or a page (status 200)")
+    if response.status != 206:
+        raise from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
+    encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
+    if encoding != "identity":
+        raise SourceEncodingError(what, "the server sends the object encoded; it must send it as it is")
+    found = _CONTENT_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
+    if not found:
+        raise SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
+    first, last, size = (int(part) for part in found.groups())
+    if (first, last) != (start, start + length - 1):
+        if first == start and last < start + length - 1:
+            raise SourceShortError(what, f"the server sent {last - first + 1} bytes of the {length} asked for")
+        raise SourceRangeError(what, f"asked for bytes {start}-{start + length - 1}, was sent {first}-{last}")
+    if response.length is not None and response.length != length:
+        raise SourceRangeError(what, f"the server announced {response.length} bytes for a range of {length}")
+    return ObjectVersion(response.getheader("ETag"), size, _modified(response.getheader("Last-Modified")))
+
+
+def _modified(text: str | None) -> datetime | None:
+    try:
+        return parsedate_to_datetime(text) if text else None
+    except (ValueError, OverflowError):  # no date, or one with a number beyond every calendar
+        return None
+
+
+def _retry_after(text: str | None) -> float | None:
+    """Seconds; the header holds a number of them or a date."""
+    if not text:
+        return None
+    if text.strip().isascii() and text.strip().isdigit():
+        return float(text)
+    at = _modified(text)
+    return None if at is None or at.tzinfo is None else max(0.0, (at - datetime.now(UTC)).total_seconds())
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its TLS certificate is not valid: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return "TLS could not be set up"
+    if isinstance(error, ConnectionRefusedError):
+        return "connection refused"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    return "the connection ended before an answer had come"

@@ -1,0 +1,161 @@
+"""Whether the disk takes writes: named, told on, and healed by itself.
+
+What lives here: the state, the names of the kernel's refusals, and when to try again. What does not: trying
+(``chunk_store`` writes the probe), and what others do about it: fetching stops, serving and answering go on.
+
+A refusal of any write makes the state; while it lasts every ``put`` is refused at once, with the same code, before
+it touches the disk. A probe (create, write, sync, remove) is tried every second; the first that passes makes
+the state OK. A full disk has room again when what the open models still need is free, so that freeing a little
+does not start and stop every fetch of the cluster in turn. A failed sync doubles the wait up to a minute each time,
+because a device that fails one write in a thousand passes most probes.
+
+The rule has its origin in libtorrent ("upload mode" on ENOSPC and EROFS) and in the clients that latched the error
+instead and stayed at 99 % after space was freed (qBittorrent 15584, kubo 5300).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from threading import Lock
+
+from gossipd.core.ids import DeploymentId
+from gossipd.runtime.ports import StoreWriteError
+from gossipd.store.disk.disk import Disk
+from gossipd.store.errors import NoSpaceError
+
+PROBE_INTERVAL_S = 1.0  # a full disk must go on within 10 s of being freed
+PROBE_INTERVAL_S_MAX = 60.0
+PROBE_BYTES = 4096
+
+
+class StoreHealth(Enum):
+    """What the disk refuses, in the words of status."""
+
+    OK = "ok"
+    FULL = "full"
+    READ_ONLY = "read_only"
+    FAILING = "failing"
+    HANDLES = "handles"  # the process is out of file descriptors
+
+
+@dataclass(frozen=True, slots=True)
+class StoreCondition:
+    """The state of the disk. ``need_bytes`` is what open models still lack, ``free_bytes`` what is free."""
+
+    health: StoreHealth = StoreHealth.OK
+    code: str = ""
+    sentence: str = ""
+    need_bytes: int = 0
+    free_bytes: int = 0
+
+
+_NAMES = {
+    errno.ENOSPC: (StoreHealth.FULL, "E_NO_SPACE", "the disk is full"),
+    errno.EDQUOT: (StoreHealth.FULL, "E_NO_SPACE", "the disk quota is used up"),
+    errno.EROFS: (StoreHealth.READ_ONLY, "E_STORE_READ_ONLY", "the file system has become read-only"),
+    errno.EACCES: (StoreHealth.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
+    errno.EPERM: (StoreHealth.READ_ONLY, "E_STORE_ACCESS", "writing is not permitted"),
+    errno.EMFILE: (StoreHealth.HANDLES, "E_STORE_HANDLES", "the process is out of file descriptors"),
+    errno.ENFILE: (StoreHealth.HANDLES, "E_STORE_HANDLES", "the system is out of file descriptors"),
+}
+_OTHER = (StoreHealth.FAILING, "E_STORE_IO", "the disk failed")
+
+
+class ConditionTracker:
+    """Owner of the condition. Thread-safe; ``on_change`` is called without its lock."""
+
+    def __init__(self, disk: Disk, *, on_change: Callable[[StoreCondition], None]) -> None:
+        self._disk = disk
+        self._on_change = on_change
+        self._lock = Lock()
+        self._condition = StoreCondition()
+        self._waiting: dict[DeploymentId, int] = {}
+        self._interval_s = PROBE_INTERVAL_S
+        self._probe_at: float | None = None
+
+    @property
+    def condition(self) -> StoreCondition:
+        """As it is now."""
+        return self._condition
+
+    @property
+    def probe_at(self) -> float | None:
+        """When the next probe is due; None while all is well."""
+        return self._probe_at
+
+    def check(self) -> None:
+        """Raises StoreWriteError while writes are refused."""
+        condition = self._condition
+        if condition.health is not StoreHealth.OK:
+            raise StoreWriteError(condition.sentence, code=condition.code)
+
+    def refused(self, error: OSError, now: float, *, need_bytes: int, path: str = "") -> StoreWriteError:
+        """The kernel refused a write: set the state. Returns the error to raise."""
+        health, code, words = _NAMES.get(error.errno or 0, _OTHER)
+        free_bytes = self.free_bytes()
+        detail = f" ({error.strerror or error}{', ' + path if path else ''})"
+        if health is StoreHealth.FULL:
+            detail += f": need {need_bytes} bytes, {free_bytes} are free"
+        self._set(StoreCondition(health, code, words + detail, need_bytes, free_bytes), now)
+        return StoreWriteError(words + detail, code=code)
+
+    def sync_failed(self, error: OSError, now: float, *, chunk_count: int) -> None:
+        """A sync failed: these chunks are lost, and the next probe waits longer."""
+        with self._lock:
+            self._interval_s = min(self._interval_s * 2, PROBE_INTERVAL_S_MAX)
+        health, code, words = _NAMES.get(error.errno or 0, _OTHER)
+        sentence = f"{words} ({error.strerror or error} at a sync); {chunk_count} chunks are fetched again"
+        self._set(StoreCondition(health, code, sentence, 0, self.free_bytes()), now)
+
+    def sync_succeeded(self) -> None:
+        """A window is durable: the device works."""
+        self._interval_s = PROBE_INTERVAL_S
+
+    def no_space(self, error: NoSpaceError, deployment: DeploymentId, now: float) -> None:
+        """A model was refused before its first byte. Others go on; ``fitting`` says when this one may be tried."""
+        with self._lock:
+            self._waiting[deployment] = error.need_bytes
+            if self._probe_at is None:
+                self._probe_at = now + PROBE_INTERVAL_S
+
+    def forget(self, deployment: DeploymentId) -> None:
+        """The model fits, or is not wanted any more."""
+        with self._lock:
+            self._waiting.pop(deployment, None)
+
+    def fitting(self, free_bytes: int) -> list[DeploymentId]:
+        """Refused models that would fit now; each is named once."""
+        with self._lock:
+            found = [deployment for deployment, need in self._waiting.items() if need <= free_bytes]
+            for deployment in found:
+                del self._waiting[deployment]
+        return found
+
+    def probed(self, error: OSError | None, now: float, *, need_bytes: int, free_bytes: int) -> None:
+        """The probe's outcome. ``need_bytes`` is what open models still need and have not reserved."""
+        if error is not None:
+            self.refused(error, now, need_bytes=need_bytes)
+            return
+        if self._condition.health is StoreHealth.FULL and free_bytes < need_bytes:
+            words = f"the disk is full: need {need_bytes} bytes, {free_bytes} are free"
+            self._set(StoreCondition(StoreHealth.FULL, "E_NO_SPACE", words, need_bytes, free_bytes), now)
+            return
+        self._set(StoreCondition(), now)
+
+    def _set(self, condition: StoreCondition, now: float) -> None:
+        with self._lock:
+            before, self._condition = self._condition, condition
+            waits = condition.health is not StoreHealth.OK or self._waiting
+            self._probe_at = now + self._interval_s if waits else None
+        if (before.health, before.code) != (condition.health, condition.code):
+            self._on_change(condition)
+
+    def free_bytes(self) -> int:
+        """Of the file system; 0 when not even that can be asked."""
+        try:
+            return self._disk.space().free_bytes
+        except OSError:
+            return 0

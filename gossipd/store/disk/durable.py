@@ -1,0 +1,237 @@
+"""The disk as it is: the only module of the store that renames and syncs.
+
+What lives here: ``PosixDisk``, the body of the ``Disk`` port. What does not: when to sync (``windows``,
+``publishing``).
+
+What it can promise. After ``sync_data`` returns, bytes and size of the file survive a power cut; after
+``sync_directory``, the names in it do; a rename is atomic for readers at once and durable after its directories are
+synced. What it cannot: a drive that lies about its cache, and bits that rot later (``scrub`` looks for those). A
+failed sync is final: the kernel may have marked the pages clean, so a second sync that succeeds proves nothing
+(Rebello and others, USENIX ATC 2020). Callers forget the chunks concerned.
+
+Reads of a scrub use RWF_DONTCACHE (Linux 6.14): pages that were not cached before are dropped after, so that a
+scrub of 500 GB does not push out the working set of the job beside it. Where it is missing they are ordinary reads.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from gossipd.store.disk import syscalls
+from gossipd.store.disk.disk import FileKind, Space, parent
+from gossipd.store.errors import StoreModeError
+
+_RWF_DONTCACHE = 0x80
+_COPY_BYTES_MAX = 1 << 30  # the kernel's own limit is just under 2 GiB
+_FALLBACK_BYTES = 1 << 20
+_CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
+
+
+def make_root(path: Path, *, mode: int) -> None:
+    """Make a directory and what leads to it, their names durable up to where they are mounted. Raises OSError.
+
+    What cannot be synced is let be: a directory above that we may not read, or a file system that takes no writes or
+    knows no such sync.
+    """
+    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    directory = path.absolute()
+    while not os.path.ismount(directory):
+        directory = directory.parent
+        try:
+            descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except PermissionError:
+            return
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP):
+                raise
+        finally:
+            os.close(descriptor)
+
+
+class PosixDisk:
+    """A directory on a Linux file system."""
+
+    def __init__(self, root: Path) -> None:
+        """Raises StoreModeError when the directory is not ours alone to write, OSError when it is not there."""
+        self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        status = os.fstat(self._root)
+        self._can_pass = True
+        if status.st_uid != os.geteuid():
+            self.shut()
+            raise StoreModeError(f"{root} belongs to user {status.st_uid}, not to {os.geteuid()}; chown it")
+        if status.st_mode & 0o022:
+            self.shut()
+            raise StoreModeError(f"{root} has mode {stat.S_IMODE(status.st_mode):o}; chmod go-w it")
+
+    def shut(self) -> None:
+        """Give the directory's descriptor back; nothing works after."""
+        os.close(self._root)
+
+    def open(self, path: str, *, write: bool = False, create: bool = False, mode: int = 0o644) -> int:
+        flags = os.O_RDWR if write else os.O_RDONLY
+        return syscalls.open_beneath(self._root, path, flags | (os.O_CREAT if create else 0), mode)
+
+    def close(self, descriptor: int) -> None:
+        os.close(descriptor)
+
+    def lock(self, path: str) -> int:
+        try:
+            descriptor = self.open(path, write=True, create=True, mode=0o600)
+        except OSError as error:
+            if error.errno != errno.EROFS:
+                raise
+            descriptor = self.open(path)  # a store that can only be read can be served from, by one daemon
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
+        return os.pwrite(descriptor, data, offset)
+
+    def read_some(self, descriptor: int, into: memoryview, offset: int, *, passing: bool = False) -> int:
+        if passing and self._can_pass:
+            try:
+                return os.preadv(descriptor, [into], offset, _RWF_DONTCACHE)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+                    raise
+                self._can_pass = False
+        return os.preadv(descriptor, [into], offset)
+
+    def copy_some(self, source: int, source_offset: int, target: int, target_offset: int, length: int) -> int:
+        try:
+            return os.copy_file_range(source, target, min(length, _COPY_BYTES_MAX), source_offset, target_offset)
+        except OSError as error:
+            if error.errno not in _CANNOT_COPY:
+                raise
+        return os.pwrite(target, os.pread(source, min(length, _FALLBACK_BYTES), source_offset), target_offset)
+
+    def allocate(self, descriptor: int, length: int) -> bool:
+        return syscalls.allocate(descriptor, length)
+
+    def truncate(self, descriptor: int, length: int) -> None:
+        os.ftruncate(descriptor, length)
+
+    def set_mode(self, descriptor: int, mode: int) -> None:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # or every file would have news to sync
+            os.fchmod(descriptor, mode)
+
+    def size(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_size
+
+    def allocated(self, descriptor: int) -> int:
+        return os.fstat(descriptor).st_blocks * 512
+
+    def has_data(self, descriptor: int, offset: int) -> bool:
+        try:
+            return os.lseek(descriptor, offset, os.SEEK_DATA) == offset
+        except OSError as error:
+            return error.errno != errno.ENXIO
+
+    def is_unwritten(self, descriptor: int) -> bool:
+        try:
+            os.lseek(descriptor, 0, os.SEEK_DATA)
+        except OSError as error:
+            return error.errno == errno.ENXIO
+        return False
+
+    def forget(self, descriptor: int, offset: int, length: int) -> None:
+        os.posix_fadvise(descriptor, offset, length, os.POSIX_FADV_DONTNEED)
+
+    def start_write_back(self, descriptor: int) -> None:
+        syscalls.start_write_back(descriptor)
+
+    def sync_data(self, descriptor: int) -> None:
+        os.fdatasync(descriptor)
+
+    def sync_file(self, descriptor: int) -> None:
+        os.fsync(descriptor)
+
+    def sync_everything(self) -> None:
+        syscalls.sync_file_system(self._root)
+
+    def sync_directory(self, path: str) -> None:
+        descriptor = syscalls.open_beneath(self._root, path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def rename(self, source: str, target: str, *, replace: bool = False) -> None:
+        with self._parent(source) as (source_at, source_name), self._parent(target) as (target_at, target_name):
+            if replace:
+                os.rename(source_name, target_name, src_dir_fd=source_at, dst_dir_fd=target_at)
+            else:
+                syscalls.rename_new(source_at, source_name, target_at, target_name)
+
+    def make_link(self, text: str, path: str) -> None:
+        with self._parent(path) as (at, name):
+            os.symlink(text, name, dir_fd=at)
+
+    def read_link(self, path: str) -> str:
+        with self._parent(path) as (at, name):
+            return os.readlink(name, dir_fd=at)
+
+    def make_directory(self, path: str) -> None:
+        with self._parent(path) as (at, name):
+            try:
+                os.mkdir(name, 0o755, dir_fd=at)
+            except FileExistsError:
+                if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+                    raise
+
+    def remove_file(self, path: str) -> None:
+        with self._parent(path) as (at, name):
+            os.unlink(name, dir_fd=at)
+
+    def remove_directory(self, path: str) -> None:
+        with self._parent(path) as (at, name):
+            os.rmdir(name, dir_fd=at)
+
+    def names(self, path: str) -> list[str]:
+        descriptor = syscalls.open_beneath(self._root, path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            return os.listdir(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def kind(self, path: str) -> FileKind | None:
+        try:
+            with self._parent(path) as (at, name):
+                mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+        except FileNotFoundError:
+            return None
+        if stat.S_ISREG(mode):
+            return FileKind.FILE
+        if stat.S_ISDIR(mode):
+            return FileKind.DIRECTORY
+        return FileKind.LINK if stat.S_ISLNK(mode) else FileKind.OTHER
+
+    def space(self) -> Space:
+        status = os.fstatvfs(self._root)
+        return Space(status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
+
+    def memory_file(self) -> int:
+        return os.memfd_create("gossipd-chunk", os.MFD_CLOEXEC)
+
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """The directory of ``path``, opened beneath the root, and the last component."""
+        if "\0" in path:
+            raise OSError(errno.EINVAL, "path contains a NUL byte")
+        descriptor = syscalls.open_beneath(self._root, parent(path), os.O_PATH | os.O_DIRECTORY)
+        try:
+            yield descriptor, path.rpartition("/")[2]
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,126 @@
+"""Open files of all models, shared and counted, a bounded number of them idle.
+
+What lives here: descriptors and who uses them. What does not: when a file is synced (``windows``).
+
+A handle is leased, used and given back; an idle one is kept for the next lease until ``idle_max`` are kept, then the
+one idle longest is closed. A file with writes that are not synced stays leased by its window, so that the sync
+that follows goes through the descriptor that wrote: a failed write-back is reported there for certain.
+``detach`` makes later leases open the path again, for a file that was replaced or removed under us; leases that
+are out stay valid. Reading and writing have handles of their own, because a file system that turned
+read-only can still be read.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import OrderedDict
+from threading import Lock
+from typing import TypeAlias
+
+from gossipd.core.ids import DeploymentId
+from gossipd.store.disk.disk import Disk
+
+Key: TypeAlias = tuple[DeploymentId, int, bool]
+
+
+class Handle:
+    """One open file. ``lease`` and ``give_back`` of ``Handles`` count its users."""
+
+    __slots__ = ("descriptor", "detached", "key", "users")
+
+    def __init__(self, key: Key, descriptor: int) -> None:
+        self.key = key
+        self.descriptor = descriptor
+        self.users = 1
+        self.detached = False
+
+
+class Handles:
+    """All open data files of a store. Thread-safe."""
+
+    def __init__(self, disk: Disk, *, idle_max: int) -> None:
+        self._disk = disk
+        self._idle_max = idle_max
+        self._lock = Lock()
+        self._open: dict[Key, Handle] = {}
+        self._idle: OrderedDict[Key, Handle] = OrderedDict()
+
+    def lease(self, deployment: DeploymentId, file_index: int, path: str, *, write: bool = False) -> Handle:
+        """The handle of a file, opened at ``path`` if it is not yet. Raises OSError."""
+        key = (deployment, file_index, write)
+        with self._lock:
+            handle = self._open.get(key)
+            if handle is not None:
+                handle.users += 1
+                self._idle.pop(key, None)
+                return handle
+        opened = Handle(key, self._open_file(path, write))
+        with self._lock:
+            handle = self._open.setdefault(key, opened)
+            if handle is opened:
+                return opened
+            handle.users += 1  # another thread was faster
+            self._idle.pop(key, None)
+        self._disk.close(opened.descriptor)
+        return handle
+
+    def again(self, handle: Handle) -> Handle:
+        """One more user of a handle that is leased already."""
+        with self._lock:
+            handle.users += 1
+        return handle
+
+    def give_back(self, handle: Handle) -> None:
+        """The user is done; the descriptor may be closed from now on."""
+        surplus: list[Handle] = []
+        with self._lock:
+            handle.users -= 1
+            if handle.users:
+                return
+            if handle.detached:
+                surplus.append(handle)
+            else:
+                self._idle[handle.key] = handle
+                while len(self._idle) > self._idle_max:
+                    surplus.append(self._forget(next(iter(self._idle.values()))))
+        self._close(surplus)
+
+    def detach(self, deployment: DeploymentId, file_index: int | None = None) -> None:
+        """Later leases of this file (or of all of the model) open the path again."""
+        surplus: list[Handle] = []
+        with self._lock:
+            for key, handle in list(self._open.items()):
+                if key[0] == deployment and file_index in (None, key[1]):
+                    del self._open[key]
+                    handle.detached = True
+                    if self._idle.pop(key, None) is not None:
+                        surplus.append(handle)
+        self._close(surplus)
+
+    def close_idle(self) -> None:
+        """Close what nobody uses: when the process is out of descriptors, and at the end."""
+        with self._lock:
+            surplus = [self._forget(handle) for handle in list(self._idle.values())]
+        self._close(surplus)
+
+    @property
+    def count(self) -> int:
+        """Open now, used or idle."""
+        return len(self._open)
+
+    def _open_file(self, path: str, write: bool) -> int:
+        try:
+            return self._disk.open(path, write=write)
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        self.close_idle()
+        return self._disk.open(path, write=write)
+
+    def _forget(self, handle: Handle) -> Handle:
+        del self._idle[handle.key], self._open[handle.key]
+        return handle
+
+    def _close(self, handles: list[Handle]) -> None:
+        for handle in handles:
+            self._disk.close(handle.descriptor)

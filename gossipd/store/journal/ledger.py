@@ -1,0 +1,128 @@
+"""A model's journal as a file: append, sync, and start anew.
+
+What lives here: one open journal. What does not: its format (``journal``), nor what a record means for the bytes.
+
+Appending goes to a position that this object keeps, not to the end of the file: after a failed or short write the
+next record overwrites what was left. After a failed *sync* nothing of the file is believed: ``broken`` stays
+set until ``start_anew`` has put a new file in its place (written, synced, renamed, directory synced), which carries
+over what is known to be durable. Not thread-safe: the replica's lock is held by every caller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from gossipd.store.disk.disk import Disk, parent, write_all
+from gossipd.store.journal.journal import (
+    MAGIC,
+    Encoder,
+    Header,
+    RecordType,
+    pack_chunk,
+    pack_chunks,
+    pack_header,
+    pack_number,
+)
+from gossipd.store.models import layout
+
+JOURNAL_BYTES_MAX = 256 << 20  # more than a long one of a million chunks
+_LONG_BYTES = 1 << 20
+_BYTES_PER_CHUNK = 48  # a WRITING record has 21 bytes, its share of a COMMIT 4; and as much again for repairs
+
+
+class Ledger:
+    """The journal of one model, open for appending."""
+
+    def __init__(self, disk: Disk, header: Header) -> None:
+        self.header = header
+        self.broken = True
+        """Nothing may be appended: no file yet, or its last sync failed."""
+        self._disk = disk
+        self._descriptor: int | None = None
+        self._encoder = Encoder()
+        self._end = 0
+
+    def start_anew(
+        self, *, held: bytes, window: int, writing: Iterable[int] = (), published_s: int | None = None
+    ) -> None:
+        """Replace the file by one that says exactly this, durably. Raises OSError; then the old file is in place."""
+        self.broken = True
+        path = layout.journal(self.header.deployment)
+        encoder = Encoder()
+        body = bytearray(MAGIC)
+        body += encoder.encode(RecordType.HEADER, pack_header(self.header))
+        body += encoder.encode(RecordType.SNAPSHOT, held)
+        if published_s is not None:
+            body += encoder.encode(RecordType.PUBLISHED, pack_number(published_s))
+        body += encoder.encode(RecordType.WINDOW, pack_number(window))
+        for chunk in writing:
+            body += encoder.encode(RecordType.WRITING, pack_chunk(chunk))
+        descriptor = self._disk.open(path + ".part", write=True, create=True, mode=0o600)
+        try:
+            self._disk.truncate(descriptor, 0)
+            write_all(self._disk, descriptor, memoryview(body), 0)
+            self._disk.sync_data(descriptor)
+            self._disk.rename(path + ".part", path, replace=True)
+            self._disk.sync_directory(parent(path))
+        except OSError:
+            self._disk.close(descriptor)
+            raise
+        self.close()
+        self._descriptor, self._encoder, self._end = descriptor, encoder, len(body)
+        self.broken = False
+
+    @property
+    def is_long(self) -> bool:
+        """Mostly history: worth starting anew."""
+        return self._end > _LONG_BYTES + 4 * _BYTES_PER_CHUNK * self.header.chunk_count
+
+    def append_window(self, window: int) -> None:
+        """Writes of ``window`` may follow, once this is synced."""
+        self._append(RecordType.WINDOW, pack_number(window))
+
+    def append_writing(self, chunk: int) -> None:
+        """The bytes of ``chunk`` are about to be written."""
+        self._append(RecordType.WRITING, pack_chunk(chunk))
+
+    def append_commit(self, window: int, chunks: Iterable[int]) -> None:
+        """The bytes of ``chunks`` are durable."""
+        self._append(RecordType.COMMIT, pack_number(window, chunks))
+
+    def append_drop(self, chunks: Iterable[int]) -> None:
+        """``chunks`` are not held any more."""
+        self._append(RecordType.DROP, pack_chunks(chunks))
+
+    def append_published(self, now_s: int) -> None:
+        """The tree is in its place."""
+        self._append(RecordType.PUBLISHED, pack_number(now_s))
+
+    def append_closed(self) -> None:
+        """Nothing is being written."""
+        self._append(RecordType.CLOSED, b"")
+
+    def sync(self) -> None:
+        """What was appended survives a power cut. A failure is final until ``start_anew``."""
+        assert self._descriptor is not None
+        try:
+            self._disk.sync_data(self._descriptor)
+        except OSError:
+            self.broken = True
+            raise
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._descriptor is not None:
+            self._disk.close(self._descriptor)
+            self._descriptor = None
+        self.broken = True
+
+    def _append(self, kind: RecordType, payload: bytes) -> None:
+        assert not self.broken and self._descriptor is not None
+        mark = self._encoder.mark()
+        record = self._encoder.encode(kind, payload)
+        try:
+            write_all(self._disk, self._descriptor, memoryview(record), self._end)
+        except OSError:
+            self._encoder.rewind(mark)
+            raise
+        self._end += len(record)

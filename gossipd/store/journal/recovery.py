@@ -1,0 +1,312 @@
+"""What a start makes of a model's directory: believe, hash again, or begin.
+
+What lives here: making the tree, reading the journal, hashing what may be there. What does not: the journal's
+format (``journal``) and what a running store writes (``windows``).
+
+Three cases, told apart by what is on the disk:
+
+* no tree: space is checked and the tree is made, every file at its size, blocks reserved without writing zeros;
+* a tree and a journal: chunks it claims are believed, without a look at their bytes, in the time it takes to read
+  the journal; suspects (written, not claimed) are hashed. After a power cut, or when the journal's tail is torn, names
+  of the open window may be missing: then unclaimed chunks that lie in written parts of their files (SEEK_DATA)
+  are hashed too, which finds what had reached the disk;
+* a tree and no journal: everything that is not a hole is hashed. Nothing is fetched that is there.
+
+Before a suspect is hashed its file is synced and its pages are dropped, so that the hash is of what the device
+has: after a sync that failed, the page cache is right and the disk is not. A file that is missing or short lost
+what lay beyond its end; it is made again at its size and those chunks are not held.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+from collections.abc import Iterable
+
+from blake3 import blake3
+
+from gossipd.manifest.manifest import Manifest
+from gossipd.store.disk.disk import FileKind, parent, read_all, read_file
+from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
+from gossipd.store.journal.bits import Bits
+from gossipd.store.journal.claims import make_books, start_journal
+from gossipd.store.journal.journal import Header, Replay, replay
+from gossipd.store.journal.ledger import JOURNAL_BYTES_MAX, Ledger
+from gossipd.store.models import layout
+from gossipd.store.models.context import Context
+from gossipd.store.models.replica import ModelReplica, Window
+
+_RESERVE_SHARE = 20  # the reserve is at most a twentieth of the file system, or small disks could take nothing
+
+
+def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_bytes: int = 0) -> ModelReplica:
+    """The model's books, as true as the disk is.
+
+    Args:
+        boot: names this run of the kernel; the journal tells a killed process from a power cut by it.
+        promised_bytes: what other models still need and could not reserve.
+    Raises:
+        NoSpaceError: it does not fit; nothing was made.
+        StoreFormatError: the journal is not ours.
+        VersionTakenError: something else is where the model would be published.
+        StoreClosingError: the store was closed while chunks were hashed; the journal still names them all.
+        OSError: the disk refused.
+    """
+    header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, boot)
+    replica = ModelReplica(manifest, Ledger(context.disk, header), tree=layout.incoming(manifest.id))
+    said, is_known = _read_journal(context, manifest)
+    _find_tree(context, replica, said, is_known=is_known)
+    is_new = not replica.is_published and context.disk.kind(replica.tree) is None
+    lacks_bytes = 0 if replica.is_published else _check_space(context, manifest, replica, promised_bytes)
+    try:
+        _restore(context, replica, said, boot, is_new=is_new, lacks_bytes=lacks_bytes)
+    except (OSError, StoreClosingError):
+        replica.ledger.close()
+        raise
+    return replica
+
+
+def _restore(
+    context: Context, replica: ModelReplica, said: Replay, boot: str, *, is_new: bool, lacks_bytes: int
+) -> None:
+    """Tree, books and journal, from what is on the disk."""
+    manifest = replica.manifest
+    make_directories(context, replica)  # before the books: books without any tree are those of a published model
+    make_books(context, replica)
+    wrong = wrong_sizes(context, replica)
+    suspects = _suspects(manifest, said, boot)
+    _believe(context, replica, said, wrong, suspects)
+    replica.is_sparse = make_files(context, replica, wrong)
+    replica.has_durable_names = False
+    if not is_new:
+        replica.held.update(_hash_suspects(context, replica, suspects))
+        replica.is_sparse |= not wrong and lacks_bytes > 0
+    replica.durable = Bits.of_raw(manifest.chunk_count, replica.held.raw)
+    replica.window = Window(1)
+    try:
+        start_journal(context, replica)
+    except OSError as error:
+        if is_new:
+            raise
+        # Full or read-only: what is here is served all the same. The probe starts the journal anew before any write.
+        context.tracker.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+
+
+def _believe(
+    context: Context, replica: ModelReplica, said: Replay, wrong: dict[int, int], suspects: Iterable[int]
+) -> None:
+    """Hold what the journal claims, but for what lay in files that are gone or short.
+
+    Such a file is made again at its full size, and then a journal with the old claims would be believed by the next
+    start, zeros and all: so one without them comes first.
+    """
+    replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)
+    gone = [chunk for chunk in beyond_the_end(replica.manifest, wrong) if chunk in replica.held]
+    if gone:
+        replica.held.difference_update(gone)
+        replica.durable = Bits.of_raw(replica.manifest.chunk_count, replica.held.raw)
+        replica.busy = {chunk for chunk in suspects if chunk not in replica.held}  # suspects for the next start, too
+        start_journal(context, replica)
+        replica.busy.clear()
+
+
+def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
+    """What the journal says, and whether this model is known here at all."""
+    is_known = context.disk.kind(layout.envelope(manifest.id)) is FileKind.FILE
+    try:
+        body = read_file(context.disk, layout.journal(manifest.id), bytes_max=JOURNAL_BYTES_MAX)
+    except FileNotFoundError:
+        return Replay(), is_known
+    return replay(body, manifest.id), is_known
+
+
+def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_known: bool) -> None:
+    """Where the files are: a crash may have come between the rename and the record of it."""
+    manifest = replica.manifest
+    place = layout.version(manifest.name, manifest.version)
+    if context.disk.kind(replica.tree) is not None or context.disk.kind(place) is None:
+        return
+    if not is_known:
+        raise VersionTakenError(f"{place} exists and is not this model's; move it away")
+    replica.tree = place
+    replica.published_s = said.published_s if said.published_s is not None else int(context.wall())
+
+
+def _check_space(context: Context, manifest: Manifest, replica: ModelReplica, promised_bytes: int) -> int:
+    """How many of its bytes have no room reserved yet. Raises NoSpaceError."""
+    space = context.disk.space()
+    reserve = min(context.settings.reserve_bytes, space.total_bytes // _RESERVE_SHARE)
+    need = sum(entry.size for entry in manifest.files) - _allocated_bytes(context, replica)
+    if need > 0 and need + reserve + promised_bytes > space.free_bytes:
+        raise NoSpaceError(
+            f"{manifest.name}@{manifest.version} needs {need} bytes and a reserve of {reserve}, "
+            f"{max(0, space.free_bytes - promised_bytes)} are free",
+            need_bytes=need + reserve + promised_bytes,
+            free_bytes=space.free_bytes,
+        )
+    return need
+
+
+def _allocated_bytes(context: Context, replica: ModelReplica) -> int:
+    if context.disk.kind(replica.tree) is None:
+        return 0
+    total = 0
+    for file_index, entry in enumerate(replica.manifest.files):
+        try:
+            descriptor = context.disk.open(replica.path(file_index))
+        except FileNotFoundError:
+            continue
+        total += min(entry.size, context.disk.allocated(descriptor))
+        context.disk.close(descriptor)
+    return total
+
+
+def make_directories(context: Context, replica: ModelReplica) -> None:
+    """The tree and every directory in it; what is there already is kept. Nothing is synced (``names``)."""
+    present = {""}
+    for file_index in range(len(replica.manifest.files)):
+        missing = []
+        directory = parent(replica.path(file_index))
+        while directory not in present:
+            present.add(directory)
+            missing.append(directory)
+            directory = parent(directory)
+        for directory in reversed(missing):
+            if context.disk.kind(directory) is None:
+                context.disk.make_directory(directory)
+
+
+def wrong_sizes(context: Context, replica: ModelReplica) -> dict[int, int]:
+    """Files that have not the size they should: index to the size found, 0 for none."""
+    found = {}
+    for file_index, entry in enumerate(replica.manifest.files):
+        size = _size_of(context, replica.path(file_index))
+        if size != entry.size:
+            found[file_index] = size or 0
+    return found
+
+
+def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) -> bool:
+    """Make these files, or give them their size. Nothing is synced.
+
+    No journal may claim anything that lies beyond their ends: from now on they are as long as they should be.
+
+    Returns: whether the file system could not reserve blocks for one of them.
+    """
+    is_sparse = False
+    for file_index in wrong:
+        entry = replica.manifest.files[file_index]
+        path = replica.path(file_index)
+        descriptor = context.disk.open(path, write=True, create=True, mode=file_mode(entry.mode))
+        try:
+            is_sparse |= not _set_size(context, descriptor, entry.size)
+        finally:
+            context.disk.close(descriptor)
+    return is_sparse
+
+
+def _size_of(context: Context, path: str) -> int | None:
+    """None when there is no such file. Opened for reading: a disk that takes no writes can be served from."""
+    try:
+        descriptor = context.disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return context.disk.size(descriptor)
+    finally:
+        context.disk.close(descriptor)
+
+
+def _set_size(context: Context, descriptor: int, size: int) -> bool:
+    """False when its blocks could not be reserved."""
+    if context.disk.size(descriptor) > size:
+        context.disk.truncate(descriptor, size)
+        return True
+    if context.disk.allocate(descriptor, size):
+        return True
+    context.disk.truncate(descriptor, size)
+    return False
+
+
+def file_mode(mode: int) -> int:
+    """Of a model's file: readable by all, executable when the publisher's was."""
+    return 0o755 if mode & 0o111 else 0o644
+
+
+def beyond_the_end(manifest: Manifest, sizes: dict[int, int]) -> set[int]:
+    """Chunks that have bytes at or after the given end of a file."""
+    touched = {chunk for file_index in sizes for chunk in manifest.layout.chunks_of(file_index)}
+    return {
+        chunk
+        for chunk in touched
+        if any(part.offset + part.length > sizes.get(part.file_index, math.inf) for part in manifest.segments(chunk))
+    }
+
+
+def _suspects(manifest: Manifest, said: Replay, boot: str) -> Iterable[int]:
+    """Chunks that may be there although no record claims them."""
+    is_damaged = said.header is None or said.dropped_bytes > 0 or not said.has_window
+    is_power_cut = said.window_open and said.header is not None and said.header.boot != boot
+    if is_damaged or is_power_cut:
+        return range(manifest.chunk_count)
+    return {chunk for chunk in said.suspects if chunk < manifest.chunk_count}
+
+
+def _hash_suspects(context: Context, replica: ModelReplica, suspects: Iterable[int]) -> set[int]:
+    """Those of the suspects that are there."""
+    wanted = [chunk for chunk in suspects if chunk not in replica.held]
+    if not wanted:
+        return set()
+    buffer = memoryview(bytearray(replica.manifest.chunk_bytes))
+    files: dict[int, int] = {}
+    found: set[int] = set()
+    try:
+        for chunk in wanted:
+            if context.stopping.is_set():
+                raise StoreClosingError("the store is being closed")
+            if _is_right_on_device(context, replica, chunk, buffer, files):
+                found.add(chunk)
+    finally:
+        for descriptor in files.values():
+            context.disk.close(descriptor)
+    return found
+
+
+def _is_right_on_device(
+    context: Context, replica: ModelReplica, chunk: int, buffer: memoryview, files: dict[int, int]
+) -> bool:
+    body = buffer[: replica.manifest.chunk_length(chunk)]
+    position = 0
+    for segment in replica.manifest.segments(chunk):
+        try:
+            descriptor = _synced(context, replica, segment.file_index, files)
+            if not context.disk.has_data(descriptor, segment.offset):
+                return False
+            context.disk.forget(descriptor, segment.offset, segment.length)
+            if not read_all(context.disk, descriptor, body[position : position + segment.length], segment.offset):
+                return False
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return False  # a bad sector, or a write-back that had failed: the chunk is not there
+        position += segment.length
+    replica.counters.rehashed_count += 1
+    return blake3(body, max_threads=blake3.AUTO).digest() == replica.manifest.digest(chunk)
+
+
+_OPEN_MAX = 64  # a chunk of packed files may touch thousands
+
+
+def _synced(context: Context, replica: ModelReplica, file_index: int, files: dict[int, int]) -> int:
+    """A descriptor of the file, whose writes have reached the device."""
+    if file_index not in files:
+        if len(files) >= _OPEN_MAX:
+            context.disk.close(files.pop(next(iter(files))))
+        descriptor = context.disk.open(replica.path(file_index))
+        try:
+            context.disk.sync_data(descriptor)
+        except OSError:
+            context.disk.close(descriptor)
+            raise
+        files[file_index] = descriptor
+    return files[file_index]

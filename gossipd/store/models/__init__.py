@@ -1,0 +1,1 @@
+"""Copies of models on this disk: found, recovered, published, scrubbed, removed."""

@@ -1,0 +1,138 @@
+"""What is in a store's directory before any model is opened.
+
+What lives here: making the directory ours, and listing models by the headers of their journals. What does not:
+opening them, which needs their manifests, which need the keys that are trusted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gossipd.core.ids import DeploymentId
+from gossipd.store.disk.disk import Disk, FileKind, read_all, read_file, write_new_file
+from gossipd.store.errors import StoreFormatError, StoreLockedError, StorePathError
+from gossipd.store.journal.journal import Header, replay
+from gossipd.store.models import layout
+
+_MARKER = "gossipd-store 1\n"
+_MARKER_PREFIX = "gossipd-store "
+_HEADER_BYTES = 4096  # a name has at most 257 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredModel:
+    """A model that the store has books about. ``name`` is empty when its journal was lost: open it to know."""
+
+    deployment: DeploymentId
+    name: str = ""
+    version: int = -1
+    is_published: bool = False
+
+
+def prepare_root(disk: Disk) -> int:
+    """Lock the store and make what is missing; the lock's descriptor.
+
+    Raises:
+        StoreLockedError, StoreFormatError, StorePathError, OSError.
+    """
+    try:
+        lock = disk.lock(layout.LOCK)
+    except BlockingIOError:
+        raise StoreLockedError("another gossipd has this store; stop it first") from None
+    try:
+        _check_marker(disk)
+        missing = [path for path in layout.DIRECTORIES if disk.kind(path) is not FileKind.DIRECTORY]
+        for path in missing:
+            if disk.kind(path) is not None:
+                raise StorePathError(f"{path} is not a directory of the store; remove it")
+            disk.make_directory(path)
+        if missing:
+            disk.sync_directory("")
+    except (OSError, StoreFormatError, StorePathError):
+        disk.close(lock)
+        raise
+    return lock
+
+
+def _check_marker(disk: Disk) -> None:
+    try:
+        text = read_file(disk, layout.MARKER, bytes_max=256).decode(errors="replace")
+    except FileNotFoundError:
+        write_new_file(disk, layout.MARKER, _MARKER.encode())
+        return
+    if text == _MARKER:
+        return
+    if text.startswith(_MARKER_PREFIX):
+        raise StoreFormatError(
+            f"the store is of format {text[len(_MARKER_PREFIX) :].strip()[:16]}, supported 1", code="E_STORE_VERSION"
+        )
+    raise StoreFormatError(f"{layout.MARKER} is not a gossipd store's: {text[:32]!r}")
+
+
+def list_models(disk: Disk) -> list[StoredModel]:
+    """Every model with books here, whole or not, in no particular order."""
+    found = []
+    for entry in disk.names(layout.MANIFESTS):
+        deployment = _deployment(entry)
+        if deployment is not None and disk.kind(layout.envelope(deployment)) is FileKind.FILE:
+            found.append(_describe(disk, deployment))
+    return found
+
+
+def _deployment(entry: str) -> DeploymentId | None:
+    try:
+        identity = bytes.fromhex(entry)
+    except ValueError:
+        return None
+    return DeploymentId(identity) if len(identity) == 32 and identity.hex() == entry else None
+
+
+def forsaken_trees(disk: Disk) -> list[str]:
+    """Trees that no books speak of and that nothing was ever written to: they hold space that nobody would free.
+
+    A tree is made after its books and deleted before them, so there should be none. One that has bytes in it lost its
+    books some other way; it stays, because opening the model hashes it and fetches nothing that is there.
+    """
+    found = []
+    for entry in disk.names(layout.INCOMING):
+        deployment = _deployment(entry)
+        if deployment is None or disk.kind(layout.envelope(deployment)) is not None:
+            continue
+        if _is_unwritten(disk, layout.incoming(deployment)):
+            found.append(layout.incoming(deployment))
+    return found
+
+
+def _is_unwritten(disk: Disk, path: str) -> bool:
+    kind = disk.kind(path)
+    if kind is FileKind.DIRECTORY:
+        return all(_is_unwritten(disk, f"{path}/{name}") for name in disk.names(path))
+    if kind is not FileKind.FILE:
+        return False  # not ours
+    descriptor = disk.open(path)
+    try:
+        return disk.is_unwritten(descriptor)
+    finally:
+        disk.close(descriptor)
+
+
+def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
+    try:
+        header = _header(disk, deployment)
+    except (StoreFormatError, OSError):
+        header = None  # one model that cannot be read is no reason to say nothing of the others; opening it says why
+    if header is None:
+        return StoredModel(deployment)
+    is_incoming = disk.kind(layout.incoming(deployment)) is not None
+    is_published = not is_incoming and disk.kind(layout.version(header.name, header.version)) is FileKind.DIRECTORY
+    return StoredModel(deployment, header.name, header.version, is_published)
+
+
+def _header(disk: Disk, deployment: DeploymentId) -> Header | None:
+    descriptor = disk.open(layout.journal(deployment))
+    try:
+        body = bytearray(min(_HEADER_BYTES, disk.size(descriptor)))
+        read_all(disk, descriptor, memoryview(body), 0)
+        return replay(bytes(body), deployment).header
+    finally:
+        disk.close(descriptor)

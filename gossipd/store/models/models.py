@@ -1,0 +1,287 @@
+"""The models that are open: making room for them, publishing, giving up, deleting.
+
+What lives here: the table of replicas, and what is done to a model as a whole. What does not: its chunks, and how
+the tree moves (``publishing``).
+
+``_changing`` serialises what makes and unmakes replicas; a model that is copied from another version holds it for as
+long as that takes, so that the other is not deleted meanwhile. Chunks do not wait for it. ``_showing`` serialises what
+changes the versions that users see after a tree was put in its place, which does not wait for a copy. They are taken in
+this order, and before a replica's own locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock, RLock
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.errors import NotFoundError
+from gossipd.core.ids import DeploymentId
+from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.ports import NotHeldError, StoreWriteError
+from gossipd.store.errors import NoSpaceError, NotWholeError, StoreClosingError
+from gossipd.store.journal.recovery import open_replica
+from gossipd.store.journal.windows import commit
+from gossipd.store.models import layout, publishing
+from gossipd.store.models.catalogue import StoredModel, list_models
+from gossipd.store.models.context import Context
+from gossipd.store.models.repair import mend_tree
+from gossipd.store.models.replica import ModelReplica
+from gossipd.store.models.reuse import copy_shared
+from gossipd.store.models.scrub import Scrubber
+from gossipd.store.notices import ModelEvicted
+
+_CLOSE_BYTES_MAX = 1 << 30  # under two seconds at 0.6 GB/s; a daemon has five to end, and a sync cannot be cut short
+
+
+class Models:
+    """All open replicas of a store."""
+
+    def __init__(
+        self,
+        context: Context,
+        *,
+        boot: str,
+        refused: Callable[[OSError, int], StoreWriteError],
+        before_evict: Callable[[ModelEvicted], None],
+    ) -> None:
+        """
+        Args:
+            boot: names this run of the kernel.
+            refused: gives an OSError its name; called with the bytes that were needed.
+            before_evict: see ``ChunkStore``.
+        """
+        self._context = context
+        self._disk = context.disk
+        self._boot = boot
+        self._refused = refused
+        self._before_evict = before_evict
+        self._changing = RLock()
+        self._showing = Lock()
+        self._replicas: dict[DeploymentId, ModelReplica] = {}
+        self._unready: dict[DeploymentId, bool] = {}  # opened, and the rest is not done; whether it was refused
+        self.scrubber = Scrubber(context, self.published)
+
+    def get(self, deployment: DeploymentId) -> ModelReplica:
+        """Raises NotHeldError when it is not open."""
+        replica = self._replicas.get(deployment)
+        if replica is None:
+            raise NotHeldError(f"deployment {deployment.hex()} is not open here", code="E_UNKNOWN_MANIFEST")
+        return replica
+
+    def find(self, deployment: DeploymentId) -> ModelReplica | None:
+        """None when it is not open."""
+        return self._replicas.get(deployment)
+
+    def all(self) -> list[ModelReplica]:
+        """Open ones."""
+        return list(self._replicas.values())
+
+    def published(self) -> list[ModelReplica]:
+        """Open ones whose trees are in their place."""
+        return [replica for replica in self.all() if replica.is_published]
+
+    def open(self, manifest: Manifest) -> ChunkSet:
+        """See ``ChunkStore.open``."""
+        with self._changing:
+            replica = self._replicas.get(manifest.id) or self._open(manifest)
+            if manifest.id in self._unready:
+                self._make_ready(replica)
+            with replica.lock:
+                return replica.held.snapshot()
+
+    def _open(self, manifest: Manifest) -> ModelReplica:
+        if self._context.stopping.is_set():
+            raise StoreClosingError("the store is being closed")
+        now = self._context.clock()
+        promised = sum(other.missing_bytes() for other in self.all() if other.is_sparse)
+        try:
+            replica = open_replica(self._context, manifest, boot=self._boot, promised_bytes=promised)
+        except NoSpaceError as error:
+            self._context.tracker.no_space(error, manifest.id, now)
+            self._context.wake()
+            raise
+        except OSError as error:
+            raise self._refused(error, manifest.bytes_total) from error
+        self._context.tracker.forget(manifest.id)
+        self._replicas = {**self._replicas, manifest.id: replica}
+        self._unready[manifest.id] = False
+        return replica
+
+    def _make_ready(self, replica: ModelReplica) -> None:
+        """What comes after opening: copy what others hold, lead users to it. Raises StoreWriteError, the first time.
+
+        After that a refusal is no reason not to serve what is here; it is tried again with each opening.
+        """
+        try:
+            if not replica.is_whole and not replica.ledger.broken:
+                self._copy_shared(replica)
+            if replica.is_published:
+                self._show(replica)
+        except OSError as error:
+            refusal = self._refused(error, replica.manifest.bytes_total)
+            was_refused, self._unready[replica.deployment] = self._unready[replica.deployment], True
+            if not was_refused:
+                raise refusal from error
+            if replica.is_published:
+                self.scrubber.add(replica)
+        else:
+            if not replica.ledger.broken:
+                del self._unready[replica.deployment]
+
+    def _copy_shared(self, replica: ModelReplica) -> None:
+        try:
+            copy_shared(self._context, replica, [other for other in self.all() if other is not replica])
+        except (FileNotFoundError, NotADirectoryError):  # removed under us since it was made; the rest is fetched
+            mend_tree(self._context, replica)
+
+    def finish(self, deployment: DeploymentId) -> None:
+        """See ``ChunkStore.finish``."""
+        replica = self.get(deployment)
+        name = replica.manifest.name
+        commit(self._context, replica)
+        try:
+            try:
+                publishing.publish(self._context, replica)
+            except FileNotFoundError:
+                mend_tree(self._context, replica)
+                raise NotWholeError(f"files of {name} were removed or cut under us; they are fetched again") from None
+            for version in self._show(replica, durably=True):
+                self._evict(name, version)
+        except OSError as error:
+            raise self._refused(error, 0) from error
+
+    def _show(self, replica: ModelReplica, *, durably: bool = False) -> list[int]:
+        """Users are led to a tree that is in its place; the versions that are now too many."""
+        name = replica.manifest.name
+        with self._showing:
+            if replica.is_closed:
+                raise NotHeldError("the deployment is not open here")
+            publishing.settle_current(self._disk, name, durably=durably)
+            self.scrubber.add(replica)
+            return publishing.surplus_versions(self._disk, name, keep=self._context.settings.keep_versions)
+
+    def _evict(self, name: str, version: int) -> None:
+        with self._changing:
+            known = [] if self._context.stopping.is_set() else list_models(self._disk)
+        for model in known:
+            if (model.name, model.version, model.is_published) != (name, version, True):
+                continue
+            evicted = ModelEvicted(model.deployment, name, version)
+            self._before_evict(evicted)
+            with self._changing:
+                if self._context.stopping.is_set():
+                    return
+                self._remove(model)
+            self._context.emit(evicted)
+
+    def abandon(self, deployment: DeploymentId) -> None:
+        """See ``ChunkStore.abandon``."""
+        self._context.tracker.forget(deployment)
+        replica = self._replicas.get(deployment)
+        if replica is not None and replica.is_published:
+            return
+        try:
+            if replica is None and any(
+                model.deployment == deployment and self._may_be_published(model) for model in list_models(self._disk)
+            ):
+                return
+            self._remove(StoredModel(deployment), even_published=False)
+        except OSError as error:
+            raise self._refused(error, 0) from error
+
+    def _may_be_published(self, model: StoredModel) -> bool:
+        """Books that do not say whose they are, and no unfinished tree: they may be those of a published model."""
+        is_nameless = not model.name and self._disk.kind(layout.incoming(model.deployment)) is None
+        return model.is_published or is_nameless
+
+    def remove(self, name: str, version: int) -> DeploymentId:
+        """See ``ChunkStore.remove``."""
+        open_here = {replica.deployment for replica in self.all() if is_version(replica, name, version)}
+        found = [
+            model
+            for model in list_models(self._disk)
+            if (model.name, model.version) == (name, version) or model.deployment in open_here
+        ]
+        if not found:
+            raise NotFoundError(f"{name}@{version} is not in this store")
+        try:
+            for model in found:
+                self._remove(model)
+        except OSError as error:
+            raise self._refused(error, 0) from error
+        return found[0].deployment
+
+    def _remove(self, model: StoredModel, *, even_published: bool = True) -> None:
+        with self._changing:
+            if self._context.stopping.is_set():  # replicas are let go by closing: what is not open is not forsaken
+                raise StoreClosingError("the store is being closed")
+            replica = self._replicas.get(model.deployment)
+            name, version, is_published = model.name, model.version, model.is_published
+            if replica is not None:
+                name, version = replica.manifest.name, replica.manifest.version
+                with replica.committing:  # publishing holds it: the tree has moved by now, or never will
+                    is_published = replica.is_moved
+                    if is_published and not even_published:
+                        return
+                    self._let_go(replica)
+                self._replicas = {key: value for key, value in self._replicas.items() if key != model.deployment}
+                self._unready.pop(model.deployment, None)
+            with self._showing:
+                self.scrubber.discard(model.deployment)
+                publishing.remove_model(self._disk, model.deployment, name, version, published=is_published)
+            # Once more: a reader that had looked the replica up before may have opened a file until now.
+            self._context.handles.detach(model.deployment)
+
+    def _let_go(self, replica: ModelReplica) -> None:
+        """No write is under way after this and none begins. ``committing`` is held."""
+        with replica.lock:
+            replica.is_closed = True
+            replica.quiet.notify_all()
+            while replica.window.writers:
+                replica.quiet.wait()
+            handles, replica.window.handles = replica.window.handles, set()
+        for handle in handles:
+            self._context.handles.give_back(handle)
+        self._context.handles.detach(replica.deployment)
+        replica.ledger.close()
+
+    def roll_back(self, name: str) -> int:
+        """See ``ChunkStore.rollback``."""
+        try:
+            with self._showing:
+                return publishing.roll_back(self._disk, name)
+        except OSError as error:
+            raise self._refused(error, 0) from error
+
+    def close(self) -> None:
+        """Make everything durable and say so in the journals.
+
+        A window that would take too long to sync is left to the page cache and hashed at the next start.
+        """
+        self.scrubber.save()
+        with self._changing:
+            for replica in self.all():
+                if replica.window.byte_count <= _CLOSE_BYTES_MAX:
+                    commit(self._context, replica)
+                with self._showing, replica.committing:
+                    _say_closed(self._context, replica)
+                    self._let_go(replica)
+            self._replicas = {}
+
+
+def is_version(replica: ModelReplica, name: str, version: int) -> bool:
+    """Whether a replica is of this version of this model."""
+    return (replica.manifest.name, replica.manifest.version) == (name, version)
+
+
+def _say_closed(context: Context, replica: ModelReplica) -> None:
+    """The journal's last word: nothing to hash at the next start. A disk that refuses costs that hashing."""
+    try:
+        with replica.lock:
+            if replica.ledger.broken or replica.window.opened_s is not None:
+                return
+            replica.ledger.append_closed()
+        replica.ledger.sync()
+    except OSError as error:
+        context.tracker.refused(error, context.clock(), need_bytes=0)

@@ -1,0 +1,245 @@
+"""Whole models: putting a tree in its place, which version is current, and deleting.
+
+What lives here: every change of what users see. What does not: chunks.
+
+Publishing: every file is synced with its mode, then every directory from the leaves up, then one rename puts the
+tree at ``NAME/VERSION``, both parents are synced, the journal says so. A reader sees nothing or all of it. Then
+``current`` is renamed over the old link. After a crash at any point the next start finds the tree in one of the two
+places and goes on from there.
+
+Which version is current: the highest complete one, unless ``rollback`` pinned a lower one. The pin names the highest
+version that was complete at that time and holds until a higher one than that is complete here: a roll-back is a
+judgement about the versions that exist, and the next publication is meant to be deployed.
+
+Deleting renames first: what is in ``.trash`` is gone for everybody, and is removed at leisure, or at the next
+start. The tree goes before the books, so that a crash in between leaves books without a tree, never a tree that
+nobody knows.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+
+from gossipd.core.errors import NotFoundError
+from gossipd.core.ids import DeploymentId
+from gossipd.runtime.ports import NotHeldError
+from gossipd.store.disk.disk import Disk, FileKind, parent, read_file, write_new_file
+from gossipd.store.errors import NotWholeError, VersionTakenError
+from gossipd.store.journal.claims import renew_journal
+from gossipd.store.journal.recovery import file_mode
+from gossipd.store.models import layout
+from gossipd.store.models.context import Context
+from gossipd.store.models.names import SINGLE_SYNCS_MAX, sync_names
+from gossipd.store.models.replica import ModelReplica
+
+_PIN_BYTES_MAX = 256
+_PIN_HEADER = "gossipd-pin 1"
+
+
+def publish(context: Context, replica: ModelReplica) -> None:
+    """Put the tree in its place; harmless when it is there.
+
+    Raises:
+        NotWholeError, VersionTakenError, OSError.
+        NotHeldError: the model was given up meanwhile.
+        FileNotFoundError: a file was removed or cut under us (``repair`` makes it again).
+    """
+    with replica.committing:
+        if replica.is_closed:
+            raise NotHeldError("the deployment is not open here")
+        if replica.is_published:
+            return
+        if not replica.is_whole:
+            missing = replica.manifest.chunk_count - replica.durable.count
+            raise NotWholeError(f"{missing} chunks of {replica.manifest.name} are not durable yet")
+        place = layout.version(replica.manifest.name, replica.manifest.version)
+        if not replica.is_moved:
+            _sync_tree(context, replica)
+            _make_directories(context.disk, parent(place))
+            try:
+                context.disk.rename(replica.tree, place)
+            except FileExistsError:
+                raise VersionTakenError(f"{place} exists and is not this model's; move it away") from None
+            with replica.lock:
+                replica.tree = place
+        context.disk.sync_directory(parent(place))
+        with suppress(FileNotFoundError):  # it was empty, and somebody has tidied up
+            context.disk.sync_directory(layout.INCOMING)
+        with replica.lock:
+            replica.published_s = int(context.wall())
+        renew_journal(context, replica)
+
+
+def _sync_tree(context: Context, replica: ModelReplica) -> None:
+    disk = context.disk
+    for file_index, entry in enumerate(replica.manifest.files):
+        path = replica.path(file_index)
+        descriptor = disk.open(path, write=True)
+        try:
+            if disk.size(descriptor) != entry.size:
+                raise FileNotFoundError(errno.ENOENT, "cut short", path)
+            disk.set_mode(descriptor, file_mode(entry.mode))
+            if len(replica.manifest.files) <= SINGLE_SYNCS_MAX:
+                disk.sync_file(descriptor)
+        finally:
+            disk.close(descriptor)
+    if len(replica.manifest.files) > SINGLE_SYNCS_MAX:
+        context.whole_sync.run()
+    sync_names(context, replica)
+
+
+def _make_directories(disk: Disk, path: str) -> None:
+    """``path`` and what leads to it, durably: a directory that is there may be one whose sync had failed."""
+    if not path:
+        return
+    _make_directories(disk, parent(path))
+    if disk.kind(path) is not FileKind.DIRECTORY:
+        disk.make_directory(path)
+    disk.sync_directory(parent(path))
+
+
+def complete_versions(disk: Disk, name: str) -> list[int]:
+    """Versions of a model whose trees are in their place, ascending."""
+    if disk.kind(name) is not FileKind.DIRECTORY:
+        return []
+    found = [entry for entry in disk.names(name) if entry.isascii() and entry.isdigit() and str(int(entry)) == entry]
+    return sorted(int(entry) for entry in found if disk.kind(f"{name}/{entry}") is FileKind.DIRECTORY)
+
+
+def current_version(disk: Disk, name: str) -> int | None:
+    """What ``current`` leads to, if it leads anywhere."""
+    path = layout.current(name)
+    if disk.kind(name) is not FileKind.DIRECTORY or disk.kind(path) is not FileKind.LINK:
+        return None
+    text = disk.read_link(path)
+    return int(text) if text.isascii() and text.isdigit() else None
+
+
+def settle_current(disk: Disk, name: str, *, without: int | None = None, durably: bool = False) -> int | None:
+    """Make ``current`` what it should be; the version, or None when there is none.
+
+    Args:
+        without: a version that is about to be deleted.
+        durably: also when it is that already, because the sync after it became so may have failed.
+    """
+    complete = [version for version in complete_versions(disk, name) if version != without]
+    if not complete:
+        if disk.kind(name) is FileKind.DIRECTORY and disk.kind(layout.current(name)) is FileKind.LINK:
+            disk.remove_file(layout.current(name))
+            disk.sync_directory(name)
+        return None
+    wanted = complete[-1]
+    pinned = pinned_version(disk, name)
+    if pinned is not None and pinned[0] in complete and complete[-1] <= pinned[1]:
+        wanted = pinned[0]
+    elif pinned is not None:
+        disk.remove_file(layout.pin(name))
+        disk.sync_directory(parent(layout.pin(name)))
+    if current_version(disk, name) != wanted:
+        _point_current(disk, name, wanted)
+    elif durably:
+        disk.sync_directory(name)
+    return wanted
+
+
+def _point_current(disk: Disk, name: str, version: int) -> None:
+    link = layout.next_current(name)
+    if disk.kind(link) is not None:
+        disk.remove_file(link)
+    disk.make_link(str(version), link)
+    disk.rename(link, layout.current(name), replace=True)
+    disk.sync_directory(name)
+
+
+def pinned_version(disk: Disk, name: str) -> tuple[int, int] | None:
+    """The pinned version and the highest that was complete when it was pinned."""
+    try:
+        text = read_file(disk, layout.pin(name), bytes_max=_PIN_BYTES_MAX).decode()
+        header, version, above = text.split("\n")[:3]
+    except (FileNotFoundError, ValueError):
+        return None
+    if header != _PIN_HEADER or not (version.isdigit() and above.isdigit()):
+        return None
+    return int(version), int(above)
+
+
+def roll_back(disk: Disk, name: str) -> int:
+    """Pin ``current`` to the complete version before it; that version. Raises NotFoundError when there is none.
+
+    A disk that refuses leaves the pin that was there, or none: what users saw stays, and a repeat begins from that.
+    """
+    complete = complete_versions(disk, name)
+    now = current_version(disk, name)
+    if now not in complete:
+        now = settle_current(disk, name)
+    lower = [version for version in complete if now is not None and version < now]
+    if not lower:
+        raise NotFoundError(f"{name} has no complete version before {now} on this host")
+    before = pinned_version(disk, name)
+    try:
+        _pin(disk, name, lower[-1], complete[-1])
+        settle_current(disk, name, durably=True)
+    except OSError:
+        with suppress(OSError):
+            if before is None:
+                disk.remove_file(layout.pin(name))
+                disk.sync_directory(parent(layout.pin(name)))
+            else:
+                _pin(disk, name, *before)
+        with suppress(OSError):
+            if now is not None and current_version(disk, name) != now:
+                _point_current(disk, name, now)
+        raise
+    return lower[-1]
+
+
+def _pin(disk: Disk, name: str, version: int, above: int) -> None:
+    write_new_file(disk, layout.pin(name), f"{_PIN_HEADER}\n{version}\n{above}\n".encode())
+
+
+def surplus_versions(disk: Disk, name: str, *, keep: int) -> list[int]:
+    """Complete versions that ``keep_versions`` does not cover; never the current one."""
+    complete = complete_versions(disk, name)
+    current = current_version(disk, name)
+    spare = [version for version in complete if version != current]
+    return spare[: max(0, len(complete) - keep)]
+
+
+def trash(disk: Disk, path: str) -> None:
+    """Take ``path`` out of sight, durably, in one step. Nothing happens when it is not there."""
+    if disk.kind(path) is None:
+        return
+    taken = set(disk.names(layout.TRASH))
+    number = next(number for number in range(len(taken) + 1) if str(number) not in taken)
+    disk.rename(path, f"{layout.TRASH}/{number}")
+    disk.sync_directory(parent(path))
+    disk.sync_directory(layout.TRASH)
+
+
+def empty_trash(disk: Disk) -> None:
+    """Delete what was taken out of sight."""
+    for name in disk.names(layout.TRASH):
+        _delete(disk, f"{layout.TRASH}/{name}")
+
+
+def _delete(disk: Disk, path: str) -> None:
+    if disk.kind(path) is not FileKind.DIRECTORY:
+        disk.remove_file(path)
+        return
+    for name in disk.names(path):
+        _delete(disk, f"{path}/{name}")
+    disk.remove_directory(path)
+
+
+def remove_model(disk: Disk, deployment: DeploymentId, name: str, version: int, *, published: bool) -> None:
+    """Delete a model and everything known about it; ``current`` leaves it first."""
+    if published:
+        settle_current(disk, name, without=version)
+        trash(disk, layout.version(name, version))
+        for directory in (name, parent(name)):
+            if directory and disk.kind(directory) is FileKind.DIRECTORY and not disk.names(directory):
+                disk.remove_directory(directory)
+    trash(disk, layout.incoming(deployment))
+    trash(disk, layout.state(deployment))
+    empty_trash(disk)

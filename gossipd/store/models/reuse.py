@@ -1,0 +1,136 @@
+"""Copying what another version on this host holds already, instead of fetching it.
+
+What lives here: finding equal digests, copying inside the kernel, and checking the copy. What does not: which
+versions there are.
+
+``copy_file_range`` moves the bytes without bringing them here, and shares the blocks on file systems that can
+(XFS, Btrfs). The copy is hashed where it has landed, not where it came from: the old version may have rotted since it
+was checked. The chunk is busy until then, so that nobody else delivers it, and is held only when the hash is right;
+a wrong one costs the copy and is left to be overwritten. The source is checked by its own scrub.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Iterable
+
+from blake3 import blake3
+
+from gossipd.core.events import ChunkStored
+from gossipd.core.ids import LOCAL
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.manifest import Manifest
+from gossipd.store.disk.disk import read_all
+from gossipd.store.journal.windows import write_chunk
+from gossipd.store.models.context import Context
+from gossipd.store.models.reading import lease_for_reading
+from gossipd.store.models.replica import ModelReplica
+
+
+class _Differs(OSError):
+    """The copy does not hash to the digest; makes ``write_chunk`` leave the chunk unheld."""
+
+
+def copy_shared(context: Context, replica: ModelReplica, others: Iterable[ModelReplica]) -> int:
+    """Copy every missing chunk that another replica holds; how many. Raises OSError when the disk refuses."""
+    missing: dict[bytes, list[int]] = {}
+    for chunk in range(replica.manifest.chunk_count):
+        if chunk not in replica.held:
+            missing.setdefault(replica.manifest.digest(chunk), []).append(chunk)
+    copied = 0
+    for other in others:
+        if not missing:
+            break
+        for source in range(other.manifest.chunk_count):
+            if context.stopping.is_set():
+                return copied  # the rest is copied or fetched after the next start
+            if source not in other.held:
+                continue
+            targets = missing.get(other.manifest.digest(source))
+            if not targets:
+                continue
+            left = [chunk for chunk in targets if not _copy(context, other, source, replica, chunk)]
+            copied += len(targets) - len(left)
+            targets[:] = left
+    return copied
+
+
+def _copy(context: Context, other: ModelReplica, source: int, replica: ModelReplica, chunk: int) -> bool:
+    """One chunk; False when the source cannot be read or is not what it should be."""
+    length = replica.manifest.chunk_length(chunk)
+    if other.manifest.chunk_length(source) != length:
+        return False
+    begun = time.monotonic()
+    copier = _Copier(context, other, source, replica.manifest, chunk)
+    try:
+        is_mine = write_chunk(context, replica, chunk, copier.fill)
+    except _Differs:
+        return False
+    if is_mine:
+        with replica.lock:
+            replica.counters.local_bytes += length
+        context.emit(ChunkStored(replica.deployment, chunk, LOCAL, length, time.monotonic() - begun))
+    return True
+
+
+class _Copier:
+    """Fills the segments of one chunk from the pieces of another, and hashes the whole with the last.
+
+    One piece is open at a time: a chunk of packed files may have sixteen thousand of them.
+    """
+
+    def __init__(self, context: Context, other: ModelReplica, source: int, manifest: Manifest, chunk: int) -> None:
+        self._context = context
+        self._disk = context.disk
+        self._other = other
+        self._manifest = manifest
+        self._chunk = chunk
+        self._pieces = other.manifest.segments(source)
+        self._piece = 0
+        self._piece_done = 0
+        self._hasher = blake3(max_threads=blake3.AUTO)
+
+    def fill(self, segment: Segment, position: int, descriptor: int) -> None:
+        """Called for each segment in order; what has been copied of the pieces goes on from one to the next."""
+        done = 0
+        while done < segment.length:
+            piece = self._pieces[self._piece]
+            length = min(segment.length - done, piece.length - self._piece_done)
+            self._copy_piece(piece, descriptor, segment.offset + done, length)
+            done += length
+            self._piece_done += length
+            if self._piece_done == piece.length:
+                self._piece += 1
+                self._piece_done = 0
+        body = memoryview(bytearray(segment.length))
+        is_whole = read_all(self._disk, descriptor, body, segment.offset)
+        self._hasher.update(body)
+        is_last = position + segment.length == self._manifest.chunk_length(self._chunk)
+        if not is_whole or (is_last and self._hasher.digest() != self._manifest.digest(self._chunk)):
+            raise _Differs(0, "the copy is not what the manifest says")
+
+    def _copy_piece(self, piece: Segment, target: int, target_offset: int, length: int) -> None:
+        try:
+            source = lease_for_reading(self._context, self._other, piece.file_index)
+        except OSError as error:
+            raise _Differs(0, "the source cannot be opened") from error
+        offset = piece.offset + self._piece_done
+        try:
+            while length:
+                copied = self._copied(source.descriptor, offset, target, target_offset, length)
+                if copied <= 0:
+                    raise _Differs(0, "the source is shorter than it should be")
+                offset += copied
+                target_offset += copied
+                length -= copied
+        finally:
+            self._context.handles.give_back(source)
+
+    def _copied(self, source: int, offset: int, target: int, target_offset: int, length: int) -> int:
+        try:
+            return self._disk.copy_some(source, offset, target, target_offset, length)
+        except OSError as error:
+            if error.errno == errno.EIO:  # most likely a bad sector of the old version: this chunk is fetched
+                raise _Differs(0, "the source cannot be read") from error
+            raise

@@ -1,0 +1,71 @@
+"""How fast this host's own link has shown itself to be, and so how long a chunk takes on it.
+
+What lives here: a peak-hold over short windows of received bytes. What does not: limits, which the hands keep; a
+limited link simply measures slower. Rejected: the rate of single fetches, which share the link; and to take a long
+time between two chunks for idleness, as an earlier version did: on a link of 20 Mbit/s with chunks of 4 MiB it never
+measured anything, and thirty hosts asked busy peers again 40 times a second.
+"""
+
+from __future__ import annotations
+
+_WINDOW_S = 0.25  # some ten chunk times of the smallest chunks at 100 Mbit/s
+_WINDOW_CHUNKS = 10  # fewer come in bursts, which say more about the senders than about the link
+_WINDOW_S_MAX = 2.5  # but large chunks on slow links would take minutes to be so many
+_WINDOW_BYTES = 512 * 1024  # what is smaller is over before the link is full, and says how long asking takes
+_DECAY = 0.99  # of the peak per window: halves in 17 s, so that a lowered limit is believed in a minute
+_CHUNK_TIME_S_MIN = 0.0005
+_CHUNK_TIME_S_MAX = 10.0
+
+
+class BandwidthMeter:
+    """Received bytes in, rate out."""
+
+    def __init__(self) -> None:
+        self._since_s: float | None = None
+        self._bytes = 0
+        self._chunks = 0
+        self._is_first = False
+        self.waited_s = 0.0  # for the first chunks, at least; doubles; 0 when the rate is known
+        self.rate = 0.0  # bytes/s, 0 while unknown
+        self.version = 0  # changes with the rate
+
+    def expects(self, chunks: int, now: float) -> None:
+        """So many are on their way here now; while there are none the time says nothing about the link."""
+        if not chunks:
+            self._since_s = None
+        elif self._since_s is None:
+            self._since_s, self._bytes, self._chunks = now, 0, 0
+            self._is_first = True
+        elif not self.rate and now - self._since_s > 2 * self.waited_s:
+            self.waited_s = min(_CHUNK_TIME_S_MAX, now - self._since_s)
+            self.version += 1
+
+    def received(self, length: int, now: float) -> None:
+        """A chunk has come over the network.
+
+        The first window begins with the first request where chunks take long: of those that share the link several
+        arrive together, and all but one would count as if they had taken no time. Else it begins with the first
+        arrival, since what came before is mostly the time of asking.
+        """
+        if self._since_s is None:
+            return
+        if self._is_first:
+            self._is_first = False
+            if now - self._since_s < _WINDOW_S:
+                self._since_s = now
+                return
+        self._bytes += length
+        self._chunks += 1
+        span = now - self._since_s
+        if self._bytes < _WINDOW_BYTES or span < _WINDOW_S:
+            return
+        if self._chunks >= _WINDOW_CHUNKS or span >= _WINDOW_S_MAX:
+            self.rate, self.waited_s = max(self.rate * _DECAY, self._bytes / span), 0.0
+            self.version += 1
+            self._since_s, self._bytes, self._chunks = now, 0, 0
+
+    def chunk_time_s(self, chunk_bytes: int, fallback_s: float) -> float:
+        """What a chunk takes when the link is ours alone; ``fallback_s`` while nothing has been measured."""
+        if not self.rate:
+            return fallback_s
+        return min(_CHUNK_TIME_S_MAX, max(_CHUNK_TIME_S_MIN, chunk_bytes / self.rate))

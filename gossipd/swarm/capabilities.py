@@ -1,0 +1,37 @@
+"""What a node says of itself on its member record beside names and addresses: may it read storage, does it claim.
+
+What lives here: the application payload of the record, 6 bytes: version (1), flags, seed term (u32, big-endian). What
+does not: the record. A payload of a newer version is read as far as these fields go; one that is shorter says
+nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CAPABILITIES_VERSION = 1
+SEED_TERM_MAX = 2**32 - 1
+_BYTES = 6
+_CAN_READ, _IN_CLEAR = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCapabilities:
+    """Term zero: claims no seedship. ``in_clear``: its bulk path is not encrypted."""
+
+    can_read_sources: bool = False
+    seed_term: int = 0
+    in_clear: bool = False
+
+    def to_bytes(self) -> bytes:
+        """The record's payload."""
+        flags = _CAN_READ * self.can_read_sources | _IN_CLEAR * self.in_clear
+        return bytes([CAPABILITIES_VERSION, flags]) + self.seed_term.to_bytes(4, "big")
+
+    @classmethod
+    def from_bytes(cls, payload: bytes) -> NodeCapabilities:
+        """Never fails: a payload that is not one says nothing."""
+        if len(payload) < _BYTES or payload[0] < CAPABILITIES_VERSION:
+            return cls()
+        flags = payload[1]
+        return cls(bool(flags & _CAN_READ), int.from_bytes(payload[2:_BYTES], "big"), bool(flags & _IN_CLEAR))

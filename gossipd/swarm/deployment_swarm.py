@@ -1,0 +1,477 @@
+"""One deployment on this host: everything heard about it, and what to do next.
+
+What lives here: the wiring of replica, availability, demand, scheduler, reader, news and subscriptions of one
+deployment. What does not: their rules, and whatever deployments share (peers, election, the link: ``planner``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from random import Random
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import (
+    CancelFetch,
+    ChunkArriving,
+    ChunkEnding,
+    ChunkStored,
+    Command,
+    DeltaHeard,
+    DeploymentOpened,
+    EndSubscription,
+    FailReason,
+    FinishModel,
+    HoldingsHeard,
+    ProbeSource,
+    ReportStall,
+    SendHoldings,
+    SourceReadFailed,
+    StartFetch,
+    StartSourceRead,
+    StartSubscription,
+)
+from gossipd.core.ids import SOURCE, Origin, Supplier
+from gossipd.core.model import PeerView
+from gossipd.swarm.announcements import Announcements, told_soon
+from gossipd.swarm.availability import Availability
+from gossipd.swarm.bandwidth_meter import BandwidthMeter
+from gossipd.swarm.demand import Demand
+from gossipd.swarm.import_window import ImportWindow
+from gossipd.swarm.local_replica import LocalReplica, ReplicaState, Transition
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.pipelining import Pipelining
+from gossipd.swarm.rendezvous import bucket_of
+from gossipd.swarm.roles import Roles
+from gossipd.swarm.scheduler import Scheduler
+from gossipd.swarm.settings import PlannerSettings
+from gossipd.swarm.slow_hosts import SlowHosts
+from gossipd.swarm.source_read_planner import SourceReadPlanner
+from gossipd.swarm.stall_detector import StallWatch
+from gossipd.swarm.subscriptions import Subscriptions
+from membership.member import NodeId
+
+_CHUNK_TIME_FALLBACK_S = 0.05
+_FETCH_CHUNK_TIMES = 8.0  # what a fetch takes among as many others, until one has been seen
+_TIMEOUT_USUALS = 20  # a fetch may take so many times the usual; a slow peer's is asked for elsewhere long before
+_TICK_S_MIN = 0.25  # duties, hedges, stalls and subscriptions are looked at this often,
+_TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; reasons for a stall are due after 3 s
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a swarm needs to know of the rest of the brain to plan."""
+
+    own: PeerView
+    seeds: frozenset[NodeId]
+    begin_allowed_s: float
+    reads_allowed_s: float
+
+
+class DeploymentSwarm:
+    """One deployment. Fields are for ``planner`` and ``maintenance``."""
+
+    def __init__(
+        self, event: DeploymentOpened, own: PeerView, peers: Peers, link: BandwidthMeter, *,
+        settings: PlannerSettings, rng: Random, now: float,
+    ) -> None:  # fmt: skip
+        self.deployment = event.deployment
+        self.priority = event.priority
+        self.settings = settings
+        self._rng = rng
+        self.own = own
+        self.peers = peers
+        self.link = link
+        size = event.shape.chunk_count
+        self.replica = LocalReplica(event.deployment, event.shape, event.held, now=now)
+        self.availability = Availability(size, event.held.bits)
+        self.roles = Roles(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
+        self.demand = Demand(self.availability, settings)
+        self.demand.want(self.replica.missing())
+        self.pipelining = Pipelining()
+        self.scheduler = Scheduler(self.availability, self.demand, peers, self.pipelining, settings=settings, rng=rng)
+        self.import_window = ImportWindow(settings.fetches_max)
+        self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
+        self.reader.rebuild(event.held.bits)
+        self.announcements = Announcements(event.deployment, settings)
+        self.subscriptions = Subscriptions(settings)
+        self.slow_hosts = SlowHosts(settings)
+        self.stall = StallWatch(settings.stall_s)
+        # Told to others, though not here yet: whence it comes, or None when somebody may have been refused it since.
+        self._promised: dict[int, Supplier | None] = {}
+        self._is_writable = True  # as far as the last chunks have shown
+        self.commands: list[Command] = []
+        self.probe_asked = False
+        self.reads_begun = False
+        self._link_version = -1
+        self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # what a chunk takes on this host's link
+        # How long to leave busy and silent peers alone: what a chunk takes, or while none has come as long as the first
+        # have been under way. News do not wait for that: after a slow start others would read twice.
+        self.pause_s = _CHUNK_TIME_FALLBACK_S
+        self.late_wait_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
+        self.batch_s = settings.batch_s_min  # how long urgent news wait for company
+        self._flows = settings.flows(size)
+        self.window_min = self.window_max = self._flows
+        self.tick_interval_s = _TICK_S_MIN
+        self.measure()
+        self.upkeep_s = -math.inf
+        self.upkeep_version = -1
+        if not self.replica.missing_count:
+            self._seal()
+
+    def measure(self) -> None:
+        """Take over what the link and the peers have shown since; called once per plan."""
+        if self.link.version != self._link_version:
+            self._link_version = self.link.version
+            self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
+            self.pause_s = max(self.chunk_time_s, self.link.waited_s)
+            self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
+            settings = self.settings
+            self.batch_s = max(settings.batch_s_min, settings.batch_chunk_share * self.chunk_time_s)
+            self.window_min = self._flows + int(settings.handling_s / self.chunk_time_s)
+            most = self.window_min + settings.fetches_slack + math.ceil(settings.pipeline_s / self.chunk_time_s)
+            self.window_max = min(settings.fetches_max, most)
+        usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
+        self.late_wait_s = self.settings.late_wait * usual_s
+
+    def _seal(self) -> None:
+        self.replica.turn(Transition.LAST_STORED)
+        self.commands.append(FinishModel(self.deployment))
+
+    # ---- our own chunks ------------------------------------------------------------------------
+
+    def stored(self, event: ChunkStored, now: float) -> None:
+        """A chunk is verified and written here."""
+        chunk, supplier = event.chunk, event.supplier
+        landed = self.replica.land(chunk, supplier)
+        if not isinstance(supplier, Origin):
+            self.pipelining.drop(supplier, chunk)
+            if landed:
+                self.peers.delivered(supplier, event.elapsed_s)
+                if supplier not in self.roles.rack_peers:
+                    self.import_window.arrived(event.elapsed_s)
+        elif supplier is SOURCE:
+            self.reader.read_ended(event.elapsed_s, self.chunk_time_s)
+        if not self.replica.store(chunk, now):
+            return
+        for flight in self.replica.flights.get(chunk, ()):
+            if not isinstance(flight.supplier, Origin):
+                self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
+        self.demand.unwant(chunk)
+        self._is_writable = True
+        if self._promised.pop(chunk, None) != supplier:
+            self._tell(chunk, supplier)
+        elif supplier is SOURCE:
+            self.announcements.hurry(self.reader.readers)
+        self.availability.stored(chunk)
+        self.reader.present[chunk] = 1
+        if not self.replica.missing_count:
+            self._seal()
+
+    def arriving(self, event: ChunkArriving) -> None:
+        """Others may ask for a chunk while it comes."""
+        chunk, supplier = event.chunk, event.supplier
+        is_coming = self.replica.arrives(chunk, supplier)
+        is_help = self._is_writable and self.slow_hosts.may_promise(self.replica.held_count)
+        if is_coming and is_help and not self.replica.holds(chunk):
+            self._promised[chunk] = None if chunk in self._promised else supplier
+            self._tell(chunk, supplier)
+
+    def ending(self, event: ChunkEnding) -> None:
+        """The next chunk may be asked for where this one comes from."""
+        if self.replica.ends(event.chunk, event.supplier) and not isinstance(event.supplier, Origin):
+            self.pipelining.add(event.supplier, event.chunk)
+
+    def is_promised(self, chunk: int) -> bool:
+        """Told to others, though not here yet: who holds it in our rack may have it from us."""
+        return chunk in self._promised
+
+    def _tell(self, chunk: int, supplier: Supplier) -> None:
+        lacks, roles = self.availability.lacks, self.roles
+        rack_peers = [rack_peer for rack_peer in roles.rack_peers if lacks(rack_peer, chunk)]
+        holders = self.availability.near_count(chunk) + 1
+        urgent = list(told_soon(rack_peers, holders, self.settings.early_announcers, self._rng))
+        if supplier is SOURCE and self.replica.holds(chunk):  # other readers may begin the next ones
+            urgent += [reader for reader in self.reader.readers if lacks(reader, chunk)]
+        bucket = bucket_of(chunk)
+        if supplier not in roles.rack_peers or not roles.places[bucket]:
+            firsts = [roles.first_in_line(rack, bucket) for rack in roles.racks if rack != self.own.rack]
+            urgent += [first for first in firsts if first is not None and lacks(first, chunk)]
+        self.announcements.stored(chunk, urgent)
+
+    def chunk_lost(self, chunk: int, now: float) -> None:
+        """A held chunk has rotted: it is wanted again, and nobody may ask us for it."""
+        if not self.replica.lose(chunk):
+            return
+        self.replica.turn(Transition.CHUNK_LOST)
+        self.availability.lost_here(chunk, self.roles.rack_peers)
+        self.announcements.lost(chunk)
+        self.demand.want([chunk])
+        self.reader.rebuild(self.replica.held | self.availability.union())
+        self.demand.consider(chunk, now, self.late_wait_s)
+
+    # ---- fetches and reads that failed ---------------------------------------------------------
+
+    def want_again(self, chunk: int, now: float) -> None:
+        """A flight has ended without the chunk."""
+        if not self.replica.holds(chunk) and chunk not in self.replica.flights:
+            if chunk in self._promised:
+                del self._promised[chunk]
+                self.announcements.lost(chunk)
+            self.demand.want([chunk])
+            self.demand.consider(chunk, now, self.late_wait_s)
+
+    def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
+        """A fetch from a peer ended without a chunk."""
+        flight = self.replica.land(chunk, peer)
+        self.pipelining.drop(peer, chunk)
+        if flight is None:
+            return
+        if reason is FailReason.SLOW and peer not in self.roles.rack_peers:
+            self.import_window.too_slow(flight.started_s, self._importing() + 1, now)
+        self.peers.failed(peer, reason, now)
+        self.stall.fetch_failed(reason, now)
+        if chunk in self._promised:
+            self._promised[chunk] = None
+        if reason is FailReason.DISK:
+            self._is_writable = False
+        if reason is FailReason.NOT_HELD:
+            self._dropped(peer, [chunk])
+        elif reason is FailReason.CORRUPT:
+            self.drop_holdings(peer, now)
+        elif reason is FailReason.GONE:
+            self.forget(peer, now)
+        self.want_again(chunk, now)
+
+    def read_failed(self, event: SourceReadFailed, now: float) -> None:
+        """A read from storage ended; these chunks did not arrive."""
+        self.stall.read_failed(event.reason, now)
+        if event.reason is FailReason.DISK:
+            self._is_writable = False
+        if event.reason is not FailReason.CANCELLED:
+            self.reader.read_failed(now)
+        for chunk in event.chunks:
+            if self.replica.land(chunk, SOURCE):
+                self.want_again(chunk, now)
+        self.announcements.hurry(self.reader.readers)  # who leave it to us for as long as our claim counts
+
+    # ---- what peers say ------------------------------------------------------------------------
+
+    def holdings_heard(self, event: HoldingsHeard, now: float) -> None:
+        """A peer's complete holdings."""
+        is_ours = event.chunks.size == self.replica.shape.chunk_count
+        if not is_ours or not self.peers.hears(event.peer, event.free_slots, now):
+            return
+        before = self.availability.bits_of(event.peer)
+        self.subscriptions.heard(event.peer, now, is_news=event.chunks.bits != before)
+        announcements = self.availability.replace(event.peer, event.chunks, near=event.peer in self.roles.rack_peers)
+        self._heard(announcements, now)
+        if lost := before & ~event.chunks.bits:
+            self.reader.rebuild(self.replica.held | self.availability.union())
+            self._consider(ChunkSet(event.chunks.size, lost), now)
+
+    def delta_heard(self, event: DeltaHeard, now: float) -> None:
+        """A peer's news."""
+        peer = event.peer
+        if not self.peers.hears(peer, event.free_slots, now):
+            return
+        self.subscriptions.heard(peer, now)
+        if event.dropped:
+            self._dropped(peer, event.dropped)
+            self._consider(event.dropped, now)
+        self.claims_released(self.reader.claimed(peer, event.reading, now))
+        for chunk in event.reading:
+            if not self.replica.holds(chunk):
+                self.reader.recheck_presence(chunk)
+        if event.added:
+            self._heard(self.availability.add(peer, event.added, near=peer in self.roles.rack_peers), now)
+
+    def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
+        """A peer does not hold these, or does not get them. What nobody else holds must leave storage again."""
+        availability = self.availability
+        chunks = [chunk for chunk in chunks if not availability.lacks(peer, chunk)]
+        availability.drop(peer, chunks)
+        near, far = availability.near_count, availability.far_count
+        if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):
+            self.reader.rebuild(self.replica.held | availability.union())
+
+    def _consider(self, chunks: Iterable[int], now: float) -> None:
+        late_wait_s = self.late_wait_s
+        for chunk in chunks:
+            self.demand.consider(chunk, now, late_wait_s)
+
+    def _heard(self, announcements: tuple[int, ...], now: float) -> None:
+        seen, consider, late_wait_s = self.reader.seen, self.demand.consider, self.late_wait_s
+        for chunk in announcements:
+            seen(chunk)
+            consider(chunk, now, late_wait_s)
+
+    def claims_released(self, chunks: Collection[int]) -> None:
+        """Nobody says any more that these are being read: what somebody holds has been read."""
+        holds, near, far = self.replica.holds, self.availability.near_count, self.availability.far_count
+        for chunk in chunks:
+            if holds(chunk) or near(chunk) or far(chunk):
+                self.reader.seen(chunk)
+
+    def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
+        """A peer wants our news: answer with everything, unless there is no room."""
+        if self.announcements.subscribe(peer):
+            promised = sum(1 << chunk for chunk in self._promised)
+            held = ChunkSet(self.replica.shape.chunk_count, self.replica.held | promised)
+            self.commands.append(SendHoldings(peer, self.deployment, held, max(0, free_slots)))
+            self.subscriptions.greeted(peer, now)
+
+    def forget(self, peer: NodeId, now: float) -> None:
+        """A peer is out of reach: what it held does not count, and it is asked again when it is back."""
+        self.announcements.unsubscribe(peer)
+        self.drop_holdings(peer, now)
+
+    def drop_holdings(self, peer: NodeId, now: float) -> None:
+        """What a peer holds does not count while it is shunned, or a rack would wait for it; then it is asked anew."""
+        self.subscriptions.forget(peer)
+        self.claims_released(self.reader.forget(peer))
+        if self.availability.bits_of(peer):
+            self.availability.forget(peer)
+            self.reader.rebuild(self.replica.held | self.availability.union())
+            self._consider([*self.demand.near, *self.demand.imports], now)
+        else:
+            self.availability.forget(peer)
+
+    # ---- deciding ------------------------------------------------------------------------------
+
+    def fetch_window(self) -> int:
+        """How many fetches keep the link busy: more when ready chunks pile up, fewer while storage needs part of it."""
+        window = self._window(len(self.demand.near) + len(self.demand.imports))
+        if self.replica.reads:
+            window = max(1, min(window, self.reader.flows_max(self.replica.missing_count) - self.replica.reads))
+        return window
+
+    def _window(self, backlog: int) -> int:
+        return min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
+
+    def window_of_rack_peers(self) -> int:
+        """How many fetches our rack mates are likely to have in flight: by the one that is least behind us."""
+        count_of, listened = self.availability.count_of, self.subscriptions
+        known = [count_of(node) for node in self.roles.rack_peers if node in listened]
+        return self._window(max(0, self.replica.held_count - max(known))) if known else self.window_min
+
+    def plan_fetches(self, room: int, now: float) -> int:
+        """Start fetches; returns how many. Those that are about to end count no more, but where storage needs its part
+        of the link."""
+        replica = self.replica
+        under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
+        count = min(room, self.fetch_window() - under_way)
+        if count <= 0 or self.replica.state is not ReplicaState.FETCHING:
+            return 0
+        imports_max = self.imports_room() if self.demand.imports else 0
+        picked = self.scheduler.pick(count, now, self.pause_s, imports_max=imports_max)
+        for chunk, node, behind in picked:
+            self.start_fetch(chunk, node, now, behind=behind)
+        return len(picked)
+
+    @property
+    def wants_fetches(self) -> bool:
+        """There are chunks that may be asked for now."""
+        return bool(self.demand.near) or bool(self.demand.imports)
+
+    def leaves(self, most: int) -> int:
+        """How many of so many fetches all deployments of lower priority may have: what the window of this one leaves
+        while it has chunks to ask for, or reads that need their part of the link."""
+        if not self.wants_fetches and not self.replica.reads:
+            return most
+        return min(most, self.fetch_window() - self.replica.fetches)
+
+    def imports_room(self) -> int:
+        """How many more chunks may be asked of other racks."""
+        return self.import_window.room(self._importing())
+
+    def _importing(self) -> int:
+        flights = [flight for flights in self.replica.flights.values() for flight in flights]
+        return sum(
+            not isinstance(one.supplier, Origin) and one.supplier not in self.roles.rack_peers for one in flights
+        )
+
+    def start_fetch(self, chunk: int, node: NodeId, now: float, *, behind: int | None = None) -> None:
+        """Ask one peer for one chunk."""
+        self.replica.start(chunk, node, now)
+        self.commands.append(StartFetch(self.deployment, chunk, node, self.fetch_timeout_s(), behind))
+
+    def fetch_timeout_s(self) -> float:
+        """What a fetch that begins now may take."""
+        usual_s = self.peers.usual_s
+        likely_s = (
+            _TIMEOUT_USUALS * usual_s if usual_s else self.replica.shape.chunk_bytes / self.settings.fetch_rate_min
+        )
+        return max(self.settings.fetch_timeout_s_min, likely_s)
+
+    def may_read(self) -> bool:
+        """Whether storage is, or may be, this host's to read, or was."""
+        return self.reader.is_reader or bool(self.announcements.reading)
+
+    def is_being_read(self, now: float) -> bool:
+        """Whether this host or another reads it from storage now."""
+        return bool(self.replica.reads) or self.reader.is_being_read(now)
+
+    def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
+        """Read from storage what is ours to read, and little where it ``yields`` to a deployment of higher priority."""
+        allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
+        # Whoever comes late hears from a neighbour what is there before it begins, or from the probe that it may.
+        knows = self.reader.readable or not self.roles.neighbours or bool(self.subscriptions.heard_s)
+        if knows and now >= allowed_s and self.replica.state is ReplicaState.FETCHING:
+            self.reads_begun = True
+            for run in self.reader.plan(self.replica, now, yields=yields):
+                for chunk in run:
+                    self.replica.start(chunk, SOURCE, now)
+                    self.demand.unwant(chunk)
+                self.commands.append(StartSourceRead(self.deployment, run, bool(self.announcements.subscribers)))
+        if self.replica.reads or self.announcements.reading:
+            reading = tuple(sorted(filter(self.replica.reads_now, self.replica.flights)))
+            self.announcements.read(reading, self.reader.readers)
+
+    def tell(self, free_slots: int, now: float) -> None:
+        """Send news that are due."""
+        self.commands.extend(self.announcements.flush(now, self.batch_s, free_slots))
+
+    def report(self, *, alone: bool, now: float) -> None:
+        """Say why nothing comes, or that it comes again."""
+        reason = None
+        if self.replica.missing_count:
+            holders = bool(self.demand.near or self.demand.imports or self.replica.fetches)
+            readers = bool(self.reader.readers)
+            reason = self.stall.judge(self.replica, now=now, alone=alone, holders=holders, readers=readers)
+        if reason is not self.stall.reported:
+            self.stall.reported = reason
+            self.commands.append(ReportStall(self.deployment, reason))
+
+    def probe_if_reader(self) -> None:
+        """A reader makes sure once that it can read the source before it does."""
+        if self.own.node in self.reader.readers and self.reader.readable is None and not self.probe_asked:
+            self.probe_asked = True
+            self.commands.append(ProbeSource(self.deployment))
+
+    def subscribe(self, now: float) -> None:
+        """Ask neighbours for their news while chunks are missing, and no longer."""
+        neighbours = self.roles.neighbours if self.replica.missing_count else set[NodeId]()
+        count_of, size = self.availability.count_of, self.replica.shape.chunk_count
+
+        def is_usable(node: NodeId) -> bool:
+            peer = self.peers.get(node)
+            return peer is not None and peer.usable(now)
+
+        ask, drop = self.subscriptions.refresh(
+            neighbours, is_usable, lambda node: count_of(node) == size, now, chunk_time_s=self.pause_s
+        )
+        self.commands += [StartSubscription(node, self.deployment) for node in ask]
+        self.commands += [EndSubscription(node, self.deployment) for node in drop]
+
+    def next_deadline(self, now: float) -> float:
+        """When planning would do something that neither an event nor a tick announces."""
+        deadline = math.inf
+        if (announcements := self.announcements.next_deadline(self.batch_s)) is not None:
+            deadline = announcements
+        if (turn := self.demand.next_turn()) is not None and turn < deadline:
+            deadline = turn
+        if self.scheduler.all_busy and (self.demand.near or self.demand.imports):
+            deadline = min(deadline, now + max(0.005, self.pause_s / 2))
+        return deadline

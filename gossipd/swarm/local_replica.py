@@ -1,0 +1,153 @@
+"""Our copy of one model: what is held, what is in flight, and which state that makes.
+
+Theory of operation. A replica is FETCHING while chunks are missing, SEALING from the moment the last is held until
+the house says that it was renamed or closed, and goes back to FETCHING when a chunk turns out to be lost. All
+moves are in ``_MOVES``; nothing else changes ``state``.
+
+A chunk is in flight from at most one supplier, or from two when it is hedged; a read from storage is one flight
+per chunk with the supplier ``SOURCE``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.ids import SOURCE, DeploymentId, Supplier
+from gossipd.core.model import Shape
+
+
+class ReplicaState(Enum):
+    """Where our copy stands."""
+
+    FETCHING = "fetching"
+    SEALING = "sealing"
+
+
+class Transition(Enum):
+    """What moves a replica."""
+
+    LAST_STORED = "last_stored"
+    CHUNK_LOST = "chunk_lost"
+
+
+_MOVES = {
+    (ReplicaState.FETCHING, Transition.LAST_STORED): ReplicaState.SEALING,
+    (ReplicaState.FETCHING, Transition.CHUNK_LOST): ReplicaState.FETCHING,
+    (ReplicaState.SEALING, Transition.CHUNK_LOST): ReplicaState.FETCHING,
+}
+
+
+@dataclass(slots=True)
+class Flight:
+    """One fetch or read under way."""
+
+    supplier: Supplier
+    started_s: float
+    is_arriving: bool = False
+    is_ending: bool = False
+
+
+class LocalReplica:
+    """Held and in-flight chunks of one deployment here."""
+
+    def __init__(self, deployment: DeploymentId, shape: Shape, held: ChunkSet, *, now: float) -> None:
+        self.deployment = deployment
+        self.shape = shape
+        self.state = ReplicaState.FETCHING
+        self.held = held.bits
+        self.held_count = len(held)
+        self.flights: dict[int, list[Flight]] = {}
+        self.fetches = 0  # flights from peers
+        self.reads = 0  # flights from storage
+        self.ending_fetches = 0  # of those, how many are about to end
+        self.ending_reads = 0
+        self.progress_s = now  # when the last chunk came
+        self.duplicate_chunks = 0
+
+    def holds(self, chunk: int) -> bool:
+        """Verified here."""
+        return bool(self.held >> chunk & 1)
+
+    def reads_now(self, chunk: int) -> bool:
+        """It is on its way here from storage."""
+        return any(flight.supplier is SOURCE for flight in self.flights.get(chunk, ()))
+
+    @property
+    def missing_count(self) -> int:
+        """Chunks still to come, those in flight included."""
+        return self.shape.chunk_count - self.held_count
+
+    def turn(self, turn: Transition) -> None:
+        """Move to the next state; a move that is not in the table is our own bug."""
+        self.state = _MOVES[self.state, turn]
+
+    def start(self, chunk: int, supplier: Supplier, now: float) -> None:
+        """A fetch or read begins."""
+        self.flights.setdefault(chunk, []).append(Flight(supplier, now))
+        if supplier is SOURCE:
+            self.reads += 1
+        else:
+            self.fetches += 1
+
+    def arrives(self, chunk: int, supplier: Supplier) -> bool:
+        """A fetch or read has brought something; False when we know of none such."""
+        for flight in self.flights.get(chunk, ()):
+            if flight.supplier == supplier:
+                flight.is_arriving = True
+                return True
+        return False
+
+    def ends(self, chunk: int, supplier: Supplier) -> bool:
+        """A fetch or read is about to end; False when we know of none such, or knew that."""
+        for flight in self.flights.get(chunk, ()):
+            if flight.supplier == supplier and not flight.is_ending:
+                flight.is_ending = True
+                if supplier is SOURCE:
+                    self.ending_reads += 1
+                else:
+                    self.ending_fetches += 1
+                return True
+        return False
+
+    def land(self, chunk: int, supplier: Supplier) -> Flight | None:
+        """A fetch or read ended, one way or the other; None when we had not started it or gave it up."""
+        flights = self.flights.get(chunk)
+        if flights is None:
+            return None
+        for flight in flights:
+            if flight.supplier == supplier:
+                flights.remove(flight)
+                if not flights:
+                    del self.flights[chunk]
+                if supplier is SOURCE:
+                    self.reads -= 1
+                    self.ending_reads -= flight.is_ending
+                else:
+                    self.fetches -= 1
+                    self.ending_fetches -= flight.is_ending
+                return flight
+        return None
+
+    def store(self, chunk: int, now: float) -> bool:
+        """A chunk is held; False when it was held already (a hedge that lost)."""
+        if self.holds(chunk):
+            self.duplicate_chunks += 1
+            return False
+        self.held |= 1 << chunk
+        self.held_count += 1
+        self.progress_s = now
+        return True
+
+    def lose(self, chunk: int) -> bool:
+        """A held chunk has rotted; False when it was not held."""
+        if not self.holds(chunk):
+            return False
+        self.held &= ~(1 << chunk)
+        self.held_count -= 1
+        return True
+
+    def missing(self) -> ChunkSet:
+        """Not held, in flight or not."""
+        return ChunkSet.full(self.shape.chunk_count) - ChunkSet(self.shape.chunk_count, self.held)

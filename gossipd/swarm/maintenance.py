@@ -1,0 +1,48 @@
+"""What a swarm looks at a few times a second rather than at every event: roles, slow hosts, lost requests.
+
+What lives here: functions over one ``DeploymentSwarm``. What does not: anything that a chunk or a message sets off at
+once.
+"""
+
+from __future__ import annotations
+
+from gossipd.core.events import CancelFetch, FailReason
+from gossipd.core.ids import SOURCE, Origin
+from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
+
+_LOST_AFTER = 2.0  # the hand ends every fetch by its timeout; twice that means that it never will
+
+
+def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> None:
+    """Look at the view again if it may have changed; move duties, neighbours and readers."""
+    rack_peers = sum(1 for node in swarm.roles.rack_peers if swarm.availability.count_of(node))
+    swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, rack_peers)))
+    slow_hosts, replica = swarm.slow_hosts, swarm.replica
+    slow_hosts.look(
+        swarm.availability, swarm.subscriptions, swarm.roles.rack_peers,
+        held=replica.held_count, missing=replica.missing_count, chunk_time_s=swarm.chunk_time_s, now=now,
+    )  # fmt: skip
+    swarm.scheduler.slow = slow_hosts.others
+    slow = slow_hosts.others | {around.own.node} if slow_hosts.is_own else slow_hosts.others
+    swarm.own = around.own
+    if not swarm.roles.refresh(around.own, swarm.peers, slow, around.seeds, now):
+        return
+    roles = swarm.roles
+    swarm.claims_released(swarm.reader.set_readers(roles.reader_lines, by_chunk=roles.readers_are_first, now=now))
+    swarm.demand.set_places(roles.places, roles.rack_places, now, swarm.late_wait_s)
+    swarm.probe_if_reader()
+
+
+def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:
+    """A hand that never says how a fetch ended must not block the chunk for ever."""
+    limit_s = _LOST_AFTER * swarm.fetch_timeout_s()
+    read_limit_s = swarm.reader.lost_s()
+    for chunk, flights in list(swarm.replica.flights.items()):
+        for flight in list(flights):
+            age_s = now - flight.started_s
+            if isinstance(flight.supplier, Origin):
+                if age_s > read_limit_s and swarm.replica.land(chunk, SOURCE):
+                    swarm.want_again(chunk, now)
+            elif age_s > limit_s:
+                swarm.commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
+                swarm.fetch_failed(chunk, flight.supplier, FailReason.SLOW, now)

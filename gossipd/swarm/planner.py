@@ -1,0 +1,399 @@
+"""The brain of a node: events in, a plan now and then, commands out.
+
+What lives here: routing of events to the deployments they concern, what deployments share (peers, the seed
+election, the link, the budget of fetches), and the order of a plan. What does not: any rule about chunks
+(``deployment_swarm`` and what it wires), any I/O.
+
+How a daemon drives it, in one task::
+
+    planner.handle(event, now)      # for each event, in the order they happened; records, decides nothing
+    planner.plan(now)               # after a batch of events, or when next_deadline has come
+    for command in planner.drain(): perform(command)
+    wait for an event, or until planner.next_deadline(now)
+
+* ``now`` is a monotonic clock in seconds that never goes back.
+* First ``PeerSeen`` for each member but ourselves (again when its record changes), or ``MembersSeen`` with all of
+  them, then ``DeploymentOpened``. A change of our own ability to read sources is told with ``set_own``. ``ClaimSeed``
+  asks to put the term on our record.
+* ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
+  each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. ``ChunkArriving`` may
+  come before either, more than once, and so may ``ChunkEnding``. After ``CancelFetch`` the same: the ``FetchFailed``
+  may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
+* ``ProbeSource`` ends in ``SourceProbed``. One read begins at once, the others after True; after False another host's
+  reader covers, and the daemon probes again now and then, unasked.
+* ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. A gap in a
+  peer's numbering, or its new boot, is the control hand's to notice: it subscribes again, and the answer comes as a
+  ``HoldingsHeard``.
+* ``SubscribeHeard`` for a deployment that is not open here yet is remembered and answered when it opens.
+* ``PeerReachable(False)`` is for evidence (a connection refused, reset or silent): duties move at once. It is taken
+  back by ``PeerReachable(True)``. ``PeerLost`` is the cluster's verdict.
+* After ``FinishModel`` the deployment keeps serving until ``DeploymentClosed``.
+
+Priorities. Deployments of higher priority go first, on this host's link and on storage's, and none starves.
+
+* Fetches: while one has chunks to ask for, or reads storage here, those below it together have only what its window of
+  fetches leaves. Those of one priority have equally many, as far as they can use them: the next is for whichever has
+  fewest. As flows share a link, so do the deployments. Each may always have one.
+* Reads: while anybody reads one, of those below it one extent at a time is being read, in the whole cluster. Those of
+  one priority have a full window each.
+
+Not by weights: who publishes with 9 wants it there first. Uploads know nothing of it: those who ask do.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import groupby
+from random import Random
+from typing import TypeAlias
+
+from gossipd.core.events import (
+    CancelFetch,
+    ChunkArriving,
+    ChunkEnding,
+    ChunkLost,
+    ChunkStored,
+    ClaimSeed,
+    Command,
+    DeltaHeard,
+    DeploymentClosed,
+    DeploymentOpened,
+    Event,
+    FetchFailed,
+    HoldingsHeard,
+    IsolationChanged,
+    LimitUploads,
+    MembersSeen,
+    PeerLost,
+    PeerReachable,
+    PeerSeen,
+    SlotsChanged,
+    SourceProbed,
+    SourceReadFailed,
+    SubscribeHeard,
+    UnsubscribeHeard,
+)
+from gossipd.core.ids import LOCAL, DeploymentId, Origin
+from gossipd.core.model import PeerView
+from gossipd.swarm.bandwidth_meter import BandwidthMeter
+from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
+from gossipd.swarm.hedging import hedge
+from gossipd.swarm.maintenance import give_up_lost, refresh_roles
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.seed_election import Election
+from gossipd.swarm.settings import PlannerSettings
+from gossipd.swarm.statistics import PlannerStatistics, SwarmStatistics
+from membership.member import NodeId
+
+SwarmEvent: TypeAlias = (
+    DeltaHeard
+    | ChunkStored
+    | ChunkArriving
+    | ChunkEnding
+    | FetchFailed
+    | HoldingsHeard
+    | UnsubscribeHeard
+    | SourceReadFailed
+    | SourceProbed
+    | ChunkLost
+    | DeploymentClosed
+)
+_TICK_S = 0.25  # before any deployment; then as often as the deployments' chunks ask for
+_UPKEEP_S = 0.5  # lags and silences grow over seconds; whatever the view says is looked at at once
+_WINDOW_SMOOTH = 0.1  # per tick: follows within ten
+_EARLY_DEPLOYMENTS_MAX = 64  # subscriptions that came before their deployment was opened here
+_EARLY_PEERS_MAX = 256
+
+
+class Planner:
+    """See the module's docstring. One task owns it."""
+
+    def __init__(
+        self, *, node: NodeId, rack: str, zone: str = "", settings: PlannerSettings, rng: Random,
+        name: str = "", can_read_sources: bool = True,
+    ) -> None:  # fmt: skip
+        settings.validate()
+        self.settings = settings
+        self._rng = rng
+        self._own = PeerView(node, rack, zone, can_read_sources, 0, name)
+        self._peers = Peers(settings, rng, node)
+        self._link = BandwidthMeter()
+        self._election = Election(self._own, settings)
+        self._swarms: dict[DeploymentId, DeploymentSwarm] = {}
+        self._early: dict[DeploymentId, set[NodeId]] = {}
+        self._free_slots = settings.slots_assumed
+        self._commands: list[Command] = []
+        self._window = float(settings.fetches_min)
+        self._slots = 0
+        self._tick_s = -math.inf
+        self._tick_interval_s = _TICK_S
+        self._surroundings = self._around(0.0)
+
+    def set_own(self, *, can_read_sources: bool) -> None:
+        """Whether this host may read external storage at all, and so be a candidate for seed."""
+        self._own = replace(self._own, can_read_sources=can_read_sources)
+        self._election.own = self._own
+        self._tick_s = -math.inf
+
+    # ---- events --------------------------------------------------------------------------------
+
+    def handle(self, event: Event, now: float) -> None:
+        """Note one event. Deployments that are not open here are no error: their words arrive late."""
+        match event:
+            case PeerSeen() | PeerLost() | PeerReachable() | MembersSeen() | IsolationChanged():
+                self._peer_changed(event, now)
+            case SlotsChanged():
+                self._free_slots = event.free_slots
+            case SubscribeHeard():
+                self._subscribe_heard(event, now)
+            case UnsubscribeHeard() if event.deployment in self._early:
+                self._early[event.deployment].discard(event.peer)
+            case DeploymentOpened():
+                if event.deployment not in self._swarms:
+                    self._open(event, now)
+            case _:
+                if isinstance(event, ChunkStored) and event.supplier is not LOCAL:
+                    self._link.received(event.length, now)
+                if (swarm := self._swarms.get(event.deployment)) is not None:
+                    self._hear(swarm, event, now)
+
+    def _hear(self, swarm: DeploymentSwarm, event: SwarmEvent, now: float) -> None:
+        match event:
+            case DeltaHeard():
+                swarm.delta_heard(event, now)
+            case ChunkStored():
+                swarm.stored(event, now)
+            case ChunkArriving():
+                swarm.arriving(event)
+            case ChunkEnding():
+                swarm.ending(event)
+            case FetchFailed():
+                swarm.fetch_failed(event.chunk, event.peer, event.reason, now)
+            case HoldingsHeard():
+                swarm.holdings_heard(event, now)
+            case UnsubscribeHeard():
+                swarm.announcements.unsubscribe(event.peer)
+            case SourceReadFailed():
+                swarm.read_failed(event, now)
+            case SourceProbed():
+                swarm.reader.readable = event.readable
+            case ChunkLost():
+                swarm.chunk_lost(event.chunk, now)
+            case DeploymentClosed():
+                self._close(swarm)
+
+    def _subscribe_heard(self, event: SubscribeHeard, now: float) -> None:
+        if (swarm := self._swarms.get(event.deployment)) is not None:
+            swarm.subscribe_heard(event.peer, now, self._free_slots)
+            return
+        if event.deployment not in self._early and len(self._early) >= _EARLY_DEPLOYMENTS_MAX:
+            del self._early[next(iter(self._early))]
+        early = self._early.setdefault(event.deployment, set())
+        if len(early) < _EARLY_PEERS_MAX:
+            early.add(event.peer)
+
+    def _open(self, event: DeploymentOpened, now: float) -> None:
+        swarm = DeploymentSwarm(
+            event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now
+        )
+        self._swarms[event.deployment] = swarm
+        self._tick_s = -math.inf
+        for peer in sorted(self._early.pop(event.deployment, set())):
+            swarm.subscribe_heard(peer, now, self._free_slots)
+
+    def _close(self, swarm: DeploymentSwarm) -> None:
+        del self._swarms[swarm.deployment]
+        for chunk, flights in swarm.replica.flights.items():
+            for flight in flights:
+                if not isinstance(flight.supplier, Origin):
+                    self._commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
+                    self._peers.released(flight.supplier)
+
+    def _peer_changed(
+        self, event: PeerSeen | PeerLost | PeerReachable | MembersSeen | IsolationChanged, now: float
+    ) -> None:
+        self._tick_s = -math.inf
+        if isinstance(event, PeerSeen):
+            if event.peer.node != self._own.node:
+                self._peers.seen(event.peer)
+        elif isinstance(event, MembersSeen):
+            for node in self._peers.adopt(event.peers):
+                self._forget(node, now)
+        elif isinstance(event, IsolationChanged):
+            self._election.isolated = event.isolated
+        elif isinstance(event, PeerLost):
+            self._peers.lost(event.node)
+            self._forget(event.node, now)
+        else:
+            self._peers.reached(event.node, event.reachable)
+            if not event.reachable:
+                self._forget(event.node, now)
+
+    def _forget(self, node: NodeId, now: float) -> None:
+        for swarm in self._swarms.values():
+            swarm.forget(node, now)
+
+    # ---- deciding ------------------------------------------------------------------------------
+
+    def plan(self, now: float) -> None:
+        """Decide; commands wait for ``drain``."""
+        if now >= self._tick_due_s():
+            self._tick(now)
+            self._surroundings = self._around(now)
+        swarms = self._by_priority()
+        read_priority = -1  # the highest of those that are being read
+        for swarm in swarms:
+            swarm.measure()
+            if swarm.may_read():
+                swarm.plan_reads(self._surroundings, now, yields=swarm.priority < read_priority)
+                if read_priority < 0 and swarm.is_being_read(now):
+                    read_priority = swarm.priority
+            swarm.demand.take_turns(now)
+        self._plan_fetches(swarms, now)
+        for swarm in swarms:
+            swarm.tell(self._free_slots, now)
+            if swarm.commands:
+                self._commands += swarm.commands
+                swarm.commands = []
+        self._link.expects(sum(len(swarm.replica.flights) for swarm in self._swarms.values()), now)
+
+    def _plan_fetches(self, swarms: list[DeploymentSwarm], now: float) -> None:
+        """From the highest priority to the lowest, see the module's docstring."""
+        most = self._fetches_max()  # of those that are still to come
+        under_way = sum(swarm.replica.fetches for swarm in swarms)
+        for _, group in groupby(swarms, key=lambda swarm: swarm.priority):
+            equals = list(group)
+            before = sum(swarm.replica.fetches for swarm in equals)
+            _share_fetches(equals, most - under_way, now)
+            under_way -= before
+            most = max(0, most - sum(swarm.replica.fetches for swarm in equals))
+            for swarm in equals:
+                most = swarm.leaves(most)
+
+    def _tick_due_s(self) -> float:
+        due_s, claim_s = self._tick_s + self._tick_interval_s, self._election.next_deadline()
+        return due_s if claim_s is None else min(due_s, claim_s)
+
+    def _fetches_max(self) -> int:
+        """Of all deployments together; fewer on a link so slow, or limited so low, that each would only drip."""
+        most = self.settings.fetches_max
+        return min(most, max(1, int(self._link.rate / self.settings.fetch_rate_min))) if self._link.rate else most
+
+    def _by_priority(self) -> list[DeploymentSwarm]:
+        swarms = list(self._swarms.values())
+        return sorted(swarms, key=lambda swarm: -swarm.priority) if len(swarms) > 1 else swarms
+
+    def _around(self, now: float) -> Surroundings:
+        election = self._election
+        return Surroundings(self._own, election.seeds, election.begin_allowed_s(now), election.reads_allowed_s(now))
+
+    def _tick(self, now: float) -> None:
+        self._tick_s = now
+        self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
+        self._peers.expire(now)
+        if any(swarm.slow_hosts.is_own for swarm in self._swarms.values()):
+            self._election.give_up(now)
+        wanting = [swarm for swarm in self._swarms.values() if swarm.replica.missing_count]
+        self._election.sources_fail = bool(wanting) and all(swarm.reader.readable is False for swarm in wanting)
+        term = self._election.decide(self._peers, now)
+        if term is not None:
+            self._own = replace(self._own, seed_term=term)
+            self._commands.append(ClaimSeed(term))
+        around = self._around(now)
+        self._limit_uploads()
+        room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
+        for swarm in self._by_priority():
+            if self._peers.version != swarm.upkeep_version or now >= swarm.upkeep_s + _UPKEEP_S:
+                swarm.upkeep_s, swarm.upkeep_version = now, self._peers.version
+                refresh_roles(swarm, around, now)
+                swarm.subscribe(now)
+                give_up_lost(swarm, now)
+            room -= hedge(swarm, room, now)
+            if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
+                swarm.report(alone=self._is_alone(around, now), now=now)
+
+    def _is_alone(self, around: Surroundings, now: float) -> bool:
+        """Nobody is usable though somebody should be, or reading waits for the view to settle."""
+        if self._election.isolated or now < around.begin_allowed_s:
+            return True
+        return self._peers.are_all_unusable(now)
+
+    def _limit_uploads(self) -> None:
+        """As many uploads as others are likely to have fetches in flight, and those that are between two.
+
+        A slot is empty until the news of it bring the next request, half of ``handling_s``: a chunk time where chunks
+        are small and links slow, nothing where a chunk takes a fifth of a second. A factor of 1.25 for both cost a
+        point of efficiency where chunks are large (simulation, 100 hosts); with relays it spares half of the refusals
+        and up to half a point in a simulated lab, but the lab itself took 1.12 and 1.14 for 1.10 and 1.11 in turn, and
+        250 hosts were 45 and 44 instead of 29 chunk times behind (400 chunks, simulated).
+
+        Our own window alone is no guess at others' where we are ahead of our rack: the only holder of 70 chunks, with
+        five slots taken by racks behind a full uplink, sent at half of its rate while its mates waited (simulation).
+        """
+        if not self._swarms:
+            return
+        swarms = self._swarms.values()
+        window = max(max(swarm.fetch_window(), swarm.window_of_rack_peers()) for swarm in swarms)
+        self._window += (max(window, self.settings.fetches_min) - self._window) * _WINDOW_SMOOTH
+        between = self.settings.handling_s / 2 / min(swarm.chunk_time_s for swarm in swarms)
+        slots = min(self.settings.slots_max, max(self.settings.slots_min, round(self._window + between)))
+        if slots != self._slots:
+            self._slots = slots
+            self._commands.append(LimitUploads(slots))
+
+    def drain(self) -> list[Command]:
+        """The commands since the last call, in order."""
+        commands, self._commands = self._commands, []
+        return commands
+
+    def next_deadline(self, now: float) -> float:
+        """When ``plan`` should be called though no event has come; may be in the past."""
+        deadline = self._tick_due_s() if self._swarms else min(now + 1.0, self._tick_due_s())
+        return min([deadline, *(swarm.next_deadline(now) for swarm in self._swarms.values())])
+
+    def chunk_time_s(self) -> float:
+        """What one of the smallest chunks that are coming takes on this host's link; 0 while none are, or it is not
+        known."""
+        if not self._link.rate:
+            return 0.0
+        return min((swarm.chunk_time_s for swarm in self._swarms.values() if swarm.replica.flights), default=0.0)
+
+    def listens_to(self, node: NodeId) -> bool:
+        """Whether some deployment has a subscription at that node, and so a connection to it."""
+        return any(node in swarm.subscriptions for swarm in self._swarms.values())
+
+    def statistics(self) -> PlannerStatistics:
+        """A frozen picture for status and metrics."""
+        swarms = {}
+        for deployment, swarm in self._swarms.items():
+            swarms[deployment] = SwarmStatistics(
+                state=swarm.replica.state.value,
+                chunks_held=swarm.replica.held_count,
+                chunks_total=swarm.replica.shape.chunk_count,
+                fetches=swarm.replica.fetches,
+                reads=swarm.replica.reads,
+                duplicate_chunks=swarm.replica.duplicate_chunks,
+                neighbours=len(swarm.roles.neighbours),
+                subscribers=len(swarm.announcements.subscribers),
+                readers=swarm.reader.readers,
+                stall=swarm.stall.reported,
+                one_copy=0 not in swarm.reader.present,
+            )
+        return PlannerStatistics(
+            self._election.term, self._election.seeds, self._peers.reachable_count, self._link.rate, swarms
+        )
+
+
+def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> None:
+    """Of deployments of one priority: one at a time, each for whoever has fewest; of one alone all at once."""
+    able = [swarm for swarm in swarms if swarm.wants_fetches]
+    is_alone = len(swarms) == 1
+    while able:
+        swarm = min(able, key=lambda one: one.replica.fetches)
+        if room <= 0 and swarm.replica.fetches:
+            break
+        begun = swarm.plan_fetches(max(1, room) if is_alone else 1, now)
+        room -= begun
+        if is_alone or not begun or not swarm.wants_fetches:
+            able.remove(swarm)

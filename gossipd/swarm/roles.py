@@ -1,0 +1,266 @@
+"""Who does what for one deployment: rack mates, lines of importers, readers of storage, neighbours.
+
+What lives here: the view (which usable hosts are targets, by rack) and everything that follows from it by
+rendezvous hashing. What does not: holdings, and any decision about a chunk.
+
+Neighbours are symmetric without being negotiated, as both ends compute them from the same view. In the rack:
+all mates, or a ring of ``rack_peers_max`` where there are more. Across racks: for each bucket the racks stand on a ring
+of their own, and the first in line of a rack is a neighbour of the first in line of the racks 1, 2, 4, 8 ...
+places away, so that a chunk reaches R racks in log2 R hops and no host has more than some dozens of neighbours.
+A reader is the first in its rack's line for the buckets that it reads, so that importers elsewhere hear of a chunk from
+the host that read it, and not one hop later from a mate of its: the first import came 7.7 chunk times after the read
+for 13.3, and hosts held 35.5 chunks less than storage had sent for 38 (250 hosts in 25 racks, simulation). That goes
+where a bucket is read as a whole, since extents are single chunks, and matters where not everybody hears of every
+read. Readers are neighbours of each other, and no more than can be: of 250 who heard only of 64 others what was being
+read many read the same (2.25 x the model out of storage; 10,000 hosts, chunks of 0.2 s, simulation). In a small cluster
+everybody is everybody's neighbour.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import NamedTuple
+
+from gossipd.core.model import PeerView
+from gossipd.core.targets import Targets
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
+from gossipd.swarm.settings import PlannerSettings
+from membership.member import NodeId
+
+_PLACES_MAX = 3_000_000  # 24 MB: the lines of 290 racks of 40 hosts
+_RACK_TURNS_MAX = 5  # of them spread_far import at once: 54 chunk times behind with two of five, 58 of ten (250 hosts)
+_LINES_PER_HOST = 5  # even enough, and few enough for a host to have some dozens of neighbours in other racks
+
+
+@cache
+def _ring_steps(size: int) -> tuple[int, ...]:
+    """Distances of neighbours on a ring: powers of two, both ways."""
+    steps = [2**power % size for power in range(max(1, size - 1).bit_length())]
+    return tuple(sorted({step for near in steps for step in (near, size - near) if 0 < step < size}))
+
+
+# Tables of all members: all planners of a simulation share one, and a daemon needs one for each set of targets.
+@lru_cache(maxsize=4)
+def _by_rack(
+    targets: frozenset[PeerView], out: frozenset[NodeId]
+) -> tuple[dict[str, tuple[NodeId, ...]], dict[NodeId, str]]:
+    """The racks with who of them has duties, and the rack of every target. Nobody changes what this returns.
+
+    Args:
+        out: hosts that have no duties.
+    """
+    racks: dict[str, list[NodeId]] = {}
+    for view in targets:
+        if view.node not in out:
+            racks.setdefault(view.rack, []).append(view.node)
+    by_rack = {rack: tuple(sorted(members)) for rack, members in sorted(racks.items())}
+    return by_rack, {view.node: view.rack for view in targets}
+
+
+class _Rack(NamedTuple):
+    """What the lines of a rack follow from."""
+
+    members: tuple[NodeId, ...]
+    readers: tuple[NodeId, ...]
+    heads: tuple[tuple[int, NodeId], ...]  # buckets, each with the one of these that stands first in its line
+    folds: int
+    salt: bytes
+
+    def lines(self) -> tuple[tuple[NodeId, ...], ...]:
+        """Each from first to last. The only reader has the first copies of what it reads to spread: it imports nothing
+        else while others can, and is in the middle of every line, as it finished last when it was at the end. A single
+        mate of it imports everything: with half each 8 hosts in racks of two took 1.15 downloads, with this 1.02 (1,024
+        chunks at 25 Mbit/s, simulated), and a host that lost its other mates fell behind the rest by as much.
+
+        Where there are several readers, each has less of that to do.
+        """
+        importers = tuple(node for node in self.members if node not in self.readers)
+        if not importers or len(self.readers) > 1:
+            lines = list(bucket_lines(self.members, self.salt, self.folds))
+        else:
+            half = max(1, len(importers) // 2)
+            drawn = bucket_lines(importers, self.salt, self.folds)
+            lines = [(*line[:half], *self.readers, *line[half:]) for line in drawn]
+        for bucket, reader in self.heads:
+            lines[bucket] = (reader, *(node for node in lines[bucket] if node != reader))
+        return tuple(lines)
+
+
+class _DrawnLines:
+    """Lines that were drawn lately, by what they follow from: all planners of a simulation need the same ones."""
+
+    def __init__(self) -> None:
+        self._lines: dict[_Rack, tuple[tuple[NodeId, ...], ...]] = {}  # the last used last
+        self._places = 0
+
+    def lines(self, rack: _Rack) -> tuple[tuple[NodeId, ...], ...]:
+        """As the rack's own, but drawn once."""
+        found = self._lines.pop(rack, None)
+        if found is None:
+            found = rack.lines()
+            self._places += rack.folds * len(rack.members)
+        self._lines[rack] = found
+        while self._places > _PLACES_MAX:
+            oldest = self._lines.pop(next(iter(self._lines)))
+            self._places -= sum(map(len, oldest))
+        return found
+
+
+_DRAWN = _DrawnLines()
+
+
+class Roles:
+    """The view of one deployment as this host sees it. ``refresh`` recomputes it; all else reads."""
+
+    def __init__(
+        self, own: PeerView, targets: Targets, salt: bytes, settings: PlannerSettings, *, extent_chunks: int
+    ) -> None:
+        self._own = own
+        self._extent_chunks = extent_chunks
+        self._targets = targets
+        self._salt = salt
+        self._settings = settings
+        self._known: tuple[object, ...] = ()
+        self.racks: dict[str, tuple[NodeId, ...]] = {}
+        self.rack_of: dict[NodeId, str] = {}
+        self._lines: dict[str, tuple[tuple[NodeId, ...], ...]] = {}
+        self._made_of: dict[str, _Rack] = {}
+        self._folds = BUCKETS
+        self.rack_peers: set[NodeId] = set()
+        self.readers: tuple[NodeId, ...] = ()
+        self.reader_lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
+        self.readers_are_first = False  # in their racks' lines, for what they read
+        self.neighbours: set[NodeId] = set()
+        self.places: list[int] = [0] * BUCKETS
+        self.rack_places: list[int] = [0] * BUCKETS
+        self.changed_s = 0.0
+
+    def refresh(
+        self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float
+    ) -> bool:
+        """Look at the members again; True when a duty may have moved.
+
+        Args:
+            slow: hosts that get no duties.
+            seeds: hosts that claim to be their racks' seeds, this one included.
+        """
+        key = (own, peers.version, slow, seeds)
+        if key == self._known:
+            return False
+        self._known = key
+        self._own = own
+        unusable = peers.unusable(now)
+        targets = [view for view in peers.members() if self._targets.include(name=view.name, rack=view.rack)]
+        if self._targets.include(name=own.name, rack=own.rack):
+            targets.append(own)
+        self.changed_s = now
+        self.racks, self.rack_of = _by_rack(frozenset(targets), frozenset(unusable | slow))
+        self.rack_peers = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
+        self.readers = self._elect([view for view in targets if view.node not in unusable], slow, seeds)
+        most = max((len(members) for members in self.racks.values()), default=1)
+        self._folds = min(BUCKETS, 1 << (_LINES_PER_HOST * most - 1).bit_length())
+        self.readers_are_first = self._extent_chunks == 1 and len(targets) > self._settings.everyone_max
+        self._draw_lines()
+        self.places = self._own_places()
+        self.rack_places = self._own_rack_places()
+        self.neighbours = self._neighbours(len(targets))
+        return True
+
+    def _elect(self, views: list[PeerView], slow: frozenset[NodeId], seeds: frozenset[NodeId]) -> tuple[NodeId, ...]:
+        """The seeds that are targets, so many that all can be neighbours; a rack without one is covered by theirs."""
+        readers = [view.node for view in views if view.can_read_sources and view.node in seeds]
+        if readers:
+            healthy = [node for node in readers if node not in slow] or readers
+            first = sorted(healthy, key=lambda node: scores(node, self._salt, 1), reverse=True)
+            return tuple(sorted(first[: self._settings.far_neighbours_max + 1]))
+        able = [view.node for view in views if view.can_read_sources]
+        return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
+
+    def _draw_lines(self) -> None:
+        """The lines of readers and of all racks; those of racks that have not changed are kept."""
+        folds = self._folds if self.readers_are_first else BUCKETS
+        drawn = bucket_lines(self.readers, self._salt + b"readers", folds)
+        self.reader_lines = drawn * (BUCKETS // folds)
+        first = self._heads(drawn) if self.readers_are_first else {}
+        before, made_of = self._lines, self._made_of
+        self._lines, self._made_of = {}, {}
+        for rack, members in self.racks.items():
+            readers = tuple(node for node in members if node in self.readers)
+            own = tuple(head for node in readers for head in first.get(node, ()))
+            key = self._made_of[rack] = _Rack(members, readers, own, self._folds, self._salt)
+            self._lines[rack] = before[rack] if made_of.get(rack) == key else _DRAWN.lines(key)
+
+    def _heads(self, lines: tuple[tuple[NodeId, ...], ...]) -> dict[NodeId, list[tuple[int, NodeId]]]:
+        """For each reader the buckets in whose line it stands first, with itself: so many that all who follow it on
+        their rings of racks can be its neighbours."""
+        room = self._settings.subscribers_max - self._settings.rack_peers_max - len(self.readers)
+        most = room // max(1, len(_ring_steps(len(self.racks))))
+        found: dict[NodeId, list[tuple[int, NodeId]]] = {reader: [] for reader in self.readers}
+        for bucket, (reader, *_) in enumerate(lines if self.readers else ()):
+            if len(found[reader]) < most:
+                found[reader].append((bucket, reader))
+        return found
+
+    def _own_places(self) -> list[int]:
+        lines = self._lines.get(self._own.rack, ())
+        if not lines or self._own.node not in lines[0]:
+            return [len(lines[0]) if lines else 0] * BUCKETS
+        places = [line.index(self._own.node) for line in lines]
+        return [places[bucket % self._folds] for bucket in range(BUCKETS)]
+
+    def _own_rack_places(self) -> list[int]:
+        if self._own.rack not in self.racks:
+            return [0] * BUCKETS
+        places = [line.index(self._own.rack) for line in rack_lines(tuple(self.racks), self._salt)]
+        # An importer hears of a chunk from its neighbours on the ring only, so their places are what counts.
+        heard, size = len(_ring_steps(len(self.racks))), len(self.racks)
+        turns = min(heard + 1, _RACK_TURNS_MAX)
+        return [places[bucket % self._folds] * turns // size for bucket in range(BUCKETS)]
+
+    def first_in_line(self, rack: str, bucket: int) -> NodeId | None:
+        """Who brings this bucket's chunks into that rack: imports them, or reads them from storage."""
+        lines = self._lines.get(rack)
+        return lines[bucket % self._folds][0] if lines else None
+
+    def _neighbours(self, size: int) -> set[NodeId]:
+        own = self._own.node
+        if size <= self._settings.everyone_max:
+            return {node for node in self.rack_of if node != own}
+        rack_peers = self._ring_of_rack_peers()
+        far = self._ring_of_racks()
+        if own in self.readers:
+            far.update(node for node in self.readers if node != own)
+        return rack_peers | far
+
+    def _ring_of_rack_peers(self) -> set[NodeId]:
+        ring = sorted([*self.rack_peers, self._own.node], key=lambda node: scores(node, self._salt, 1))
+        if len(ring) <= self._settings.rack_peers_max + 1:
+            return set(self.rack_peers)
+        at, size = ring.index(self._own.node), len(ring)
+        chosen: set[NodeId] = set()
+        step = 1
+        while step < size:  # powers of two keep every pair within log hops, whatever the rest
+            chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
+            step *= 2
+        for step in range(3, size):
+            if len(chosen) >= self._settings.rack_peers_max:
+                break
+            chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
+        chosen.discard(self._own.node)
+        return chosen
+
+    def _ring_of_racks(self) -> set[NodeId]:
+        found: set[NodeId] = set()
+        lines = rack_lines(tuple(self.racks), self._salt)
+        for bucket, place in enumerate(self.places[: self._folds]):
+            if place:
+                continue
+            ring = lines[bucket]
+            at = ring.index(self._own.rack)
+            for step in _ring_steps(len(ring)):
+                if (node := self.first_in_line(ring[(at + step) % len(ring)], bucket)) is not None:
+                    found.add(node)
+            if len(found) >= self._settings.far_neighbours_max and self._own.node not in self.readers:
+                break
+        return found

@@ -1,0 +1,144 @@
+"""One seed per rack, or some where racks are few, without an election round: sticky claims on member records.
+
+Theory of operation. A candidate is a member of the rack that can read sources. While a rack has its seeds nothing
+happens: nobody moves a seed because a better one joined. When it lacks one, each candidate waits ``claim_rank_s``
+times its place in the rendezvous line and claims the term after the highest it has seen. Of claims the
+higher term wins, then the line; who is one too many gives up when it hears of the others. A host that membership calls
+isolated (cut-off seeds are the ones that read a second copy) or that can read no source gives its own claim up, and one
+that has fallen far behind does not claim again for a while either. No clocks are compared, and seedship guards cost,
+never correctness. Source: design notes on exactly-once egress; Redis Sentinel's terms.
+
+Sources are judged together: a manifest whose source nobody can read must cost no other deployment its seeds, and a
+pause after each failure, as it was once, held every host of a cluster down for as long as that manifest was there.
+
+How many. A seed's uplink gives the first copies of what it reads. The only seed of a cluster must give each chunk away
+exactly once, with nothing to spare, and every request that it answers twice delays a first copy: 16 hosts in one rack
+took 1.27 times the bound with one seed, 1.15 with four, 1.11 with eight; 100 hosts took 1.5 times with one, 1.23 with
+four or eight (simulation). Four racks with one seed each gain nothing from more. With all hosts as seeds it is 1.25:
+nobody has room left for the others' first copies, so at most half of a rack are.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gossipd.core.model import PeerView
+from gossipd.swarm.capabilities import SEED_TERM_MAX
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.rendezvous import scores
+from gossipd.swarm.settings import PlannerSettings
+from membership.member import NodeId
+
+_SALT = b"gossipd seeds 1"
+_SEEDS_OF_FEW_RACKS = 7  # together: seven in one rack, three in each of two, two in each of three, else one
+
+
+class Election:
+    """This host's part in its rack's election, and the seeds it sees in all racks."""
+
+    def __init__(self, own: PeerView, settings: PlannerSettings) -> None:
+        self.own = own
+        self._settings = settings
+        self.term = 0
+        self._term_seen = 0
+        self._vacant_s: float | None = None  # since when we have waited for a seat, or last heard of a claim
+        self._rival_count = 0
+        self._held_down_until = -math.inf
+        self.isolated = False
+        self.sources_fail = False
+        """Whether no deployment that lacks chunks has a source that this host can read."""
+        self._peers_version = -1
+        self._rack_peers: list[PeerView] = []
+        self._claimants: frozenset[NodeId] = frozenset()
+        self._racks = 1
+        self.seeds: frozenset[NodeId] = frozenset()
+        self.seeds_changed_s = -math.inf
+        self._racks_seen: list[tuple[float, int]] = []
+        self._hold_until = -math.inf
+
+    def give_up(self, now: float) -> None:
+        """Drop the claim and make no other for a while; takes effect at the next ``decide``."""
+        self._held_down_until = now + self._settings.claim_hold_down_s
+
+    def decide(self, peers: Peers, now: float) -> int | None:
+        """The term to put on our record when it must change (0 gives the claim up), else None."""
+        self._look_again(peers)
+        self._term_seen = max(self._term_seen, self.term)
+        rack_peers = self._rack_peers
+        rivals = [view for view in rack_peers if view.seed_term > 0]
+        seats = self._seats(rack_peers)
+        before = self.term
+        able = self._is_able(now)
+        if self.term and (not able or sum(self._beats(view) for view in rivals) >= seats):
+            self.term = 0
+        if self.term or len(rivals) >= seats or not able:
+            self._vacant_s = None
+        elif self._vacant_s is None or len(rivals) != self._rival_count:
+            self._vacant_s = now  # the next in line may have claimed already: hear of it first
+        self._rival_count = len(rivals)
+        if self._vacant_s is not None and now >= self._vacant_s + self._place(rack_peers) * self._settings.claim_rank_s:
+            # A mate may have claimed the last term there is: then the line decides among equals.
+            self.term = min(self._term_seen + 1, SEED_TERM_MAX)
+            self._vacant_s = None
+        self._settle(now)
+        return self.term if self.term != before else None
+
+    def _is_able(self, now: float) -> bool:
+        reads = self.own.can_read_sources and not self.sources_fail
+        return reads and not self.isolated and now >= self._held_down_until
+
+    def _beats(self, rival: PeerView) -> bool:
+        mine = (self.term, scores(self.own.node, _SALT, 1))
+        return (rival.seed_term, scores(rival.node, _SALT, 1)) > mine
+
+    def _seats(self, rack_peers: list[PeerView]) -> int:
+        """How many seeds this rack should have."""
+        candidates = sum(view.can_read_sources for view in rack_peers) + self.own.can_read_sources
+        return max(1, min(_SEEDS_OF_FEW_RACKS // self._racks, candidates // 2))
+
+    def _place(self, rack_peers: list[PeerView]) -> int:
+        """How many stand before us in line and have no claim yet."""
+        own = scores(self.own.node, _SALT, 1)
+        waiting = (view for view in rack_peers if view.can_read_sources and not view.seed_term)
+        return sum(1 for view in waiting if scores(view.node, _SALT, 1) > own)
+
+    def next_deadline(self) -> float | None:
+        """When ``decide`` would do something by itself."""
+        if self._vacant_s is None:
+            return None
+        return self._vacant_s + self._place(self._rack_peers) * self._settings.claim_rank_s
+
+    def _look_again(self, peers: Peers) -> None:
+        """What the members say, if it has changed: there may be 10,000 of them."""
+        if self._peers_version == peers.version:
+            return
+        self._peers_version = peers.version
+        views = peers.members()
+        self._rack_peers = [view for view in views if view.rack == self.own.rack]
+        self._claimants = frozenset(view.node for view in views if view.seed_term > 0)
+        self._racks = len({view.rack for view in views} | {self.own.rack})
+        self._term_seen = max([self._term_seen, self.term, *(view.seed_term for view in self._rack_peers)])
+
+    def _settle(self, now: float) -> None:
+        seeds = self._claimants | {self.own.node} if self.term else self._claimants
+        if seeds != self.seeds:
+            self.seeds = seeds
+            self.seeds_changed_s = now
+        racks = self._racks
+        if not self._racks_seen or self._racks_seen[-1][1] != racks:
+            self._racks_seen.append((now, racks))
+        oldest = now - self._settings.quorum_window_s
+        while len(self._racks_seen) > 1 and self._racks_seen[1][0] <= oldest:
+            self._racks_seen.pop(0)
+        most = max(count for _, count in self._racks_seen)
+        if racks * 2 < most and now >= self._hold_until:
+            self._hold_until = now + self._settings.quorum_hold_s
+            self._racks_seen = [(now, racks)]
+
+    def begin_allowed_s(self, now: float) -> float:
+        """From when the first read of a deployment may begin: the seeds must have been the same for a while."""
+        return max(self.seeds_changed_s + self._settings.seeds_stable_s, self.reads_allowed_s(now))
+
+    def reads_allowed_s(self, now: float) -> float:
+        """From when a deployment that is being read may go on: shares that moved have a grace of their own."""
+        return now + self._settings.seeds_stable_s if self.isolated else self._hold_until

@@ -1,0 +1,376 @@
+"""This host's part in reading external storage: which extents, when, and when somebody else's.
+
+What lives here: one deployment's reading order, whose turn it is, takeover. What does not: who the readers are
+(``roles``), how a range is read (the sources hand).
+
+Theory of operation. The extents of a model leave storage in one order that all readers compute
+(``rendezvous.reading_order``). Each extent has a line of readers, the first of which owns it: in turns, which is the
+most even, or by the bucket of its chunk where the owner is to be first in its rack's line for that too (``roles``).
+A reader starts an extent of its own when fewer than ``reads_window`` earlier or equal extents are not yet known to be
+present anywhere. So the whole cluster has about that many in flight, however many racks there are, without a message
+about it: news of chunks is the clock. This matters at the end: 25 readers with two reads each would all get their last
+chunk at the same late moment (25 readers, 2,000 chunks, simulated: 2 % of the total).
+
+A chunk that is being read can be had from its reader while it comes, and so is told before it is here. It is present
+when the reader no longer says that it reads it: until then who holds it may only be promised it, and a read that hangs
+is taken over though half of the cluster waits for it.
+
+An extent that stays at the head of the order is stuck: after ``read_stuck_s`` it no longer holds up those behind it,
+after ``read_takeover_s`` per place the next in line reads it unless its owner keeps saying that it is reading; after
+longer where this host's reads take longer, or are likely to while none of them has ended. What somebody says that he
+reads is left to him by all others, the owner too when he is helped, for four times as long. A reader whose connection
+fails drops out of the line at once; its heir waits ``read_grace_s`` for news of what the dead one had read before.
+Chunks known to be present, or being read by us, are never read. Views that differ cost duplicate bytes, never a chunk.
+
+Rejected: leases or a lock (seedship guards cost, not state); a random order per reader (it helps when views differ at a
+cold start, which the stability gate covers, and it cannot be windowed).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Collection
+from math import inf
+from random import Random
+
+from gossipd.core.model import Shape
+from gossipd.swarm.local_replica import LocalReplica
+from gossipd.swarm.rendezvous import BUCKETS, bucket_of, reading_order
+from gossipd.swarm.settings import PlannerSettings
+from membership.member import NodeId
+
+_CLAIM_FACTOR = 4.0  # a claimed read is left alone so many times longer, by its owner's heirs and by its owner
+_LASTS_SHARE = 0.7  # of what a read takes: one that was claimed later is not about to end
+_RETRY_S_MAX = 30.0
+_LOST_S_MIN = 120.0  # the sources hand retries for at most a minute before it gives up
+# Of what a read takes, as for fetches. Reads wait for one another in the hand, and for a limit of bytes a second, and
+# one that is lost goes on all the same: its bytes come twice. What hangs others have taken over long before.
+_LOST_USUALS = 20
+_BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
+
+
+class SourceReadPlanner:
+    """Plans reads of one deployment."""
+
+    def __init__(self, own: NodeId, shape: Shape, salt: bytes, settings: PlannerSettings, rng: Random) -> None:
+        self._own = own
+        self._shape = shape
+        self._settings = settings
+        self._rng = rng
+        extents = -(-shape.chunk_count // shape.extent_chunks)
+        self._order = reading_order(extents, salt, shape.extent_chunks)
+        self._position_of = [0] * extents
+        for position, extent in enumerate(self._order):
+            self._position_of[extent] = position
+        self._taken_over: set[int] = set()  # positions that others read than their owners: no progress of those
+        self._jitter = rng.random() / 2
+        self._ahead = deque(range(extents))  # positions of extents not known to be present, ascending
+        self.present = bytearray(shape.chunk_count)
+        self._at_head_s: dict[int, float] = {}
+        self._claims: dict[NodeId, dict[int, float]] = {}  # what a peer reads, each with when we heard of it
+        self._claim_counts: dict[int, int] = {}  # chunk -> how many peers read it
+        self._progress_s: dict[NodeId, float] = {}  # when something that a reader owns was last seen to arrive
+        self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
+        self._by_chunk = False
+        self._inherited: dict[int, float] = {}  # bucket -> when we may begin with it
+        self.readers: tuple[NodeId, ...] = ()
+        self.is_reader = False
+        self.readable: bool | None = None
+        self._usual_s = 0.0  # what our reads take, once one has ended
+        self._failures = 0
+        self._pause_until = 0.0
+        self._window_min = self.window = settings.reads_window(shape.chunk_count)
+
+    def _chunks(self, position: int) -> range:
+        first = self._order[position] * self._shape.extent_chunks
+        return range(first, min(first + self._shape.extent_chunks, self._shape.chunk_count))
+
+    def rebuild(self, present_bits: int) -> None:
+        """Somebody is gone or a chunk was lost: what is present must be looked at afresh."""
+        size = self._shape.chunk_count
+        raw = present_bits.to_bytes((size + 7) // 8, "little")
+        present = self.present = bytearray(b"".join(map(_BYTE_OF_BITS.__getitem__, raw)))[:size]
+        for chunk in self._claim_counts:
+            present[chunk] = 0
+        width = self._shape.extent_chunks
+        # Slices, because a model may have a million chunks, and this is done whenever a peer has lost something.
+        self._ahead = deque(
+            position
+            for position, extent in enumerate(self._order)
+            if 0 in present[extent * width : (extent + 1) * width]
+        )
+
+    def _bucket(self, position: int) -> int:
+        return bucket_of(self._order[position] * self._shape.extent_chunks) if self._by_chunk else position % BUCKETS
+
+    def _line(self, position: int) -> tuple[NodeId, ...]:
+        return self._lines[self._bucket(position)]
+
+    def set_readers(self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float) -> Collection[int]:
+        """The readers may have changed. Returns what was claimed by those who are none any more.
+
+        Args:
+            lines: for each bucket all of them, from first to last.
+            by_chunk: whether an extent's bucket is that of its first chunk, and not just its turn.
+        """
+        if lines == self._lines and by_chunk == self._by_chunk:
+            return ()
+        if self.readers:
+            for bucket, (line, before) in enumerate(zip(lines, self._lines, strict=True)):
+                if line[:1] == (self._own,) and (before[:1] != line[:1] or by_chunk != self._by_chunk):
+                    self._inherited[bucket] = now + self._settings.read_grace_s
+        self._by_chunk = by_chunk
+        readers = tuple(sorted(lines[0]))
+        free = [chunk for node in sorted(self._claims.keys() - set(readers)) for chunk in self.forget(node)]
+        self.readers, self._lines = readers, lines
+        self.is_reader = self._own in readers
+        return free
+
+    def seen(self, chunk: int) -> None:
+        """Somebody has it, or gets it from whoever reads it now."""
+        if chunk not in self._claim_counts:
+            self.present[chunk] = 1
+
+    def recheck_presence(self, chunk: int) -> None:
+        """Somebody reads it, and it is not here: who was said to have it may only be promised it."""
+        if self.present[chunk] and chunk in self._claim_counts:
+            self.present[chunk] = 0
+            position = self._position_of[chunk // self._shape.extent_chunks]
+            at = bisect_left(self._ahead, position)
+            if at == len(self._ahead) or self._ahead[at] != position:
+                self._ahead.insert(at, position)
+
+    def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> Collection[int]:
+        """A peer says what it is reading now. Returns what nobody claims any more."""
+        before = self._claims.get(peer, {})
+        claim = {chunk: before.get(chunk, now) for chunk in chunks}
+        if claim == before:
+            return ()
+        if claim:
+            self._claims[peer] = claim
+            self._progress_s[peer] = now
+            for position in {self._position_of[chunk // self._shape.extent_chunks] for chunk in claim}:
+                if self._line(position)[:1] != (peer,):
+                    self._taken_over.add(position)
+        else:
+            del self._claims[peer]
+        for chunk in claim.keys() - before.keys():
+            self._claim_counts[chunk] = self._claim_counts.get(chunk, 0) + 1
+        return self._unclaim(before.keys() - claim.keys())
+
+    def _unclaim(self, chunks: Collection[int]) -> Collection[int]:
+        free = []
+        for chunk in sorted(chunks):
+            self._claim_counts[chunk] -= 1
+            if not self._claim_counts[chunk]:
+                del self._claim_counts[chunk]
+                free.append(chunk)
+        return free
+
+    def forget(self, peer: NodeId) -> Collection[int]:
+        """A peer is gone, and its claims with it. Returns what nobody claims any more."""
+        return self._unclaim(self._claims.pop(peer, {}))
+
+    def read_failed(self, now: float) -> None:
+        """Storage failed us: pause, longer each time."""
+        self._failures += 1
+        pause = min(_RETRY_S_MAX, self._settings.read_retry_s * 2 ** min(self._failures - 1, 5))
+        self._pause_until = now + pause * self._rng.uniform(0.75, 1.25)
+
+    def read_ended(self, elapsed_s: float, chunk_time_s: float) -> None:
+        """A read delivered. When storage is faster than our link, more may be in flight in all."""
+        self._failures = 0
+        self._usual_s += (elapsed_s - self._usual_s) / 4 if self._usual_s else elapsed_s
+        most = 4 * max(len(self.readers), 2)
+        if elapsed_s < 2 * chunk_time_s:
+            self.window = min(self.window + 1, max(most, self._window_min))
+        elif elapsed_s > 6 * chunk_time_s and self.window > self._window_min:
+            self.window -= 1
+
+    def _chunks_max(self) -> int:
+        """Chunks that this reader may have in flight: its part of the window, under its share of the model."""
+        readers = max(1, len(self.readers))
+        share = int(self._settings.read_share_max * self._shape.chunk_count / readers)
+        return min(self.reads_max() * self.unit_chunks, max(self._shape.extent_chunks, share))
+
+    def reads_max(self) -> int:
+        """Reads that each reader may have in flight, so that all together have about the window."""
+        return max(2, round(self.window / max(1, len(self.readers))))
+
+    def _are_few(self) -> bool:
+        """So few readers are bounded by their own reads, and must not wait for the slowest of them."""
+        return len(self.readers) * self.reads_max() <= 1.5 * self.window
+
+    def _positions_max(self) -> int:
+        return self.window * 3 if self._are_few() else self.window
+
+    def flows_max(self, missing: int) -> int:
+        """How many flows may share our link while we read, so that each read still gets its part of the external link.
+
+        Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight. At the
+        end those become fewer while the fetches that begin now are under way, and everybody waits for the last of them.
+
+        Args:
+            missing: chunks that this host still lacks; much of it may be held by others when a last read hangs.
+        """
+        left = max(3, len(self._ahead) * self._shape.extent_chunks // 2, missing // 4)
+        if self._are_few():
+            return min(left, self.reads_max() * len(self.readers))
+        return min(left, max(3, int(self._positions_max() * self._settings.reader_share)))
+
+    @property
+    def unit_chunks(self) -> int:
+        """Chunks per read: a quarter of an extent, so that one extent in flight is still a pipeline."""
+        return -(-self._shape.extent_chunks // 4)
+
+    def is_being_read(self, now: float) -> bool:
+        """Whether another reader says that it reads, and has not said so for too long."""
+        believed_since = now - _CLAIM_FACTOR * self.takeover_s()
+        return any(heard_s > believed_since for claim in self._claims.values() for heard_s in claim.values())
+
+    def plan(self, replica: LocalReplica, now: float, *, yields: bool = False) -> list[tuple[int, ...]]:
+        """Runs of adjacent chunks to read from storage now.
+
+        Args:
+            yields: to a deployment of higher priority. Then one extent is being read at a time, not by each reader, as
+                many readers with one read each would still have most of storage's link.
+        """
+        if not self.is_reader or self.readable is False or now < self._pause_until or not self._ahead:
+            return []
+        most = self.unit_chunks if yields else self._chunks_max()
+        # Those that are repeated from their beginning, as storage failed, count as ending still: never more than half.
+        room = most - replica.reads + min(replica.ending_reads, max(1, most // 2))
+        if self.readable is None:  # a read says as much as the probe will
+            room = min(room, self.unit_chunks - replica.reads)
+        if room <= 0:
+            return []
+        head = self._head(now, 1 if yields else self._positions_max())
+        runs: list[tuple[int, ...]] = []
+        for position in head:
+            if room <= 0:
+                break
+            if self._may_read(position, now):
+                if self._line(position)[0] != self._own:
+                    self._taken_over.add(position)
+                for run in self._runs(position, replica, room, now):
+                    runs.append(run)
+                    room -= len(run)
+        if not runs and not replica.reads and not yields:
+            runs = self._steal(head, replica, now)
+        return runs
+
+    def _steal(self, head: list[int], replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
+        """With nothing of our own to read, help one that has with what it will come to last: the first in line of those
+        who have nothing left to begin.
+
+        Never with what it may have begun while its word of that is on the way: the next in order are left to it, as
+        many as it may be reading beyond what it has just claimed, and one. Who has nothing left everybody can see once
+        its last claim is heard, which takes less than a read; until then two may help with the same extent.
+        """
+        claims_released = [position for position in head if not self._is_claimed(position)]
+        left = Counter(self._line(position)[0] for position in claims_released if self._line(position))
+        before = Counter(left)
+        for position in reversed(claims_released):
+            line = self._line(position)
+            before.subtract(line[:1])
+            helper = next((node for node in line if not left[node]), None)
+            if helper == self._own and before[line[0]] >= self._kept(line[0], now):
+                age = now - self._at_head_s[position]
+                if age >= max(self._settings.read_stuck_s, 2 * self._likely_s()):
+                    self._taken_over.add(position)
+                    if runs := self._runs(position, replica, self.unit_chunks, now):
+                        return runs
+        return []
+
+    def _kept(self, owner: NodeId, now: float) -> int:
+        since = now - _LASTS_SHARE * self._likely_s()
+        young = sum(heard_s > since for heard_s in self._claims.get(owner, {}).values()) // self.unit_chunks
+        return 1 + max(0, -(-self._chunks_max() // self.unit_chunks) - 1 - young)
+
+    def _is_claimed(self, position: int) -> bool:
+        chunks = self._chunks(position)
+        return any(chunk in claims for claims in self._claims.values() for chunk in chunks)
+
+    def _head(self, now: float, window: int) -> list[int]:
+        """The first absent positions: a window of those that move, and the stuck ones among them."""
+        head: list[int] = []
+        moving = 0
+        ahead, present = self._ahead, self.present
+        stuck_s = max(self._settings.read_stuck_s, 2 * self._likely_s())
+        while ahead and moving < window and len(head) < 4 * window:
+            position = ahead.popleft()
+            if all(present[chunk] for chunk in self._chunks(position)):
+                self._at_head_s.pop(position, None)
+                line = self._line(position)
+                if line and position not in self._taken_over:
+                    self._progress_s[line[0]] = now
+                self._taken_over.discard(position)
+                continue
+            head.append(position)
+            if now - self._at_head_s.setdefault(position, now) < stuck_s:
+                moving += 1
+        ahead.extendleft(reversed(head))
+        return head
+
+    def _may_read(self, position: int, now: float) -> bool:
+        bucket = self._bucket(position)
+        line = self._lines[bucket]
+        place = line.index(self._own)
+        if place == 0:
+            return now >= self._inherited.get(bucket, 0.0)
+        waited = now - max(self._progress_s.get(line[0], 0.0), self._at_head_s[position])
+        wait = self.takeover_s() * (place + self._jitter)
+        return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
+
+    def takeover_s(self) -> float:
+        """How long a read may make no progress before somebody else begins it."""
+        return max(self._settings.read_takeover_s, self._settings.late_wait * self._likely_s())
+
+    def lost_s(self) -> float:
+        """After how long a read will never end, for all the hand says of it.
+
+        Before one has ended, all that this host may be reading gets the rate that one fetch must have. With two minutes
+        for whatever it was, 8 hosts read 20 chunks of 25 GB over 2 Gbit/s again and again, 17 models, and none was ever
+        complete (simulated).
+        """
+        chunks = self.unit_chunks * self.reads_max()
+        likely_s = (
+            _LOST_USUALS * self.unit_chunks * self._usual_s
+            if self._usual_s
+            else chunks * self._shape.chunk_bytes / self._settings.fetch_rate_min
+        )
+        return max(_LOST_S_MIN, likely_s)
+
+    def _likely_s(self) -> float:
+        """What a read takes, by this host's own. Before one has ended nothing is known: with takeovers after 3 s all
+        the same, 65 readers of chunks that took 24 s began on 53 of them at once, some twice (10,000 hosts, simulated).
+        """
+        if self._usual_s:
+            return self._usual_s
+        reads = min(self._window_min, len(self._order))
+        return reads * self._shape.chunk_bytes / self._settings.read_rate_assumed
+
+    def _runs(self, position: int, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:
+        """Absent chunks of the extent that nobody else is likely to be reading, in runs of adjacent ones of at most a
+        unit.
+
+        A claim counts by its own age, not by how long its chunk has been due: where storage is slow, chunks are due for
+        longer than any read takes, and owners read anew what others had begun to help them with.
+        """
+        runs: list[tuple[int, ...]] = []
+        run: list[int] = []
+        believed_since = now - _CLAIM_FACTOR * self.takeover_s()
+        others = [claim for peer, claim in self._claims.items() if peer != self._own]
+        for chunk in self._chunks(position):
+            absent = not self.present[chunk] and not replica.holds(chunk) and not replica.reads_now(chunk)
+            absent = absent and not any(claim.get(chunk, -inf) > believed_since for claim in others)
+            if absent and room > 0:
+                run.append(chunk)
+                room -= 1
+            if run and (not absent or room <= 0 or len(run) >= self.unit_chunks):
+                runs.append(tuple(run))
+                run = []
+        if run:
+            runs.append(tuple(run))
+        return runs

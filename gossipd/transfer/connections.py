@@ -1,0 +1,183 @@
+"""Connections out: kept open, pooled per peer, bounded per peer and in all.
+
+What lives here: lending, taking back and closing links. What does not: dialing (passed in) and what is said on them.
+
+The link used last is lent first, so that surplus ones grow idle and are closed. At the bound in all, the link of any
+peer that has been idle longest makes room; at the bound per peer, the borrower waits for one to come back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gossipd.transfer.channel import Channel
+from gossipd.transfer.settings import BulkSettings
+from membership.member import NodeId
+
+Endpoint: TypeAlias = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class BulkPeer:
+    """A node at an address; when the address changes, so do the links."""
+
+    node: NodeId
+    endpoint: Endpoint
+
+
+@dataclass(eq=False, slots=True)
+class BulkConnection:
+    """One connection to one peer. ``prefix`` goes out ahead of its first request; ``may_be_stale``: the peer
+    may have closed it since it answered last, or know the prefix no more, and nobody is to blame; ``is_asked``: the
+    request of whoever has it now is on its way already."""
+
+    peer: BulkPeer
+    channel: Channel
+    prefix: bytes = b""
+    may_be_stale: bool = False
+    is_asked: bool = False
+    idle_since: float = 0.0
+
+
+@dataclass(slots=True)
+class _IdlePool:
+    open_count: int = 0
+    waiting: int = 0
+    idle: list[BulkConnection] = field(default_factory=list)
+
+
+class ConnectionPool:
+    """Lends links; thread-safe."""
+
+    def __init__(self, settings: BulkSettings, close_channel: Callable[[Channel], None]) -> None:
+        self._settings = settings
+        self._close_channel = close_channel
+        self._changed = threading.Condition()
+        self._idle_pools: dict[BulkPeer, _IdlePool] = {}
+        self._open_count = 0
+        self._closed = False
+
+    @property
+    def open_count(self) -> int:
+        """Lent, idle and being dialed."""
+        return self._open_count
+
+    def borrow(self, peer: BulkPeer, deadline: float, gave_up: Callable[[], bool]) -> BulkConnection | None:
+        """An idle link; or None: the caller may dial one now, and must ``lend`` or ``forget`` it.
+
+        Raises TimeoutError at the monotonic ``deadline``, or when ``gave_up`` says so.
+        """
+        stale: list[BulkConnection] = []
+        try:
+            with self._changed:
+                while True:
+                    idle_pool = self._idle_pools.setdefault(peer, _IdlePool())
+                    while idle_pool.idle:
+                        connection = idle_pool.idle.pop()
+                        if connection.channel.is_quiet():
+                            return connection
+                        self._uncount(peer)
+                        idle_pool = self._idle_pools.setdefault(peer, _IdlePool())
+                        stale.append(connection)
+                    if self._has_room(idle_pool, stale):
+                        idle_pool.open_count += 1
+                        self._open_count += 1
+                        return None
+                    left = deadline - time.monotonic()
+                    if left <= 0 or gave_up():
+                        self._tidy(peer)
+                        raise TimeoutError
+                    idle_pool.waiting += 1
+                    self._changed.wait(left)
+                    idle_pool.waiting -= 1
+        finally:
+            for connection in stale:
+                self._close_channel(connection.channel)
+
+    def give_back(self, connection: BulkConnection) -> None:
+        """The link may be lent again."""
+        connection.may_be_stale = True
+        connection.idle_since = time.monotonic()
+        with self._changed:
+            if not self._closed:
+                self._idle_pools[connection.peer].idle.append(connection)
+                self._changed.notify_all()
+                return
+        self.drop(connection)
+
+    def drop(self, connection: BulkConnection) -> None:
+        """The link is of no more use: close it."""
+        self._close_channel(connection.channel)
+        self.forget(connection.peer)
+
+    def forget(self, peer: BulkPeer) -> None:
+        """A dial that ``borrow`` allowed came to nothing."""
+        with self._changed:
+            self._uncount(peer)
+            self._changed.notify_all()
+
+    def drop_idle(self, peer: BulkPeer | None = None, *, idle_before: float | None = None) -> None:
+        """Close idle links: of one peer or of all, all of them or those not used since ``idle_before``."""
+        dropped: list[BulkConnection] = []
+        with self._changed:
+            for owner in [peer] if peer is not None else list(self._idle_pools):
+                idle_pool = self._idle_pools.get(owner)
+                if idle_pool is None:
+                    continue
+                old = [
+                    connection
+                    for connection in idle_pool.idle
+                    if idle_before is None or connection.idle_since < idle_before
+                ]
+                idle_pool.idle = [connection for connection in idle_pool.idle if connection not in old]
+                for connection in old:
+                    self._uncount(connection.peer)
+                dropped += old
+            if dropped:
+                self._changed.notify_all()
+        for connection in dropped:
+            self._close_channel(connection.channel)
+
+    def close(self) -> None:
+        """Close idle links now, and every other one when it comes back."""
+        with self._changed:
+            self._closed = True
+        self.drop_idle()
+
+    def is_awaited(self, peer: BulkPeer) -> bool:
+        """Whether a borrower waits for one to come back."""
+        with self._changed:
+            idle_pool = self._idle_pools.get(peer)
+            return idle_pool is not None and idle_pool.waiting > 0
+
+    def wake(self) -> None:
+        """Make every waiting borrower ask its ``gave_up`` again."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _has_room(self, idle_pool: _IdlePool, stale: list[BulkConnection]) -> bool:
+        if idle_pool.open_count >= self._settings.connections_per_peer:
+            return False
+        if self._open_count < self._settings.connections_out_max:
+            return True
+        idle = [connection for other in self._idle_pools.values() for connection in other.idle]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda connection: connection.idle_since)
+        self._idle_pools[oldest.peer].idle.remove(oldest)
+        self._uncount(oldest.peer)
+        stale.append(oldest)
+        return True
+
+    def _uncount(self, peer: BulkPeer) -> None:
+        self._idle_pools[peer].open_count -= 1
+        self._open_count -= 1
+        self._tidy(peer)
+
+    def _tidy(self, peer: BulkPeer) -> None:
+        if not self._idle_pools[peer].open_count:
+            del self._idle_pools[peer]

@@ -1,0 +1,59 @@
+"""Probes made for others: ping twice, then pass on the ack, or a nack with our signed accusation if we feel well."""
+
+from __future__ import annotations
+
+from membership import wire
+from membership.judge import Judge
+from membership.node import MembershipNode
+from membership.pings import Pings
+from membership.verified_cache import Claim
+
+_RELAYED_PER_S = 200.0  # more than every member's helpers need, and no amplifier
+_WELL = 2  # health score up to which our word counts
+
+
+class IndirectProber:
+    """One per brain."""
+
+    def __init__(self, node: MembershipNode, judge: Judge, pings: Pings, now: float) -> None:
+        self._node = node
+        self._judge = judge
+        self._pings = pings
+        self._relay_tokens = _RELAYED_PER_S
+        self._relay_at = now
+
+    def on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
+        """Try a member for somebody else; only living members, and not too often."""
+        _, sequence, handle = wire.REQUEST_HEAD.unpack_from(body)
+        node = self._node
+        self._relay_tokens = min(_RELAYED_PER_S, self._relay_tokens + (now - self._relay_at) * _RELAYED_PER_S)
+        self._relay_at = now
+        subject = node.roster.claims.get(handle)
+        if self._relay_tokens < 1 or subject is None or subject is node.own:
+            node.counts["requests_refused"] += 1
+            return
+        self._relay_tokens -= 1
+        ours = self._pings.send(subject, now, sender, sequence)
+        # Not stretched by our health: the requester's round would be over. Who is not well only does not testify.
+        half = node.settings.probe_timeout_s / 2
+        node.at(now + half, lambda later: self._on_relay_half(ours, later))
+        node.at(now + 2 * half, lambda later: self._on_relay_over(ours, later))
+
+    def _on_relay_half(self, sequence: int, now: float) -> None:
+        probe = self._pings.pending.get(sequence)
+        if probe is not None and self._node.settings.second_try:
+            self._pings.repeat(probe.subject, sequence, now)
+
+    def _on_relay_over(self, sequence: int, now: float) -> None:
+        probe = self._pings.pending.pop(sequence, None)
+        if probe is None or probe.requester is None:
+            return
+        node = self._node
+        if not node.settings.lifeguard:
+            return
+        claim = node.roster.claims.get(probe.subject.handle)
+        well = node.health.score <= _WELL and not node.frozen and node.settings.corroborate
+        testimony = b""
+        if well and claim is not None and node.roster.is_live(claim.handle):
+            testimony = self._judge.accusation(claim)
+        node.send(probe.requester, wire.SEQUENCE_HEAD.pack(wire.NACK, probe.requester_sequence), now, testimony)

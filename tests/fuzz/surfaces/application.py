@@ -1,0 +1,157 @@
+"""What the daemon does with what membership tells it: the part behind the datagram and control doors.
+
+Real: the table of members, who says what about deployments (``spread``), the register, the table of progress, the
+planner and the seed claim. Made up: the life of a deployment (a plain table) and every disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import ClaimSeed, Command, DeploymentOpened, Event
+from gossipd.core.ids import DeploymentId
+from gossipd.core.model import Shape
+from gossipd.daemon.dissemination import Dissemination
+from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.deployment.progress import HostState, Progress, ProgressFormatError, progress_key
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.statement import _DOMAIN, Verb, sign_statement
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.keys import SecretKey
+from gossipd.swarm.capabilities import NodeCapabilities
+from gossipd.swarm.planner import Planner
+from gossipd.swarm.settings import PlannerSettings
+from membership import events as membership_events
+from membership.member import NODE_ID_BYTES, NodeId, Record, node_id
+from membership.swim import Swim
+from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
+
+MODEL = DeploymentId(b"m" * 32)
+CHUNKS = 600
+_SECRET = SecretKey(b"the fuzzed daemon's own secret..")
+_CLIENT = SecretKey(b"a client that may give orders...")
+_WALL_S = 1_800_000_000.0
+_DEPLOYMENTS_MAX = 64
+_PLAN_EVERY_S = 0.05
+
+
+class Application:
+    """One daemon without its hands. ``publics``: keys of the cluster's members, ours first."""
+
+    def __init__(self, publics: list[bytes]) -> None:
+        self.own = node_id(publics[0])
+        self.cluster = MemberDirectory(self.own)
+        self.register = StatementStore()
+        self.progress = ClusterProgress(rows_max=1024)
+        self.planner = Planner(node=self.own, rack="rack-0", settings=PlannerSettings(), rng=Random(5), name="host-0")
+        self.planner.handle(
+            DeploymentOpened(MODEL, Shape(CHUNKS, 65_536, CHUNKS * 65_536, 4), ChunkSet.of(CHUNKS, range(0, 600, 7))),
+            0.0,
+        )
+        self.commands: list[Command] = []
+        self.audited = 0
+        self._planned_s = 0.0
+        self._now = 0.0
+        deployments = SimpleNamespace(by_id={}, act=lambda statement: None)
+        self.spread = Dissemination(
+            secret=_SECRET, own=self.own, cluster=self.cluster, register=self.register, state=cast(Any, None),
+            client=cast(Any, None), clients=lambda: (_CLIENT.public,), trusted=frozenset,
+            publish=lambda statement: None, audit=self.audit, rng=Random(6),
+        )  # fmt: skip
+        self.spread.deployments = cast(Any, deployments)
+        self.cluster.callbacks = MemberCallbacks(
+            post=self.post, member_changed=lambda node: None, member_gone=lambda node: None,
+            roster_changed=self.spread.roster_changed, heard=self._heard, probe_wanted=lambda node: None,
+            alarm=lambda code, sentence: None,
+        )  # fmt: skip
+        own = Record(publics[0], 1, 1, "host-0", "rack-0", "zone", "10.0.0.1", 7946, 7947, publics[0], 0, "1.0.0", b"")
+        self.cluster.begin(own, [])
+
+    # ---- in ------------------------------------------------------------------------------------------
+
+    def hear(self, event: Any, now: float) -> None:
+        """As the daemon hears membership's events."""
+        self._now = now
+        self.cluster.hear(event)
+
+    def post(self, event: Event) -> None:
+        """As hands post events to the planner."""
+        self.planner.handle(event, self._now)
+
+    def plan(self, swim: Swim | None, now: float) -> None:
+        """Now and then, as the daemon does after a batch; claims go onto the record."""
+        self._now = now
+        if now - self._planned_s < _PLAN_EVERY_S:
+            return
+        self._planned_s = now
+        self.planner.plan(now)
+        self.commands = self.planner.drain()
+        for command in self.commands:
+            if isinstance(command, ClaimSeed) and swim is not None:
+                swim.update_payload(NodeCapabilities(True, command.term).to_bytes(), now)
+
+    def audit(self, *words: object, **fields: object) -> None:
+        """The audit log, which only counts."""
+        self.audited += 1
+
+    def _heard(self, event: membership_events.PayloadHeard) -> None:
+        if event.kind is membership_events.PayloadKind.STATEMENT:
+            self.spread.heard(event.payload, event.forwarder)
+            return
+        try:
+            key = event.key
+            self.progress.heard(
+                NodeId(key[:NODE_ID_BYTES]), key[NODE_ID_BYTES:], event.version, event.payload, now=self._now,
+                wall_s=_WALL_S,
+            )  # fmt: skip
+        except ProgressFormatError:
+            return
+        if event.version % 64 == 0:
+            self.progress.totals(
+                progress_key(MODEL), list(self.cluster.records), chunk_count=CHUNKS, bytes_total=1 << 30, now=self._now
+            )
+            saved = self.progress.to_bytes()
+            assert len(ClusterProgress.from_bytes(saved, now=self._now, wall_s=_WALL_S).to_bytes()) == len(saved)
+
+    # ---- what members say ----------------------------------------------------------------------------
+
+    def samples(
+        self, node: NodeId, public: bytes, number: int, *, sign: Callable[[bytes], bytes]
+    ) -> list[tuple[membership_events.PayloadKind, bytes, int, bytes]]:
+        """Genuine events of one member: a statement and two records of progress."""
+        deployment = MODEL if number == 1 else DeploymentId(bytes([number]) * 32)
+        statement = sign_statement(
+            _CLIENT, deployment, epoch=1 + number, verb=Verb.DEPLOY, manifest_bytes=999, now_s=_WALL_S
+        )
+        events = [(membership_events.PayloadKind.STATEMENT, bytes(deployment), statement.rank, statement.encode())]
+        for state in (HostState.DOWNLOADING, HostState.COMPLETE):
+            progress = Progress(
+                state=state, chunks_verified=5, source_bytes=1 << 33, started_s=int(_WALL_S), elapsed_s=7
+            )
+            version = int(_WALL_S * 1000) + len(events)
+            events.append(
+                (membership_events.PayloadKind.PROGRESS, node + progress_key(deployment), version, progress.to_bytes())
+            )
+        return events
+
+    def change(self, number: int, payload: bytes, rng: Random) -> bytes:
+        """A changed payload of a gossiped event; a statement is signed again."""
+        if number != 1 or len(payload) < 86 + 64:
+            return mutate_bytes(payload, rng)[:900]
+        tail = payload[86 + 64 :]
+        return resigned_statement(payload[: 86 + 64], rng) + tail
+
+
+def resigned_statement(wire: bytes, rng: Random, secret: SecretKey = _CLIENT) -> bytes:
+    """A statement with some field changed, signed by its client."""
+    body = bytearray(wire[:86])
+    at, width = pick(rng, ((0, 1), (1, 1), (2, 8), (34, 8), (42, 4), (46, 8), (54, 8)))
+    value = mutate_integer(int.from_bytes(body[at : at + width], "little"), rng) & (1 << 8 * width) - 1
+    body[at : at + width] = value.to_bytes(width, "little")
+    if rng.random() < 0.9:
+        body[54:86] = secret.public.ed25519
+    return bytes(body) + secret.sign(_DOMAIN + bytes(body))

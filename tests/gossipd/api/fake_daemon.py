@@ -1,0 +1,165 @@
+"""A daemon for the status socket that holds its answers in memory: what the doors' tests and the commands' talk to."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+
+from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
+from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
+from gossipd.api.ports import Done, VerifyStep
+from gossipd.api.schema import (
+    AlarmRow,
+    DeploymentRow,
+    HealthRow,
+    MemberRow,
+    ModelRow,
+    NodeRow,
+    PeerRow,
+    SecurityRow,
+    StatusSnapshot,
+    StoreRow,
+)
+from gossipd.core.errors import LocalError, NotFoundError
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.progress import HostReason, HostState, Progress, progress_key
+from gossipd.deployment.progress_table import ClusterProgress
+from membership.member import NodeId
+
+MIB = 1 << 20
+TOY = DeploymentId(bytes(range(32)))
+
+
+def node(number: int) -> NodeId:
+    return NodeId(bytes([number]) * 16)
+
+
+def toy_table(complete: int = 2, hosts: int = 4) -> ClusterProgress:
+    """``complete`` hosts have all 1024 chunks, the next one half of them, the last has not been heard of."""
+    table = ClusterProgress()
+    for number in range(1, hosts):
+        done = number <= complete
+        progress = Progress(
+            state=HostState.COMPLETE if done else HostState.DOWNLOADING,
+            reason=HostReason.NONE if done else HostReason.ALL_BUSY,
+            chunks_verified=1024 if done else 512,
+            source_bytes=128 * MIB if done else 0,
+            peer_bytes_same_rack=128 * MIB,
+            corrupt_chunks=number % 2,
+            rate_in_bytes_per_s=0 if done else 64 * MIB,
+            started_s=1_800_000_000,
+            elapsed_s=30 if done else 0,
+        )
+        table.record(node(number), progress_key(TOY), 1_800_000_010_000, progress, now=100.0, wall_s=1_800_000_010.0)
+    return table
+
+
+def toy_row(complete: int = 2, *, hosts: int = 4, cancelled: bool = False, stall: str | None = None) -> DeploymentRow:
+    facts = DeploymentFacts(
+        id=TOY, name="org/toy", version=3, bytes_total=256 * MIB, chunk_count=1024, cancelled=cancelled, stall=stall
+    )
+    targets = [TargetFacts(node(n), f"node-{n}", f"r{n % 2}", "alive") for n in range(1, hosts)]
+    targets.append(TargetFacts(node(hosts), f"node-{hosts}", f"r{hosts % 2}", "dead"))
+    return deployment_row(facts, toy_table(complete, hosts), targets, now=102.0)
+
+
+@dataclass
+class FakeDaemon:
+    """StatusPort and Operations in one; ``orders`` is what it was told."""
+
+    rows: list[DeploymentRow] = field(default_factory=lambda: [toy_row()])
+    alarms: list[AlarmRow] = field(default_factory=list)
+    ready: bool = True
+    bad_chunks: int = 0
+    orders: list[tuple[object, ...]] = field(default_factory=list)
+    steps_closed: int = 0
+
+    def snapshot(self) -> StatusSnapshot:
+        return StatusSnapshot(
+            node=NodeRow(name="node-1", rack="r1", address="127.0.0.1:7946", version="0.1.0", uptime_s=200.0),
+            members=[
+                MemberRow(
+                    name=f"node-{n}",
+                    rack=f"r{n % 2}",
+                    address=f"127.0.0.1:{7940 + n}",
+                    state="dead" if n == 4 else "alive",
+                    seed=n in (1, 2),
+                    version="0.1.0",
+                    since_s=60.0 * n,
+                )
+                for n in range(1, 5)
+            ],
+            deployments=list(self.rows),
+            security=SecurityRow(state="ok", bulk_encryption="tls"),
+            store=StoreRow(condition="ok", free_bytes=10 << 40, oldest_unchecked_s=3600.0),
+            alarms=self.alarms,
+        )
+
+    def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
+        return [row for row in self.rows if name in (None, row.name) and version in (None, row.version)]
+
+    def models(self) -> Sequence[ModelRow]:
+        done = ModelRow(
+            name="org/toy", version=2, state="complete", current=True, bytes_total=200 * MIB, path="/m/org/toy/2"
+        )
+        part = ModelRow(name="org/toy", version=3, state="downloading", current=False, bytes_total=256 * MIB, path=None)
+        return [part, done]
+
+    def peers(self) -> dict[str, PeerRow]:
+        return {"aa" * 16: PeerRow(chunks_out=3)}
+
+    def counters(self) -> LocalCounters:
+        fetches, lag = Histogram(FETCH_BOUNDS_S), LoopLag()
+        fetches.observe(0.02)
+        fetches.observe(99.0)
+        lag.observe(0.0004)
+        return LocalCounters(
+            deployments=[
+                DeploymentCounters(
+                    deployment="org/toy@3",
+                    received_bytes={"origin": 128 * MIB, "peer_rack": 128 * MIB, "peer_far": 0},
+                    sent_bytes={"rack": MIB, "far": 0},
+                    verify_failures={"peer": 1},
+                    wasted_bytes={"duplicate": 0, "corrupt": MIB},
+                    chunks={"held": 1024, "missing": 0, "in_flight": 0},
+                )
+            ],
+            source_requests={("http", "ok"): 12},
+            refused={"bad_mac": 3},
+            fetch_seconds=fetches.figures(),
+            loop_lag_seconds=lag.histogram.figures(),
+        )
+
+    def health(self) -> HealthRow:
+        return HealthRow(ready=self.ready, reasons=[] if self.ready else ["the store is full"])
+
+    async def cancel(self, name: str, version: int) -> Done:
+        return self._take("cancel", name, version)
+
+    async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
+        return self._take("rm", name, version, dry_run)
+
+    async def rollback(self, name: str) -> Done:
+        return self._take("rollback", name)
+
+    async def forget(self, node: str) -> Done:
+        if node == "node-1":
+            raise LocalError("node-1 is alive; stop it first", code="E_ALIVE")
+        return self._take("forget", node)
+
+    async def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
+        self._take("verify", name, version)
+        try:
+            yield VerifyStep(chunks_checked=512, chunks_total=1024, bad_count=0)
+            bad = [f"weights.safetensors bytes {n}-{n + 9} (chunk {n})" for n in range(self.bad_chunks)]
+            yield VerifyStep(
+                chunks_checked=1024, chunks_total=1024, bad_count=self.bad_chunks, bad_chunks=bad, done=True
+            )
+        finally:
+            self.steps_closed += 1
+
+    def _take(self, verb: str, name: str, *rest: object) -> Done:
+        if name == "nothing":
+            raise NotFoundError("nothing is not deployed here")
+        self.orders.append((verb, name, *rest))
+        return Done(changed=True, sentence=f"{verb} {name} done")

@@ -1,0 +1,122 @@
+"""The Prometheus page: valid, bounded, and what the dashboard and the alert rules in ``config/`` rely on."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import trio
+from prometheus_client.parser import text_string_to_metric_families
+from trio.testing import MockClock
+
+from gossipd.api.counters import LAG_BOUNDS_S, Histogram, LoopLag
+from gossipd.api.metrics import DEPLOYMENTS_MAX, render
+from gossipd.api.schema import AlarmRow
+from gossipd.store.disk.condition import StoreHealth
+from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
+
+CONFIG = Path(__file__).resolve().parents[3] / "config"
+NAME = re.compile(r"gossipd_[a-z0-9_]+")
+
+
+def samples(daemon: FakeDaemon) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(render(daemon).decode())
+        for sample in family.samples
+    }
+
+
+def names() -> set[str]:
+    daemon = FakeDaemon(
+        rows=[toy_row(), toy_row(4, hosts=5), toy_row(stall="disk")],
+        alarms=[AlarmRow(code="E", sentence="", since="")],
+    )
+    done = [name for name, _ in samples(daemon)]
+    return {*done, "gossipd_deployment_completion_timestamp_seconds"}
+
+
+def test_the_page_says_what_the_snapshot_says() -> None:
+    page = samples(FakeDaemon())
+    toy = (("deployment", "org/toy@3"),)
+    assert page["gossipd_members", (("state", "alive"),)] == 3
+    assert page["gossipd_deployment_verified_ratio", toy] == 0.625
+    assert page["gossipd_deployment_ready", toy] == 0
+    assert page["gossipd_received_bytes_total", (*toy, ("source", "origin"))] == 128 << 20
+    assert page["gossipd_chunk_fetch_seconds_count", ()] == 2
+    assert page["gossipd_chunk_fetch_seconds_bucket", (("le", "0.025"),)] == 1
+    assert page["gossipd_event_loop_lag_seconds_bucket", (("le", "0.001"),)] == 1
+
+
+def test_every_condition_that_a_store_can_be_in_is_on_the_page() -> None:
+    shown = {dict(labels)["condition"] for name, labels in samples(FakeDaemon()) if name == "gossipd_store_condition"}
+    assert shown == {health.value for health in StoreHealth}
+
+
+def test_every_name_has_the_prefix_and_a_unit_or_total_where_it_should() -> None:
+    text = render(FakeDaemon()).decode()
+    for family in text_string_to_metric_families(text):
+        assert family.name.startswith("gossipd_")
+        if family.type == "counter":
+            assert f"{family.name}_total" in text
+
+
+def test_no_label_names_a_peer() -> None:
+    daemon = FakeDaemon()
+    hosts = {member.name for member in daemon.snapshot().members}
+    for _, labels in samples(daemon):
+        assert not hosts & {value for _, value in labels}
+
+
+def test_a_flood_of_deployments_does_not_become_a_flood_of_series() -> None:
+    daemon = FakeDaemon(rows=[toy_row()] * (DEPLOYMENTS_MAX + 10))
+    assert samples(daemon)["gossipd_deployments_left_out", ()] == 10
+
+
+def test_the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() -> None:
+    known = names()
+    for file in ("prometheus-alerts.yml", "grafana.json", "../gossipd/manual/operations.md"):
+        used = set(NAME.findall((CONFIG / file).read_text()))
+        assert used, file
+        assert used <= known, f"{file} names {sorted(used - known)}"
+    json.loads((CONFIG / "grafana.json").read_text())
+
+
+def test_a_histogram_counts_each_value_in_the_first_bound_that_holds_it() -> None:
+    histogram = Histogram((1.0, 2.0))
+    for value in (0.5, 1.0, 1.5, 9.0):
+        histogram.observe(value)
+    assert histogram.figures().counts == (2, 1, 1)
+    assert histogram.figures().total == 12.0
+
+
+async def test_a_loop_that_is_not_held_up_has_no_lag(autojump_clock: MockClock) -> None:
+    lag = LoopLag()
+    assert lag.p99_s() == 0.0
+    with trio.move_on_after(10):
+        await lag.run()
+    assert lag.p99_s() < 0.001
+    assert sum(lag.histogram.figures().counts) >= 99
+
+
+async def test_a_loop_whose_wake_ups_are_seen_anyway_is_looked_at_less_often(autojump_clock: MockClock) -> None:
+    lag = LoopLag()
+    with trio.move_on_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lag.run)
+            for _ in range(200):
+                await trio.sleep(0.05)
+                lag.observe(0.0)
+    assert 205 <= sum(lag.histogram.figures().counts) <= 213, "one look a second beside the 200, not ten"
+
+
+def test_the_99th_percentile_sees_the_worst_hundredth_of_the_last_minute() -> None:
+    lag = LoopLag()
+    for number in range(1200):
+        lag.observe(0.5 if number % 100 == 0 else 0.001)
+    assert lag.p99_s() == 0.5
+    for _ in range(1200):
+        lag.observe(0.002)
+    assert lag.p99_s() == 0.002
+    assert len(lag.histogram.figures().counts) == len(LAG_BOUNDS_S) + 1

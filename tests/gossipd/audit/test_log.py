@@ -1,0 +1,297 @@
+"""The audit log: a chain that shows every change, survives crashes, and bounds what strangers can write."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from gossipd.audit.chain_file import GENESIS, AuditError, AuditFile, verify_audit
+from gossipd.audit.log import QUEUE_MAX, SUBJECT_BURST, AuditLog
+
+AT = "2027-01-15T08:00:00Z"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "audit.jsonl"
+
+
+def write(path: Path, count: int = 5, **options: int) -> AuditFile:
+    file = AuditFile(path, **options)
+    for number in range(count):
+        file.append([{"event": "manifest_accepted", "name": f"toy@{number}"}], AT)
+    return file
+
+
+def test_an_untouched_log_is_whole_and_ends_at_the_head_that_status_shows(path: Path) -> None:
+    file = write(path)
+    report = verify_audit(path, head=file.head)
+    assert (report.problem, report.records, report.head) == (None, 5, file.head)
+    first = json.loads(path.read_bytes().splitlines()[0])
+    assert (first["prev"], first["seq"], first["event"]) == (GENESIS, 0, "manifest_accepted")
+
+
+def test_records_of_one_batch_follow_one_another_as_those_of_several_do(path: Path) -> None:
+    file = AuditFile(path)
+    for batch in (3, 1, 2):
+        file.append([{"event": "manifest_accepted"}] * batch, AT)
+    assert verify_audit(path, head=file.head).problem is None
+    records = [json.loads(line) for line in path.read_bytes().splitlines()]
+    assert [record["prev"] for record in records] == [GENESIS, *(record["hash"] for record in records[:-1])]
+    assert [record["seq"] for record in records] == list(range(6))
+
+
+def test_no_byte_can_be_changed_unseen(path: Path) -> None:
+    write(path, 3)
+    content = path.read_bytes()
+    for position in range(0, len(content), 3):
+        changed = bytearray(content)
+        changed[position] ^= 1
+        path.write_bytes(changed)
+        assert verify_audit(path).problem is not None, position
+
+
+@pytest.mark.parametrize("edit", ["drop the first", "drop one", "swap two", "repeat one", "cut the last in half"])
+def test_no_record_can_be_left_out_put_in_or_moved_unseen(path: Path, edit: str) -> None:
+    write(path, 5)
+    lines = path.read_bytes().splitlines(keepends=True)
+    edits = {
+        "drop the first": lines[1:],
+        "drop one": lines[:2] + lines[3:],
+        "swap two": [lines[0], lines[2], lines[1], *lines[3:]],
+        "repeat one": [*lines[:3], lines[2], *lines[3:]],
+        "cut the last in half": [*lines[:4], lines[4][:40]],
+    }
+    path.write_bytes(b"".join(edits[edit]))
+    report = verify_audit(path)
+    if edit == "drop the first":
+        # Seen only where something still knows the beginning: the count does not start at 0.
+        assert json.loads(lines[1])["seq"] == 1
+        path.write_bytes(b"".join([lines[1].replace(b'"seq":1', b'"seq":0'), *lines[2:]]))
+        report = verify_audit(path)
+    assert report.problem is not None
+
+
+def test_a_cut_off_end_is_seen_by_who_kept_the_head(path: Path) -> None:
+    file = write(path, 5)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:4]))
+    assert verify_audit(path).problem is None
+    assert "the end was cut off" in (verify_audit(path, head=file.head).problem or "")
+
+
+def test_a_log_that_went_on_still_has_the_head_that_was_kept(path: Path) -> None:
+    kept = write(path, 3).head
+    again = AuditFile(path)
+    again.append([{"event": "more"}], "2026-01-01T00:00:00Z")
+    assert again.head != kept
+    assert verify_audit(path, head=kept).problem is None
+
+
+def test_a_restart_goes_on_with_the_chain(path: Path) -> None:
+    write(path, 3)
+    again = AuditFile(path)
+    again.append([{"event": "started"}], AT)
+    assert (again.records, verify_audit(path, head=again.head).problem) == (4, None)
+
+
+def test_half_a_line_left_by_a_crash_is_cut_off_and_the_next_record_says_so(path: Path) -> None:
+    write(path, 3)
+    whole = path.read_bytes()
+    for cut in (1, 50, 100):
+        path.write_bytes(whole + b'{"at":"2027-01-15T08:00:00Z","event":"x","hash":"' + b"f" * cut)
+        again = AuditFile(path)
+        again.append([{"event": "started"}], AT)
+        events = [json.loads(line)["event"] for line in path.read_bytes().splitlines()]
+        assert events[3:] == ["log_recovered", "started"]
+        assert verify_audit(path, head=again.head).problem is None
+
+
+def test_a_damaged_end_is_never_written_over(path: Path) -> None:
+    write(path, 3)
+    damaged = path.read_bytes().replace(b"toy@2", b"toy@9")
+    path.write_bytes(damaged)
+    with pytest.raises(AuditError) as refusal:
+        AuditFile(path).append([{"event": "started"}], AT)
+    assert refusal.value.code == "E_AUDIT"
+    assert path.read_bytes() == damaged
+
+
+def test_rotation_keeps_the_chain_and_bounds_the_disk(path: Path) -> None:
+    file = write(path, 60, file_bytes_max=1000, files_max=4)
+    names = sorted(each.name for each in path.parent.iterdir())
+    assert names == ["audit.jsonl", "audit.jsonl.1", "audit.jsonl.2", "audit.jsonl.3"]
+    assert sum(each.stat().st_size for each in path.parent.iterdir()) < 4 * 1400
+    for name in names:
+        assert verify_audit(path.with_name(name)).problem is None
+    assert verify_audit(path, head=file.head).problem is None
+    path.with_name("audit.jsonl.1").write_bytes(path.with_name("audit.jsonl.2").read_bytes())
+    assert verify_audit(path).problem is not None
+
+
+def test_a_restart_right_after_rotation_goes_on_with_the_chain(path: Path) -> None:
+    write(path, 5)
+    path.rename(path.with_name("audit.jsonl.1"))
+    again = AuditFile(path)
+    again.append([{"event": "started"}], AT)
+    assert (again.records, verify_audit(path, head=again.head).problem) == (6, None)
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync", "open"])
+def test_a_disk_that_fails_at_any_step_leaves_nothing_half_and_a_retry_completes(
+    path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    file = write(path, 2)
+    real = getattr(os, call)
+    calls = 0
+
+    def fail(*args: object, **kwargs: object) -> object:
+        nonlocal calls
+        calls += 1
+        if call == "pwrite" and calls == 1:
+            return real(args[0], bytes(args[1])[:7], args[2])  # type: ignore[call-overload]  # a short write first
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match="No space"):
+        file.append([{"event": "lost?"}], AT)
+    monkeypatch.setattr(os, call, real)
+    assert file.records == 2
+    file.append([{"event": "lost?"}], AT)
+    assert (file.records, verify_audit(path, head=file.head).problem) == (3, None)
+
+
+def test_nothing_of_a_failed_attempt_is_left_behind_a_shorter_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = write(path, 2)
+    real = os.fsync
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        file.append([{"event": "long", "words": "x" * 400}] * 3, AT)
+    monkeypatch.setattr(os, "fsync", real)
+    file.append([{"event": "short"}], AT)
+    assert (file.records, verify_audit(path, head=file.head).problem) == (3, None)
+
+
+def test_the_names_of_the_log_are_made_durable_in_each_life_and_after_each_rotation(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, directories = os.fsync, []
+
+    def watched(descriptor: int) -> None:
+        directories.append(stat.S_ISDIR(os.fstat(descriptor).st_mode))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    for _ in range(2):
+        file = AuditFile(path, file_bytes_max=1)  # each record after the first rotates
+        for number in range(3):
+            file.append([{"event": f"e{number}"}], AT)
+    assert directories == [False, True] * 6
+
+
+def test_a_missing_log_is_an_error_and_not_a_whole_chain(path: Path) -> None:
+    with pytest.raises(AuditError, match="no such file"):
+        verify_audit(path)
+
+
+@pytest.mark.parametrize(
+    "content", [b"\n", b"null\n", b"[]\n", b"{}\n", b"\xff\xfe\n", b"x" * 100_000, b"[" * 9000 + b"\n"]
+)
+def test_any_bytes_are_a_report_and_never_a_crash(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    assert verify_audit(path).problem is not None
+
+
+async def drained(log: AuditLog, seconds: float = 1.0) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.run)
+        await trio.sleep(seconds)
+        nursery.cancel_scope.cancel()
+
+
+async def becomes(log: AuditLog, trouble: str | None) -> bool:
+    """True once the log says so; the writing thread runs in real time, whatever the clock."""
+    for _ in range(100_000):
+        await trio.sleep(0.1)
+        if log.trouble == trouble and (trouble is not None or log.records > QUEUE_MAX):
+            return True
+    return False
+
+
+def events(path: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+async def test_what_waits_when_the_daemon_stops_is_on_disk(path: Path) -> None:
+    log = AuditLog(path)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(log.run)
+        await trio.testing.wait_all_tasks_blocked()
+        log.record("seed_elected", rack="r1")
+        nursery.cancel_scope.cancel()
+    assert [each["event"] for each in events(path)] == ["seed_elected"]
+    assert verify_audit(path, head=log.head).problem is None
+
+
+async def test_secrets_do_not_reach_the_log(path: Path, autojump_clock: MockClock) -> None:
+    log = AuditLog(path)
+    log.record(
+        "source_refused",
+        url="https://user:hunter2@bucket.example/x?X-Amz-Signature=c0ffee&token=t0ken#frag",
+        words="tried s3://key:hunter2@bucket/y?a=c0ffee and gave up " + "x" * 5000,
+    )
+    await drained(log)
+    text = path.read_text()
+    for secret in ("hunter2", "c0ffee", "t0ken", "user:"):
+        assert secret not in text
+    assert "bucket.example/x" in text
+    assert len(text) < 2000
+
+
+async def test_a_stranger_cannot_fill_the_log_and_what_was_left_out_is_counted(
+    path: Path, autojump_clock: MockClock
+) -> None:
+    wall = 1000.0
+    log = AuditLog(path, wall=lambda: wall)
+    for _ in range(100_000):
+        log.record("stranger_refused", subject="192.0.2.7")
+    log.record("stranger_refused", subject="192.0.2.8")
+    wall += 61.0
+    log.record("stranger_refused", subject="192.0.2.7")
+    await drained(log)
+    assert len(events(path)) == SUBJECT_BURST + 2
+    assert events(path)[-1]["suppressed"] == 100_000 - SUBJECT_BURST
+
+
+async def test_a_disk_that_refuses_keeps_a_bounded_queue_and_goes_on_by_itself(
+    path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = AuditLog(path)
+    real = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    async with trio.open_nursery() as nursery:
+        for number in range(QUEUE_MAX + 7):
+            log.record("published", number=number)
+        nursery.start_soon(log.run)
+        assert await becomes(log, "E_AUDIT: Input/output error")
+        monkeypatch.setattr(os, "fsync", real)
+        assert await becomes(log, None)
+        nursery.cancel_scope.cancel()
+    written = events(path)
+    assert len(written) == QUEUE_MAX + 1
+    assert (written[-1]["event"], written[-1]["count"]) == ("records_lost", 7)
+    assert verify_audit(path, head=log.head).problem is None

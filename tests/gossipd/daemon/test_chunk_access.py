@@ -1,0 +1,28 @@
+"""What the daemon counts of its uploads."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.chunk_access import ChunkAccess
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.store.chunk_store import ChunkStore
+from membership.member import NodeId
+
+MODEL, OTHER = DeploymentId(b"m" * 32), DeploymentId(b"o" * 32)
+RACK_PEER, FAR = NodeId(b"a" * 16), NodeId(b"b" * 16)
+
+
+def test_sent_bytes_are_counted_by_deployment_and_by_whether_they_left_the_rack() -> None:
+    chunk_access = ChunkAccess(
+        cast(ChunkStore, None),
+        cast(StateDirectory, None),
+        is_rack_peer=lambda node: node == RACK_PEER,
+        is_coming=lambda _: False,
+    )
+    chunk_access.sent(RACK_PEER, MODEL, 100)
+    chunk_access.sent(FAR, MODEL, 20)
+    chunk_access.sent(RACK_PEER, MODEL, 3)
+    assert chunk_access.sent_bytes(MODEL) == {"rack": 103, "far": 20}
+    assert chunk_access.sent_bytes(OTHER) == {}

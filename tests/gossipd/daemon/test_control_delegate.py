@@ -1,0 +1,71 @@
+"""What the doorman writes down of strangers, and the tokens it gives to members and takes from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from gossipd.audit.chain_file import verify_audit
+from gossipd.audit.log import SUBJECT_BURST, AuditLog
+from gossipd.daemon.control_delegate import ControlDelegate
+from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, IssuedTokens, ReceivedTokens
+from membership.member import NodeId
+
+A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
+
+
+@pytest.mark.parametrize("form", ["10.0.0.{host}", "tcp://10.0.0.{host}:{port}", "tcp://[fe80::{host}]:{port}"])
+async def test_b29_a_stranger_that_knocks_for_ever_is_written_down_a_few_times(
+    tmp_path: Path, autojump_clock: MockClock, form: str
+) -> None:
+    audit = AuditLog(tmp_path / "audit.jsonl", wall=lambda: 1_790_000_000.0)
+    delegate = ControlDelegate(
+        cluster=cast(Any, None), tokens=None, received_tokens=ReceivedTokens(), clients=tuple, post=lambda event: None,
+        audit=audit.record,
+    )  # fmt: skip
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(audit.run)
+        for port in range(1024, 6024):
+            delegate.on_refused("handshake", form.format(host=7, port=port))
+        delegate.on_refused("handshake", form.format(host=8, port=9))
+        await trio.sleep(1.0)
+        nursery.cancel_scope.cancel()
+    assert verify_audit(tmp_path / "audit.jsonl").problem is None
+    text = (tmp_path / "audit.jsonl").read_text()
+    assert text.count('"stranger refused"') == SUBJECT_BURST + 1
+
+
+def delegate_of(tokens: IssuedTokens | None, received_tokens: ReceivedTokens) -> ControlDelegate:
+    return ControlDelegate(
+        cluster=cast(Any, None), tokens=tokens, received_tokens=received_tokens, clients=tuple, post=lambda event: None,
+        audit=lambda *_, **__: None,
+    )  # fmt: skip
+
+
+def test_tokens_that_go_with_holdings_open_connections_of_whoever_was_given_them() -> None:
+    book, received_tokens = IssuedTokens(), ReceivedTokens()
+    given, valid_s = delegate_of(book, ReceivedTokens()).tokens_for(A)
+    assert [book.redeem(token) for token in given] == [A] * TOKENS_AHEAD
+    delegate_of(IssuedTokens(), received_tokens).on_tokens(B, given, valid_s)
+    assert received_tokens.take(B) in given
+
+
+def test_without_connections_in_clear_no_tokens_are_given_or_kept() -> None:
+    received_tokens = ReceivedTokens()
+    delegate = delegate_of(None, received_tokens)
+    assert delegate.tokens_for(A) == ((), 0)
+    delegate.on_tokens(B, (bytes(32),), 10)
+    assert received_tokens.take(B) is None
+
+
+def test_a_peer_cannot_have_its_tokens_kept_for_longer_than_any_is_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("gossipd.transfer.tokens.time.monotonic", lambda: now)
+    received_tokens = ReceivedTokens()
+    delegate_of(IssuedTokens(), received_tokens).on_tokens(B, (bytes(32),), 65_535)
+    now += TOKEN_LIFE_S
+    assert received_tokens.take(B) is None

@@ -1,0 +1,92 @@
+"""Limits that are changed reach what moves already."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gossipd.config.keys import Keys
+from gossipd.config.load import parse_config
+from gossipd.config.sections import Config
+from gossipd.daemon import settings_mapping
+from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.state_dir import StateDirectory
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.reader import ReadOutcome
+from membership.seal import KeyRing
+from tests.gossipd.sources.models import CHUNK_BYTES, sign
+
+WAIT_S = 20.0
+
+
+def config_with(directory: Path, **limits: int) -> Config:
+    lines = "".join(f"{name}_bytes_per_s = {rate}\n" for name, rate in limits.items())
+    text = f'[node]\nname = "a"\nrack = "r"\n[net]\nbind = "127.0.0.1"\n[sources]\nallow = ["file://{directory}/storage"]\n[limits]\n{lines}'
+    return parse_config(text, directory / "gossipd.toml", {})
+
+
+@contextmanager
+def data_plane_with(config: Config) -> Iterator[DataPlane]:
+    keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
+    data_plane = DataPlane(
+        config, keys, state=StateDirectory(config.file.parent / "state"),
+        cluster=MemberDirectory(settings_mapping.own_record(config, keys.node.public, 1).node),
+        on_store=lambda event: None, post=lambda event: None, token_of=lambda node: b"",
+        recheck=lambda deployment, chunk: None, before_evict=lambda event: None, is_coming=lambda deployment: False,
+    )  # fmt: skip
+    try:
+        yield data_plane
+    finally:
+        data_plane.stop_moving()
+        data_plane.close()
+
+
+def test_each_limit_is_changed_and_taken_away(tmp_path: Path) -> None:
+    with data_plane_with(config_with(tmp_path, upload=1_000)) as data_plane:
+
+        def rates() -> tuple[float | None, ...]:
+            return data_plane.upload.rate, data_plane.download.rate, data_plane.external.rate
+
+        assert rates() == (1_000, None, None)
+        data_plane.change_limits(config_with(tmp_path, upload=2_000, download=3_000, source=5_000))
+        assert rates() == (2_000, 3_000, 3_000), "what is read from storage is downloaded, too"
+        data_plane.change_limits(config_with(tmp_path, download=6_000, source=5_000))
+        assert rates() == (None, 6_000, 5_000)
+        data_plane.change_limits(config_with(tmp_path))
+        assert rates() == (None, None, None)
+
+
+@pytest.mark.parametrize("limit", ["download", "source"])
+def test_a_read_from_storage_that_waits_for_its_limit_goes_on_when_that_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    files = {"a.bin": Random(1).randbytes(3 * CHUNK_BYTES)}
+    (tmp_path / "storage").mkdir()
+    (tmp_path / "storage" / "a.bin").write_bytes(files["a.bin"])
+    manifest = sign(files, f"file://{tmp_path}/storage/")
+    asked = threading.Event()
+    take = RateLimit.take
+
+    def watched(throttle: RateLimit, nbytes: int) -> None:
+        asked.set()
+        take(throttle, nbytes)
+
+    monkeypatch.setattr(RateLimit, "take", watched)
+    outcomes: list[ReadOutcome] = []
+    with data_plane_with(config_with(tmp_path, **{limit: 1})) as data_plane:
+        data_plane.store.open(manifest)
+        reading = threading.Thread(target=lambda: outcomes.append(data_plane.reader.read_chunks(manifest, (0, 1, 2))))
+        reading.start()
+        assert asked.wait(WAIT_S)
+        assert not outcomes, "the first page alone takes an hour"
+        data_plane.change_limits(config_with(tmp_path, **{limit: 1 << 30}))
+        reading.join(WAIT_S)
+        assert not reading.is_alive()
+    assert outcomes[0].stored == (0, 1, 2)

@@ -1,0 +1,176 @@
+"""How each end of a fetch is told to the planner: who is blamed, who is complained to, and who is not."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from queue import Queue
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from gossipd.core.events import Event, FailReason, FetchFailed, SourceReadFailed, StartFetch, StartSourceRead
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.executor import RECHECKS_MAX, CommandExecutor
+from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
+from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
+from gossipd.sources.errors import SourceAuthError
+from gossipd.sources.reader import ReadOutcome
+from gossipd.transfer.errors import PeerBusyError, PeerGoneError, PeerProtocolError, PeerSlowError
+from membership.member import NodeId
+from tests.gossipd.manifest.making import manifest
+
+LIAR, HONEST = NodeId(b"l" * 16), NodeId(b"h" * 16)
+TIMEOUT_S = 30.0  # of a machine that does other things; nothing here takes a millisecond
+
+
+class Bench:
+    """A performer whose hands do what a test says."""
+
+    def __init__(self) -> None:
+        self.manifest: Manifest = manifest()
+        self.events: Queue[Event] = Queue()
+        self.bugs: Queue[BaseException] = Queue()
+        self.complaints: Queue[tuple[NodeId, DeploymentId, int]] = Queue()
+        self.audited: list[tuple[str, dict[str, Any]]] = []
+        self.troubles: list[tuple[DeploymentId, str]] = []
+        self.put: Any = True
+        self.fetched: Exception | None = None
+        self.outcome: ReadOutcome | None = None
+        self.pool = BufferPool(1 << 20)
+        ends = {LIAR: ("10.0.0.1", 1), HONEST: ("10.0.0.2", 2)}
+        names = {LIAR: SimpleNamespace(name="liar"), HONEST: SimpleNamespace(name="honest")}
+        self.executor = CommandExecutor(
+            cluster=cast(Any, SimpleNamespace(bulk_endpoint=ends.get, records=names)),
+            plane=cast(Any, None),
+            client=cast(Any, SimpleNamespace(fetch_chunk=self._fetch_chunk, complain=self._complain)),
+            server=cast(Any, None),
+            reader=cast(Any, SimpleNamespace(read_chunks=lambda manifest, chunks, is_awaited: self.outcome)),
+            store=cast(Any, SimpleNamespace(put=self._put)),
+            manifest_of={self.manifest.id: self.manifest}.get,
+            post=self.events.put,
+            claim_seed=lambda term: None,
+            finish=lambda deployment: None,
+            stalled=lambda report: None,
+            trouble=lambda deployment, error: self.troubles.append((deployment, error.code)),
+            audit=lambda event, **fields: self.audited.append((event, fields)),
+            bug=self.bugs.put,
+            read_threads=1,
+        )
+
+    def _fetch_chunk(
+        self, node: NodeId, _: object, deployment: DeploymentId, chunk: int, length: int, *, timeout_s: float,
+        behind: int | None,
+    ) -> IncomingChunk:  # fmt: skip
+        if self.fetched is not None:
+            raise self.fetched
+        self.incoming = IncomingChunks().begin(deployment, chunk, node, self.pool.acquire(length))
+        return self.incoming
+
+    def _complain(
+        self, node: NodeId, endpoint: object, deployment: DeploymentId, chunk: int, *, timeout_s: float
+    ) -> None:
+        self.complaints.put((node, deployment, chunk))
+
+    def _put(self, *_: Any) -> bool:
+        if isinstance(self.put, Exception):
+            raise self.put
+        return bool(self.put)
+
+    def ended(self, peer: NodeId) -> Event:
+        self.executor.perform(StartFetch(self.manifest.id, 1, peer, 5.0))
+        return self.events.get(timeout=TIMEOUT_S)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench()
+    yield made
+    made.executor.close()
+    assert made.pool.statistics().leased_bytes == 0, "every buffer came back"
+
+
+def test_bytes_that_do_not_hash_are_their_senders_fault_and_it_is_told(bench: Bench) -> None:
+    bench.put = DigestMismatchError("wrong bytes")
+    assert bench.ended(LIAR) == FetchFailed(bench.manifest.id, 1, LIAR, FailReason.CORRUPT)
+    assert bench.complaints.get(timeout=TIMEOUT_S) == (LIAR, bench.manifest.id, 1)
+    assert not bench.incoming.is_landed, "it is not relayed to its end"
+    assert [(event, fields["subject"], fields["code"]) for event, fields in bench.audited] == [
+        ("quarantined", "liar", "E_DIGEST")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("put", "reason"),
+    [
+        (StoreWriteError("the disk is full", code="E_NO_SPACE"), FailReason.DISK),
+        (StoreWriteError("the disk failed", code="E_STORE_IO"), FailReason.DISK),
+        (NotHeldError("the deployment is not open here"), FailReason.CANCELLED),
+        (False, FailReason.CANCELLED),
+    ],
+)
+def test_what_our_own_disk_refuses_is_nobody_elses_fault(bench: Bench, put: object, reason: FailReason) -> None:
+    bench.put = put
+    assert bench.ended(HONEST) == FetchFailed(bench.manifest.id, 1, HONEST, reason)
+    assert bench.complaints.empty()
+    assert bench.audited == []
+    assert bench.incoming.is_landed == (put is False), "what was here already is here"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (PeerGoneError("closed"), FailReason.GONE),
+        (PeerSlowError("nothing for 5 s"), FailReason.SLOW),
+        (PeerBusyError("no slot", retry_after_s=1.0), FailReason.BUSY),
+        (PeerProtocolError("another chunk"), FailReason.CORRUPT),
+    ],
+)
+def test_a_fetch_that_fails_on_the_way_ends_with_its_own_reason(
+    bench: Bench, error: Exception, reason: FailReason
+) -> None:
+    bench.fetched = error
+    assert bench.ended(LIAR) == FetchFailed(bench.manifest.id, 1, LIAR, reason)
+    assert bench.complaints.empty(), "nothing came that could be complained about"
+    assert len(bench.audited) == (reason is FailReason.CORRUPT)
+
+
+def test_a_peer_that_is_not_known_any_more_is_gone(bench: Bench) -> None:
+    stranger = NodeId(b"s" * 16)
+    assert bench.ended(stranger) == FetchFailed(bench.manifest.id, 1, stranger, FailReason.GONE)
+
+
+def test_a_source_that_refuses_is_told_as_trouble_and_its_chunks_come_back(bench: Bench) -> None:
+    bench.outcome = ReadOutcome((0,), (1, 2), (SourceAuthError("s3://models/a", "access refused"),))
+    bench.executor.perform(StartSourceRead(bench.manifest.id, (0, 1, 2), False))
+    assert bench.events.get(timeout=TIMEOUT_S) == SourceReadFailed(bench.manifest.id, (1, 2), FailReason.SOURCE)
+    assert bench.troubles == [(bench.manifest.id, "E_SOURCE_AUTH")]
+
+
+def test_what_a_hand_must_not_raise_is_our_own_bug_and_is_not_swallowed(bench: Bench) -> None:
+    bench.put = ZeroDivisionError("a bug")
+    bench.executor.perform(StartFetch(bench.manifest.id, 1, HONEST, 5.0))
+    assert bench.bugs.get(timeout=TIMEOUT_S) is bench.put
+
+
+def test_whoever_complains_without_end_makes_us_read_back_a_bounded_number_of_chunks(bench: Bench) -> None:
+    holding, looked = threading.Event(), Queue[int]()
+
+    def recheck(deployment: DeploymentId, chunk: int) -> bool:
+        looked.put(chunk)
+        holding.wait(TIMEOUT_S)
+        return True
+
+    bench.executor._store.recheck = recheck  # type: ignore[method-assign]
+    for _ in range(3):
+        for chunk in range(1000):
+            bench.executor.recheck(bench.manifest.id, chunk)
+    holding.set()
+    bench.executor._chores.shutdown(wait=True)
+    counts = Counter(looked.queue)
+    assert len(counts) <= RECHECKS_MAX + 2, "as many as wait, and those being looked at"
+    assert max(counts.values()) <= 2, "one that waits is not looked at twice"

@@ -1,0 +1,50 @@
+"""Membership inside the daemon: heard while the beat is awake as while it sleeps."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import trio
+
+from gossipd.config.keys import Keys
+from gossipd.config.load import parse_config
+from gossipd.daemon import settings_mapping
+from gossipd.daemon.membership_host import MembershipHost
+from gossipd.identity.keys import SecretKey
+from gossipd.runtime.turn_loop import Phase, TurnLoop
+from membership.seal import KeyRing
+from tests.servers import free_port
+
+
+async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tmp_path: Path) -> None:
+    port = free_port()
+    text = f'[node]\nname = "a"\nrack = "r"\n[net]\nbind = "127.0.0.1"\nport = {port}\n'
+    config = parse_config(text, tmp_path / "gossipd.toml", {})
+    keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
+    record = settings_mapping.own_record(config, keys.node.public, 1)
+    membership_host = MembershipHost(config, keys, record=record, roster=[], alarm=lambda code, sentence: None)
+    turn_loop = TurnLoop()
+    is_busy = True
+
+    async def heard(count: int, sock: socket.socket) -> None:
+        sock.sendto(b"noise", ("127.0.0.1", port))
+        with trio.fail_after(30):
+            while membership_host.swim.statistics().get("dropped_unsealed", 0) < count:
+                await trio.sleep(0.01)
+
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
+        async with trio.open_nursery() as nursery:
+            await membership_host.start(nursery, lambda event: None, turn_loop=turn_loop)
+            with turn_loop.joined(Phase.DECIDE, lambda now: is_busy):
+                nursery.start_soon(turn_loop.run)
+                for count in (1, 2, 3):
+                    await heard(count, plain)
+                    assert turn_loop.awake() is not None
+                is_busy = False
+                awake = turn_loop.awake()
+                if awake is not None:
+                    await awake.wait()
+                await heard(4, plain)
+                assert turn_loop.awake() is None
+            nursery.cancel_scope.cancel()

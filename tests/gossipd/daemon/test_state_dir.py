@@ -1,0 +1,158 @@
+"""What the daemon keeps on disk besides chunks, and what it makes of files that are lost or damaged."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Event
+
+import pytest
+
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.statement import Verb, sign_statement
+from gossipd.deployment.statement_file import RegisterFormatError, snapshot
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.keys import SecretKey, verify
+from membership.member import Record
+from membership.record import BOOT_MAX, sign_record
+
+NAMED = DeploymentId(b"d" * 32)
+PATIENCE_S = 20.0
+
+
+def record(number: int) -> Record:
+    secret = SecretKey(bytes([number]) * 32)
+    bare = Record(
+        public_key=secret.public.ed25519, boot=1, version=1, name=f"node-{number}", rack="r", zone="", host="127.0.0.1",
+        port=7946, bulk_port=7947, transport_key=secret.public.curve25519, capacity=0, software="0", payload=b"",
+    )  # fmt: skip
+    return sign_record(bare, b"c" * 16, secret.sign)[0]
+
+
+def test_every_start_has_a_higher_boot_number_even_when_the_clock_or_the_file_is_lost(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    assert state.next_boot(1000.9) == 1000
+    assert state.next_boot(5.0) == 1001, "a clock that was set back"
+    (tmp_path / "state" / "boot").unlink()
+    assert state.next_boot(2000.0) == 2000
+    state.close()
+
+
+@pytest.mark.parametrize("kept", [b"9" * 5000, b"9" * 16, str(BOOT_MAX).encode(), b"-7", b"", b"\xff\xfe"])
+def test_a_boot_number_that_cannot_be_is_as_good_as_lost(tmp_path: Path, kept: bytes) -> None:
+    state = StateDirectory(tmp_path / "state")
+    (tmp_path / "state" / "boot").write_bytes(kept)
+    assert state.next_boot(1000.0) == 1000
+    assert state.next_boot(1000.0) == 1001
+    state.close()
+
+
+def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(tmp_path: Path) -> None:
+    secret = SecretKey(b"k" * 32)
+    register = StatementStore()
+    register.set_signers([secret.public.ed25519])
+    register.hear(sign_statement(secret, NAMED, epoch=3, verb=Verb.CANCEL, manifest_bytes=9, now_s=7))
+    state = StateDirectory(tmp_path / "state")
+    state.keep_register(*snapshot(register))
+    assert state.register().digest() == register.digest()
+    path = tmp_path / "state" / "register"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(RegisterFormatError):
+        state.register()
+    assert path.exists(), "it is never deleted by itself"
+    state.close()
+
+
+def test_a_snapshot_that_comes_late_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+    register = StatementStore()
+    state = StateDirectory(tmp_path / "state")
+    late = snapshot(register)
+    register.mark_removed(NAMED)
+    state.keep_register(*snapshot(register))
+    state.keep_register(*late)
+    assert state.register().is_removed(NAMED)
+    state.close()
+
+
+def test_a_roster_is_kept_with_its_signatures_and_a_torn_one_as_far_as_it_goes(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    state.keep_roster([record(1), record(2)])
+    assert [one.name for one in state.roster()] == ["node-1", "node-2"]
+    assert state.roster()[0].signature == record(1).signature
+    path = tmp_path / "state" / "roster"
+    path.write_bytes(path.read_bytes()[:-5])
+    assert [one.name for one in state.roster()] == ["node-1"]
+    state.close()
+
+
+def test_a_damaged_progress_table_is_begun_anew(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    state.keep_progress(ClusterProgress().to_bytes())
+    (tmp_path / "state" / "progress").write_bytes(b"\x63garbage")
+    assert state.progress(now=0.0, wall_s=0.0).to_bytes() == ClusterProgress().to_bytes()
+    state.close()
+
+
+def test_manifests_are_kept_byte_for_byte(tmp_path: Path) -> None:
+    state = StateDirectory(tmp_path / "state")
+    assert state.envelope(NAMED) is None
+    state.keep_envelope(NAMED, b"signed")
+    assert state.envelope(NAMED) == b"signed"
+    state.close()
+
+
+def test_a_manifest_that_is_coming_is_waited_for_and_no_other(tmp_path: Path) -> None:
+    state, coming = StateDirectory(tmp_path / "state"), {NAMED}
+    other = DeploymentId(b"o" * 32)
+    with ThreadPoolExecutor() as pool:
+
+        def ask(deployment: DeploymentId, timeout_s: float = PATIENCE_S) -> Future[bytes | None]:
+            return pool.submit(state.envelope_soon, deployment, is_coming=coming.__contains__, timeout_s=timeout_s)
+
+        assert ask(other).result() is None
+        assert ask(NAMED, 0.01).result() is None
+        waiting = [ask(NAMED) for _ in range(3)]
+        state.keep_envelope(other, b"another")
+        state.keep_envelope(NAMED, b"signed")
+        assert [one.result() for one in waiting] == [b"signed"] * 3
+        coming.discard(NAMED)
+        assert ask(NAMED).result() == b"signed"
+    state.close()
+
+
+def test_one_who_waits_for_a_manifest_gives_up_when_it_does_not_come(tmp_path: Path) -> None:
+    state, asked = StateDirectory(tmp_path / "state"), Event()
+    coming = [True, False]
+
+    def is_coming(_: DeploymentId) -> bool:
+        asked.set()
+        return coming.pop(0)
+
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(state.envelope_soon, NAMED, is_coming=is_coming, timeout_s=PATIENCE_S)
+        assert asked.wait(PATIENCE_S)
+        state.keep_envelope(DeploymentId(b"o" * 32), b"another")  # whatever is kept, it asks again
+        assert waiting.result() is None
+    assert coming == []
+    state.close()
+
+
+def test_a_disk_that_refuses_is_named_and_the_old_file_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = StateDirectory(tmp_path / "state")
+    state.keep_envelope(NAMED, b"old")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("gossipd.daemon.state_dir.write_new_file", refuse)
+    with pytest.raises(StateWriteError, match="No space left") as caught:
+        state.keep_envelope(NAMED, b"new")
+    assert caught.value.code == "E_STATE_WRITE"
+    assert state.envelope(NAMED) == b"old"
+    state.close()
+
+
+def test_signatures_of_test_records_are_real() -> None:
+    assert not verify(record(1).public_key, record(1).signature, b"anything")

@@ -1,0 +1,326 @@
+"""The progress record by values, and the table of all hosts' records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossipd.core.events import StallReason
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.progress import (
+    KEY_BYTES,
+    RECORD_BYTES,
+    HostReason,
+    HostState,
+    Progress,
+    ProgressFormatError,
+    next_version,
+    progress_key,
+    refresh_interval_s,
+    verified_bytes,
+)
+from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError, deployment_state
+from membership.member import NodeId
+
+MIB = 1 << 20
+ID = DeploymentId(bytes(range(32)))
+KEY = progress_key(ID)
+BYTES_MAX = 1 << 44
+START_S = 1_800_000_000
+START_MS = START_S * 1000
+
+
+def node(number: int) -> NodeId:
+    return NodeId(number.to_bytes(16, "big"))
+
+
+def halfway(chunks: int = 512, **fields: int) -> Progress:
+    return Progress(
+        state=HostState.DOWNLOADING, reason=HostReason.NONE, chunks_verified=chunks, started_s=START_S, **fields
+    )
+
+
+def complete(chunks: int = 1024, **fields: int) -> Progress:
+    return Progress(
+        state=HostState.COMPLETE,
+        reason=HostReason.NONE,
+        chunks_verified=chunks,
+        started_s=START_S,
+        elapsed_s=60,
+        **fields,
+    )
+
+
+def fill(table: ClusterProgress, *said: Progress, version: int = START_MS) -> list[NodeId]:
+    nodes = [node(n) for n in range(len(said))]
+    for each, progress in zip(nodes, said, strict=True):
+        assert table.record(each, KEY, version, progress, now=10.0, wall_s=version / 1000)
+    return nodes
+
+
+def test_key_and_record_are_at_most_40_bytes() -> None:
+    largest = Progress(
+        state=HostState.EXPIRED,
+        reason=HostReason.MEMORY,
+        chunks_verified=10**9,
+        source_bytes=2**80,
+        peer_bytes_same_rack=2**80,
+        peer_bytes_cross_rack=2**80,
+        duplicate_bytes=2**80,
+        corrupt_chunks=2**80,
+        rate_in_bytes_per_s=2**80,
+        rate_out_bytes_per_s=2**80,
+        started_s=2**80,
+        elapsed_s=2**80,
+    )
+    assert len(largest.to_bytes()) == RECORD_BYTES
+    assert len(progress_key(ID)) + RECORD_BYTES == KEY_BYTES + RECORD_BYTES <= 40
+    assert Progress.from_bytes(largest.to_bytes()).chunks_verified == 2**24 - 1
+
+
+def test_a_record_of_whole_chunks_survives_the_wire_exactly() -> None:
+    said = Progress(
+        state=HostState.DOWNLOADING,
+        reason=HostReason.ALL_BUSY,
+        chunks_verified=31_250,
+        source_bytes=29_802 * 16 * MIB,
+        peer_bytes_same_rack=1_448 * 16 * MIB,
+        peer_bytes_cross_rack=256 * 1024,
+        duplicate_bytes=3 * 16 * MIB,
+        corrupt_chunks=70_001,
+        rate_in_bytes_per_s=1 << 30,
+        rate_out_bytes_per_s=3 << 29,
+        started_s=START_S,
+        elapsed_s=0,
+    )
+    assert Progress.from_bytes(said.to_bytes()) == said
+
+
+COUNTERS = ("source_bytes", "peer_bytes_same_rack", "peer_bytes_cross_rack", "duplicate_bytes")
+
+
+@given(st.integers(0, BYTES_MAX), st.integers(0, BYTES_MAX), st.sampled_from(COUNTERS))
+def test_counters_keep_their_order_on_the_wire_and_are_never_overstated(one: int, other: int, field: str) -> None:
+    def carried(value: int) -> int:
+        said = Progress.from_bytes(halfway(**{field: value}).to_bytes())
+        return int(getattr(said, field))
+
+    low, high = sorted((one, other))
+    assert carried(low) <= carried(high) <= high
+    assert carried(high) >= high * (1 - (2**-26 if field != "duplicate_bytes" else 2**-18))
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_record_or_one_typed_error(record: bytes) -> None:
+    try:
+        said = Progress.from_bytes(record)
+    except ProgressFormatError as error:
+        assert error.code == "E_PROGRESS_FORMAT"
+    else:
+        assert len(said.to_bytes()) == RECORD_BYTES
+
+
+def test_a_record_of_another_version_is_left_unread() -> None:
+    with pytest.raises(ProgressFormatError, match="version 2, supported 1"):
+        Progress.from_bytes(b"\x02" + halfway().to_bytes()[1:])
+
+
+def test_a_reason_from_a_newer_version_is_still_a_reason() -> None:
+    record = bytearray(halfway().to_bytes())
+    record[1] |= 31
+    assert Progress.from_bytes(bytes(record)).reason is HostReason.OTHER
+
+
+def test_no_reason_was_inserted_in_the_middle() -> None:
+    # The order is the wire code; new ones go to the end.
+    assert [reason.value for reason in HostReason][:9] == [
+        "", "other", "no_holder", "all_busy", "disk", "storage", "verification", "membership", "no_space",
+    ]  # fmt: skip
+    assert list(HostReason)[-1] is HostReason.HOLDER_SILENT, "the newest"
+    assert len(HostReason) <= 31
+
+
+def test_every_reason_of_a_stall_can_be_told_to_others() -> None:
+    for stall in StallReason:
+        record = replace(halfway(), reason=HostReason(stall.value)).to_bytes()
+        assert Progress.from_bytes(record).reason.value == stall.value
+
+
+@given(st.integers(1, 1_000_000), st.integers(0, BYTES_MAX), st.data())
+def test_verified_bytes_are_exact_at_nothing_and_at_everything(chunks: int, size: int, data: st.DataObject) -> None:
+    some = data.draw(st.integers(0, chunks))
+    assert verified_bytes(0, chunks, size) == 0
+    assert verified_bytes(chunks, chunks, size) == size
+    assert verified_bytes(some, chunks, size) <= verified_bytes(min(some + 1, chunks), chunks, size) <= size
+
+
+def test_a_version_is_the_time_but_never_goes_back() -> None:
+    assert next_version(0, START_S) == START_MS
+    assert next_version(START_MS + 5, START_S - 3600.0) == START_MS + 6
+
+
+def test_records_are_renewed_each_second_in_small_clusters_and_less_often_in_large_ones() -> None:
+    assert refresh_interval_s(1) == refresh_interval_s(50) == 1.0
+    assert refresh_interval_s(1000) == 20.0
+
+
+def test_totals_are_sums_over_the_hosts_and_reach_exactly_everything() -> None:
+    table = ClusterProgress()
+    size = 1024 * 256 * 1024 - 77
+    nodes = fill(table, complete(source_bytes=size), halfway(peer_bytes_same_rack=100), halfway(0))
+    totals = table.totals(KEY, nodes, chunk_count=1024, bytes_total=size, now=10.0)
+    assert (totals.hosts_total, totals.hosts_complete, totals.chunks_verified) == (3, 1, 1024 + 512)
+    assert totals.bytes_verified == size + size // 2
+    assert totals.completed_s == 0
+    nodes = fill(table, complete(), complete(), complete(), version=START_MS + 1)
+    totals = table.totals(KEY, nodes, chunk_count=1024, bytes_total=size, now=10.0)
+    assert totals.bytes_verified == 3 * size
+    assert totals.completed_s == START_S + 60
+
+
+def test_an_older_record_is_not_news() -> None:
+    table = ClusterProgress()
+    fill(table, halfway(512), version=START_MS + 10)
+    assert not table.record(node(0), KEY, START_MS + 10, halfway(1000), now=11.0, wall_s=START_S)
+    assert table.host(node(0), KEY).progress.chunks_verified == 512  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_total_ever_falls_whatever_the_hosts_say(seed: int) -> None:
+    rng = Random(seed)
+    table = ClusterProgress()
+    nodes = [node(n) for n in range(5)]
+    last: tuple[int, ...] = (0,) * 7
+    for step in range(200):
+        table.record(
+            rng.choice(nodes),
+            KEY,
+            START_MS + step,
+            # A host that was installed anew, lost its counters, or dropped rotten chunks says less than before.
+            halfway(
+                rng.randrange(1024),
+                source_bytes=rng.randrange(BYTES_MAX),
+                peer_bytes_same_rack=rng.randrange(BYTES_MAX),
+                peer_bytes_cross_rack=rng.randrange(BYTES_MAX),
+                duplicate_bytes=rng.randrange(BYTES_MAX),
+                corrupt_chunks=rng.randrange(100),
+            ),
+            now=float(step),
+            wall_s=START_S,
+        )
+        if step == 100:
+            saved = table.to_bytes()
+            table = ClusterProgress.from_bytes(saved, now=0.0, wall_s=START_S)
+        if step == 150:
+            table.forget(nodes[0])
+            nodes = nodes[1:]
+        got = table.totals(KEY, nodes, chunk_count=1024, bytes_total=BYTES_MAX, now=float(step))
+        traffic = (
+            got.source_bytes, got.peer_bytes_same_rack, got.peer_bytes_cross_rack,
+            got.duplicate_bytes, got.corrupt_chunks,
+        )  # fmt: skip
+        now = (*traffic, got.bytes_verified, got.chunks_verified)
+        falls_with_its_host = 2 if step == 150 else 0
+        kept = len(now) - falls_with_its_host
+        assert all(new >= old for new, old in zip(now[:kept], last[:kept], strict=True)), step
+        last = now
+
+
+def test_a_saved_table_says_the_same_after_a_restart() -> None:
+    table = ClusterProgress()
+    nodes = fill(table, complete(source_bytes=5 * MIB), halfway(), halfway(3))
+    table.forget(nodes[2])
+    loaded = ClusterProgress.from_bytes(table.to_bytes(), now=0.0, wall_s=START_S + 30.0)
+    for now, each in ((10.0, table), (0.0, loaded)):
+        totals = each.totals(KEY, nodes[:2], chunk_count=1024, bytes_total=1024, now=now)
+        assert (totals.hosts_complete, totals.source_bytes, totals.chunks_verified) == (1, 5 * MIB, 1536)
+        assert each.host(nodes[2], KEY) is None
+    assert loaded.host(nodes[0], KEY).age_s(0.0) == pytest.approx(30.0)  # type: ignore[union-attr]
+    assert loaded.version(nodes[0], KEY) == START_MS
+
+
+@given(st.binary(max_size=300))
+def test_a_damaged_table_is_one_typed_error(saved: bytes) -> None:
+    try:
+        ClusterProgress.from_bytes(saved, now=0.0, wall_s=0.0)
+    except ProgressTableError as error:
+        assert error.code == "E_PROGRESS_TABLE"
+
+
+def test_the_table_is_bounded_and_room_comes_back() -> None:
+    table = ClusterProgress(rows_max=2)
+    fill(table, halfway(), halfway())
+    assert not table.record(node(9), KEY, START_MS, halfway(), now=0.0, wall_s=START_S)
+    for number in range(100):
+        assert not table.record(node(9), number.to_bytes(8, "big"), START_MS, halfway(), now=0.0, wall_s=START_S)
+    assert len(table._rows) == 1
+    table.drop(KEY)
+    assert table.record(node(9), KEY, START_MS, halfway(), now=0.0, wall_s=START_S)
+
+
+def test_the_rates_of_a_host_that_fell_silent_are_not_believed_for_long() -> None:
+    table = ClusterProgress()
+    nodes = fill(table, halfway(rate_in_bytes_per_s=1024))
+    assert table.totals(KEY, nodes, chunk_count=1024, bytes_total=1024, now=14.0).rate_in_bytes_per_s == 1024
+    assert table.totals(KEY, nodes, chunk_count=1024, bytes_total=1024, now=16.0).rate_in_bytes_per_s == 0
+
+
+def test_age_counts_from_hearing_but_an_old_record_arrives_old() -> None:
+    table = ClusterProgress()
+    table.record(node(0), KEY, START_MS, halfway(), now=100.0, wall_s=START_S + 2.0)  # clocks differ by so much
+    table.record(node(1), KEY, START_MS, halfway(), now=100.0, wall_s=START_S + 600.0)  # a dead host's last word
+    assert table.host(node(0), KEY).age_s(103.0) == 3.0  # type: ignore[union-attr]
+    assert table.host(node(1), KEY).age_s(103.0) == 603.0  # type: ignore[union-attr]
+
+
+def test_a_host_forgotten_and_heard_again_is_a_host() -> None:
+    table = ClusterProgress()
+    nodes = fill(table, halfway(source_bytes=MIB))
+    table.forget(nodes[0])
+    assert table.host(nodes[0], KEY) is None
+    fill(table, halfway(source_bytes=MIB), version=START_MS + 1)
+    assert table.host(nodes[0], KEY) is not None
+
+
+I, D, V, C, F, X, E = HostState  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("states", "one_copy", "expected"),
+    [
+        ([], False, "init"),
+        ([I, I], False, "init"),
+        ([I, D], False, "downloading"),
+        ([D, D], False, "downloading"),
+        ([D, D], True, "distributing"),
+        ([V, D], False, "distributing"),
+        ([C, I], False, "distributing"),
+        ([C, D, F], False, "distributing"),
+        ([C, C], False, "complete"),
+        ([C, F], False, "failed"),
+        ([F, F], False, "failed"),
+        ([C, E], False, "expired"),
+        ([E, E], False, "expired"),
+        ([X, X], False, "cancelled"),
+        ([F, E, X], False, "failed"),
+        ([F, I], False, "downloading"),
+    ],
+)
+def test_a_deployment_is_in_the_end_what_its_hosts_are(states: list[HostState], one_copy: bool, expected: str) -> None:
+    assert deployment_state(states, one_copy=one_copy) == expected
+    assert deployment_state(states, one_copy=one_copy, cancelled=True) == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("node", "key"), [(b"n" * 15, b"k" * 8), (b"n" * 16, b"k" * 7), (b"n" * 16, b"k" * 9), (b"", b"")]
+)
+def test_a_key_that_no_row_can_hold_is_refused_before_it_is_one(node: bytes, key: bytes) -> None:
+    table = ClusterProgress()
+    record = Progress(state=HostState.COMPLETE).to_bytes()
+    with pytest.raises(ProgressFormatError):
+        table.heard(NodeId(node), key, 1, record, now=0.0, wall_s=0.0)
+    assert table.to_bytes() == ClusterProgress().to_bytes()

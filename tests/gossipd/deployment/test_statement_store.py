@@ -1,0 +1,276 @@
+"""What a node believes: the last word on each deployment, and which versions it trusts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment import statement_store as register_module
+from gossipd.deployment.statement import Statement, Verb, sign_statement
+from gossipd.deployment.statement_file import RegisterFormatError, register_from_bytes, register_to_bytes
+from gossipd.deployment.statement_store import Acceptance, Equivocation, Heard, StatementStore
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
+from tests.gossipd.manifest.making import PUBLISHER, STRANGER, manifest
+
+NOW_S = 1_790_000_100.0
+OTHER_NODE = SecretKey(b"another node's seed of 32 bytes.")
+
+
+def a_deployment(number: int) -> DeploymentId:
+    return DeploymentId(number.to_bytes(32, "big"))
+
+
+def word(
+    number: int = 1, epoch: int = 1, verb: Verb = Verb.DEPLOY, secret: SecretKey = PUBLISHER, now_s: float = 5.0
+) -> Statement:
+    return sign_statement(secret, a_deployment(number), epoch=epoch, verb=verb, manifest_bytes=100, now_s=now_s)
+
+
+def register(*words: Statement) -> StatementStore:
+    made = StatementStore()
+    made.set_signers([PUBLISHER.public.ed25519, OTHER_NODE.public.ed25519])
+    for one in words:
+        made.hear(one)
+    return made
+
+
+def refusal(made: StatementStore, offered: Manifest, now_s: float = NOW_S) -> ManifestError:
+    with pytest.raises(ManifestError) as caught:
+        made.accept(offered, now_s)
+    return caught.value
+
+
+# ---- statements ----
+
+
+def test_a_word_is_news_once_and_later_words_win() -> None:
+    made = register()
+    assert made.next_epoch(a_deployment(1)) == 1
+    assert made.hear(word()) is Heard.NEWS
+    assert made.hear(word()) is Heard.KNOWN
+    assert made.hear(word(verb=Verb.CANCEL)) is Heard.NEWS
+    assert made.hear(word()) is Heard.OLDER
+    assert made.next_epoch(a_deployment(1)) == 2
+    assert made.hear(word(epoch=2)) is Heard.NEWS
+    assert made.statement(a_deployment(1)) == word(epoch=2)
+
+
+def test_a_stranger_s_word_is_refused_until_it_may_sign() -> None:
+    made = register()
+    with pytest.raises(ManifestError) as caught:
+        made.hear(word(secret=STRANGER))
+    assert caught.value.code == "E_KEY_UNKNOWN"
+    assert made.statements() == ()
+    made.set_signers([STRANGER.public.ed25519])
+    assert made.hear(word(secret=STRANGER)) is Heard.NEWS
+
+
+def test_words_of_a_member_that_was_forgotten_are_kept_and_can_be_said_anew() -> None:
+    made = register(word(1), word(2, secret=OTHER_NODE))
+    made.set_signers([PUBLISHER.public.ed25519])
+    assert made.orphans() == (word(2, secret=OTHER_NODE),)
+    assert made.hear(word(2, epoch=made.next_epoch(a_deployment(2)))) is Heard.NEWS
+    assert made.orphans() == ()
+
+
+WORDS = st.lists(
+    st.builds(
+        word,
+        number=st.integers(1, 4),
+        epoch=st.integers(1, 3),
+        verb=st.sampled_from(Verb),
+        secret=st.sampled_from([PUBLISHER, OTHER_NODE]),
+    ),
+    max_size=12,
+)
+
+
+@given(WORDS, st.integers())
+def test_all_nodes_end_alike_whatever_they_hear_in_whatever_order_and_however_often(
+    words: list[Statement], seed: int
+) -> None:
+    again = [*words, *words[: len(words) // 2]]
+    Random(seed).shuffle(again)
+    one, other = register(*words), register(*again)
+    assert one.digest() == other.digest()
+    assert one.ranks() == other.ranks()
+    for statement in one.news_for({}):
+        assert other.hear(statement) in (Heard.KNOWN,)
+    assert one.news_for(other.ranks()) == ()
+
+
+def test_two_nodes_that_differ_see_it_and_can_tell_each_other_exactly_what_is_missing() -> None:
+    one, other = register(word(1), word(2, epoch=2)), register(word(2), word(3, verb=Verb.CANCEL))
+    assert one.digest() != other.digest()
+    assert one.news_for(other.ranks()) == (word(1), word(2, epoch=2))
+    assert other.news_for(one.ranks()) == (word(3, verb=Verb.CANCEL),)
+    for statement in other.news_for(one.ranks()):
+        one.hear(statement)
+    for statement in one.news_for(other.ranks()):
+        other.hear(statement)
+    assert one.digest() == other.digest()
+
+
+def test_the_oldest_words_are_forgotten_first_the_same_ones_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_module, "STATEMENTS_MAX", 5)
+    words = [word(number, now_s=1000 + number) for number in range(1, 9)]
+    forwards, backwards = register(*words), register(*reversed(words))
+    assert forwards.digest() == backwards.digest()
+    assert [one.deployment for one in forwards.statements()] == [a_deployment(number) for number in range(4, 9)]
+    assert forwards.hear(words[0]) is Heard.OLDER, "told again what it forgot, it does not take it for news"
+
+
+# ---- versions ----
+
+
+def test_versions_of_a_name_only_go_up() -> None:
+    made = register()
+    assert made.accept(manifest(version=7), NOW_S) is Acceptance.NEW
+    assert made.accept(manifest(version=9), NOW_S) is Acceptance.NEW
+    error = refusal(made, manifest(version=8))
+    assert error.sentence == f"E_ROLLBACK: {manifest().name}: offered 8, trusted 9"
+    assert made.accept(manifest(version=1, name="other"), NOW_S) is Acceptance.NEW
+
+
+def test_what_this_host_accepted_before_is_no_rollback() -> None:
+    made = register()
+    made.accept(manifest(version=7), NOW_S)
+    made.accept(manifest(version=9), NOW_S)
+    restarted = register_from_bytes(register_to_bytes(made))
+    assert restarted.accept(manifest(version=7), NOW_S) is Acceptance.ALREADY
+    assert refusal(restarted, manifest(version=6)).code == "E_ROLLBACK"
+
+
+def test_the_same_version_with_other_content_is_an_alarm_that_keeps_both() -> None:
+    made = register()
+    first, second = manifest(version=3), manifest(version=3, salt=b"changed")
+    made.accept(first, NOW_S)
+    before = made.revision
+    assert refusal(made, second).code == "E_EQUIVOCATION"
+    assert made.alarms() == (Equivocation("org/model", 3, first.id, second.id),)
+    assert made.revision == before + 1
+    assert refusal(made, second).code == "E_EQUIVOCATION"
+    assert len(made.alarms()) == 1
+    assert made.trusted("org/model") == {3: first.id}
+    assert made.accept(first, NOW_S) is Acceptance.ALREADY
+
+
+def test_an_old_version_with_other_content_is_an_alarm_too() -> None:
+    made = register()
+    made.accept(manifest(version=3), NOW_S)
+    made.accept(manifest(version=4), NOW_S)
+    assert refusal(made, manifest(version=3, salt=b"changed")).code == "E_EQUIVOCATION"
+
+
+def test_expiry_is_judged_once() -> None:
+    made = register()
+    short_lived = manifest(version=1, expires_s=1_790_000_500)
+    made.accept(short_lived, NOW_S)
+    assert made.accept(short_lived, NOW_S + 10_000) is Acceptance.ALREADY
+    assert refusal(register(), short_lived, NOW_S + 10_000).code == "E_EXPIRED"
+
+
+def test_a_clock_set_back_does_not_revive_what_has_expired() -> None:
+    made = register()
+    made.accept(manifest(version=1, created_s=1_790_000_000), NOW_S)
+    stale = manifest(name="other", created_s=1_000, expires_s=1_789_999_999)
+    assert refusal(made, stale, now_s=2_000.0).code == "E_EXPIRED"
+
+
+def test_a_refused_manifest_leaves_nothing_behind() -> None:
+    made = register()
+    refusal(made, manifest(created_s=1_790_009_999))
+    assert made.trusted("org/model") == {}
+    assert made.revision == 0
+
+
+def test_memory_is_bounded_but_the_highest_version_is_never_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_module, "VERSIONS_KEPT_MAX", 2)
+    monkeypatch.setattr(register_module, "NAMES_MAX", 2)
+    monkeypatch.setattr(register_module, "REMOVED_MAX", 2)
+    monkeypatch.setattr(register_module, "ALARMS_MAX", 2)
+    made = register()
+    for version in range(5):
+        made.accept(manifest(version=version), NOW_S)
+    assert list(made.trusted("org/model")) == [3, 4]
+    assert refusal(made, manifest(version=1)).code == "E_ROLLBACK"
+    made.accept(manifest(name="b"), NOW_S)
+    assert refusal(made, manifest(name="c")).code == "E_LIMIT"
+    for number in range(5):
+        made.mark_removed(a_deployment(number))
+        refusal(made, manifest(version=4, salt=bytes([number])))
+    assert [made.is_removed(a_deployment(number)) for number in range(5)] == [False, False, False, True, True]
+    assert len(made.alarms()) == 2
+
+
+# ---- removed ----
+
+
+def test_removed_stays_removed_until_the_operator_changes_their_mind() -> None:
+    made = register(word(1))
+    made.mark_removed(a_deployment(1))
+    made.hear(word(1, epoch=2))
+    made = register_from_bytes(register_to_bytes(made))
+    assert made.is_removed(a_deployment(1))
+    made.clear_removed(a_deployment(1))
+    assert not made.is_removed(a_deployment(1))
+
+
+def test_every_change_raises_the_revision_and_nothing_else_does() -> None:
+    made = register()
+    steps: list[tuple[Callable[[], object], int]] = [
+        (lambda: made.hear(word()), 1),
+        (lambda: made.hear(word()), 1),
+        (lambda: made.accept(manifest(), NOW_S), 2),
+        (lambda: made.accept(manifest(), NOW_S), 2),
+        (lambda: made.mark_removed(a_deployment(1)), 3),
+        (lambda: made.clear_removed(a_deployment(1)), 4),
+        (lambda: made.clear_removed(a_deployment(1)), 4),
+    ]
+    for step, revision in steps:
+        step()
+        assert made.revision == revision
+
+
+# ---- kept ----
+
+
+def full_register() -> StatementStore:
+    made = register(word(1), word(2, verb=Verb.CANCEL, epoch=4))
+    made.accept(manifest(), NOW_S)
+    made.mark_removed(a_deployment(9))
+    with pytest.raises(ManifestError):
+        made.accept(manifest(salt=b"changed"), NOW_S)
+    return made
+
+
+def test_everything_that_is_believed_is_kept() -> None:
+    made = full_register()
+    kept = register_from_bytes(register_to_bytes(made))
+    assert kept.state == made.state
+    assert kept.digest() == made.digest()
+    assert register_to_bytes(kept) == register_to_bytes(made)
+
+
+def test_a_torn_or_rotted_file_is_not_believed() -> None:
+    kept = register_to_bytes(full_register())
+    for at in range(len(kept)):
+        altered = bytearray(kept)
+        altered[at] ^= 0x10
+        with pytest.raises(RegisterFormatError):
+            register_from_bytes(bytes(altered))
+        with pytest.raises(RegisterFormatError):
+            register_from_bytes(kept[:at])
+
+
+def test_a_newer_file_is_named_as_such() -> None:
+    with pytest.raises(RegisterFormatError) as caught:
+        register_from_bytes(b"\x02" + register_to_bytes(StatementStore())[1:])
+    assert caught.value.code == "E_STORE_VERSION"

@@ -1,0 +1,126 @@
+"""Log lines: their form, and what never gets into them."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from gossipd.runtime import logs
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers, root.level
+    yield
+    structlog.reset_defaults()
+    root.handlers, root.level = handlers, level
+
+
+def lines(stream: io.StringIO) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_off_a_terminal_every_line_is_one_json_object() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    structlog.get_logger("store").info("published", model="toy@3", path="/m/toy/3\nnot a second line")
+    [line] = lines(stream)
+    assert line["event"] == "published"
+    assert line["level"] == "info"
+    assert line["logger"] == "store"
+    assert str(line["ts"]).endswith("Z")
+
+
+def test_on_a_terminal_lines_are_for_people() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+    logs.configure(stream=stream)
+    structlog.get_logger("store").warning("disk full", need_bytes=5)
+    assert "disk full" in stream.getvalue()
+    assert "{" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("https://user:hunter2@h.example/a/b?sig=hunter2#hunter2", "https://h.example/a/b?..."),
+        ("s3://key:hunter2@bucket/x", "s3://bucket/x"),
+        ("GET http://h/a?t=hunter2 failed", "GET http://h/a?... failed"),
+        ("http://h/a and http://u:hunter2@k/b", "http://h/a and http://k/b"),
+        ("file:///models/x", "file:///models/x"),
+        ("no url, 50% ? # @", "no url, 50% ? # @"),
+    ],
+)
+def test_urls_lose_their_credentials(text: str, kept: str) -> None:
+    assert logs.redacted(text) == kept
+
+
+def test_values_are_redacted_and_bytes_are_never_written() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    structlog.get_logger("x").error("failed at s3://a:hunter2@b/c", url="http://h/?k=hunter2", key=b"hunter2")
+    assert "hunter2" not in stream.getvalue()
+    assert lines(stream)[0]["key"] == "7 bytes"
+
+
+def test_one_hostile_value_is_not_a_megabyte_of_log() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    structlog.get_logger("x").info("refused", name="a" * 1_000_000)
+    assert len(stream.getvalue()) < 3000
+
+
+def test_lines_below_the_level_are_not_written_and_the_level_can_change() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream, level="warning")
+    structlog.get_logger("x").info("quiet")
+    assert stream.getvalue() == ""
+    logs.set_level("debug")
+    structlog.get_logger("x").debug("loud")
+    assert lines(stream)[0]["event"] == "loud"
+
+
+def test_warnings_of_libraries_come_in_our_form_with_their_traceback() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    try:
+        raise ValueError("a bug")
+    except ValueError:
+        logging.getLogger("library").exception("route failed")
+    logging.getLogger("library").info("chatter")
+    [line] = lines(stream)
+    assert (line["event"], line["level"], line["logger"]) == ("route failed", "error", "library")
+    assert "a bug" in json.dumps(line["exception"])
+
+
+def test_a_library_that_says_the_same_again_and_again_is_heard_once_a_minute() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    bridge = logging.getLogger().handlers[0]
+
+    def say(words: str, at_s: float) -> None:
+        record = logging.LogRecord("library", logging.ERROR, __file__, 1, "%s", (words,), None)
+        record.created = at_s
+        bridge.emit(record)
+
+    for tenths in range(1200):
+        say("no descriptors", tenths / 10)
+    say("something else", 120.0)
+    assert [line["event"] for line in lines(stream)] == ["no descriptors", "no descriptors", "something else"]
+
+
+def test_a_stderr_that_is_gone_loses_lines_and_nothing_else() -> None:
+    stream = io.StringIO()
+    logs.configure(stream=stream)
+    logger = structlog.get_logger("x")
+    stream.close()
+    logger.info("nobody reads this")

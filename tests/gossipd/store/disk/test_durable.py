@@ -1,0 +1,162 @@
+"""The real disk, by itself: nothing leads outside, nothing is cut short in silence, renames replace only when told."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gossipd.store.disk import syscalls
+from gossipd.store.disk.disk import FileKind, read_file, write_new_file
+from gossipd.store.disk.durable import PosixDisk, make_root
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[PosixDisk]:
+    (tmp_path / "root").mkdir()
+    one = PosixDisk(tmp_path / "root")
+    yield one
+    one.shut()
+
+
+@pytest.fixture(params=["openat2", "walk"])
+def opener(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once with the kernel's call, once as on a kernel without it."""
+    if request.param == "walk":
+        monkeypatch.setattr(syscalls, "_openat2", lambda *arguments: None)
+
+
+@pytest.mark.usefixtures("opener")
+@pytest.mark.parametrize(
+    ("path", "number"),
+    [
+        ("../outside", errno.EXDEV),
+        ("/etc/passwd", errno.EXDEV),
+        ("a/../../outside", errno.EXDEV),
+        ("link/file", errno.ELOOP),
+        ("link", errno.ELOOP),
+        ("file\0.txt", errno.EINVAL),
+        ("missing", errno.ENOENT),
+    ],
+)
+def test_nothing_is_opened_outside_or_through_a_link(disk: PosixDisk, tmp_path: Path, path: str, number: int) -> None:
+    (tmp_path / "outside").write_text("secret")
+    (tmp_path / "root" / "a").mkdir()
+    (tmp_path / "root" / "file").write_text("shorter name")
+    (tmp_path / "root" / "link").symlink_to(tmp_path)
+    with pytest.raises(OSError) as caught:
+        disk.open(path)
+    assert caught.value.errno == number
+
+
+@pytest.mark.usefixtures("opener")
+def test_a_file_is_made_and_read_below_the_root(disk: PosixDisk) -> None:
+    disk.make_directory("a")
+    disk.make_directory("a/b")
+    disk.make_directory("a/b")
+    write_new_file(disk, "a/b/c", b"body")
+    assert read_file(disk, "a/b/c", bytes_max=4) == b"body"
+    assert disk.names("a/b") == ["c"]
+    assert disk.kind("a/b/c") is FileKind.FILE
+    assert disk.kind("a/x/c") is None
+
+
+def test_a_file_larger_than_allowed_is_not_read(disk: PosixDisk) -> None:
+    write_new_file(disk, "big", b"12345")
+    with pytest.raises(OSError) as caught:
+        read_file(disk, "big", bytes_max=4)
+    assert caught.value.errno == errno.EFBIG
+
+
+def test_a_rename_replaces_only_when_told(disk: PosixDisk) -> None:
+    write_new_file(disk, "one", b"1")
+    write_new_file(disk, "two", b"2")
+    with pytest.raises(FileExistsError):
+        disk.rename("one", "two")
+    assert read_file(disk, "two", bytes_max=9) == b"2"
+    disk.rename("one", "two", replace=True)
+    assert read_file(disk, "two", bytes_max=9) == b"1"
+
+
+def test_a_rename_onto_what_exists_is_refused_where_the_kernel_cannot_say_it(
+    disk: PosixDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Without:
+        def renameat2(self, *arguments: object) -> int:
+            return -1
+
+    monkeypatch.setattr(syscalls, "_libc", Without())
+    monkeypatch.setattr(ctypes, "get_errno", lambda: errno.EINVAL)
+    monkeypatch.setattr(syscalls, "_openat2", lambda *arguments: None)
+    for name in ("one", "two"):
+        os.close(disk.open(name, write=True, create=True))
+    with pytest.raises(FileExistsError):
+        disk.rename("one", "two")
+    disk.rename("one", "three")
+    assert sorted(disk.names("")) == ["three", "two"]
+
+
+def test_space_is_reserved_without_writing_and_holes_are_known(disk: PosixDisk) -> None:
+    descriptor = disk.open("f", write=True, create=True)
+    if disk.allocate(descriptor, 1 << 20):
+        assert disk.allocated(descriptor) >= 1 << 20
+    disk.truncate(descriptor, 1 << 20)
+    assert disk.is_unwritten(descriptor)
+    disk.write_some(descriptor, memoryview(b"x" * 4096), 65536)
+    assert not disk.is_unwritten(descriptor)
+    assert disk.has_data(descriptor, 65536)
+    disk.sync_data(descriptor)
+    disk.forget(descriptor, 0, 0)
+    body = bytearray(4096)
+    assert disk.read_some(descriptor, memoryview(body), 65536, passing=True) == 4096
+    assert body == b"x" * 4096
+    disk.close(descriptor)
+
+
+def test_copying_falls_back_to_reading_and_writing(disk: PosixDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_new_file(disk, "from", b"0123456789")
+    source, target = disk.open("from"), disk.open("to", write=True, create=True)
+
+    def refuse(*arguments: object) -> int:
+        raise OSError(errno.EXDEV, "other file system")
+
+    assert disk.copy_some(source, 2, target, 0, 3) == 3
+    monkeypatch.setattr(os, "copy_file_range", refuse)
+    assert disk.copy_some(source, 5, target, 3, 3) == 3
+    disk.close(source)
+    disk.close(target)
+    assert read_file(disk, "to", bytes_max=9) == b"234567"
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EROFS, errno.EOPNOTSUPP], ids=errno.errorcode.get)
+def test_a_directory_above_the_store_that_cannot_be_synced_does_not_keep_it_from_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(_descriptor: int) -> None:
+        raise OSError(number, "injected")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    make_root(tmp_path / "a" / "b", mode=0o700)
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_names_that_lead_to_the_store_are_synced_up_to_where_it_is_mounted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, synced = os.fsync, []
+
+    def watched(descriptor: int) -> None:
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    make_root(tmp_path / "a" / "b", mode=0o700)
+    assert synced[:2] == [str(tmp_path / "a"), str(tmp_path)]
+    assert os.path.ismount(synced[-1])
+    synced.clear()
+    make_root(Path("/proc"), mode=0o700)
+    assert synced == [], "a mount point's own name is not on a disk"

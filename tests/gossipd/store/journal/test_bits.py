@@ -1,0 +1,32 @@
+"""The mutable set of chunk indexes is a set, and its bytes may come from anywhere."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gossipd.store.journal.bits import Bits
+
+SIZES = st.integers(0, 70)
+
+
+@given(SIZES, st.data())
+def test_it_adds_and_removes_like_a_set(size: int, data: st.DataObject) -> None:
+    some = st.lists(st.integers(0, size - 1)) if size else st.just([])
+    added, removed = data.draw(some), data.draw(some)
+    bits = Bits(size, added)
+    bits.difference_update(removed)
+    expected = set(added) - set(removed)
+    assert list(bits) == sorted(expected)
+    assert len(bits) == len(expected)
+    assert all((index in bits) == (index in expected) for index in range(size))
+    assert set(bits.snapshot()) == expected
+
+
+@given(SIZES, st.binary(max_size=12))
+def test_bytes_past_the_size_name_nothing_and_bytes_that_lack_are_zeros(size: int, raw: bytes) -> None:
+    bits = Bits.of_raw(size, raw)
+    expected = [index for index in range(min(size, 8 * len(raw))) if raw[index >> 3] >> (index & 7) & 1]
+    assert list(bits) == expected
+    assert bits.count == len(expected)
+    assert len(bits.raw) == (size + 7) // 8

@@ -1,0 +1,54 @@
+"""Our copy: what is held and in flight, and the states that follow."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.ids import SOURCE
+from gossipd.swarm.local_replica import LocalReplica, ReplicaState, Transition
+from tests.gossipd.swarm.planning import DEPLOYMENT, node, shape
+
+
+def replica(*held: int) -> LocalReplica:
+    return LocalReplica(DEPLOYMENT, shape(10), ChunkSet.of(10, held), now=0.0)
+
+
+def test_a_hedged_chunk_counts_once_and_the_loser_as_a_duplicate() -> None:
+    copy = replica()
+    copy.start(3, node(1), 0.0)
+    copy.start(3, node(2), 1.0)
+    assert copy.fetches == 2
+    assert copy.land(3, node(1))
+    assert copy.store(3, 2.0)
+    assert copy.land(3, node(2))
+    assert not copy.store(3, 2.5)
+    assert (copy.held_count, copy.fetches, copy.duplicate_chunks, copy.flights) == (1, 0, 1, {})
+
+
+def test_what_was_not_started_does_not_land() -> None:
+    copy = replica()
+    copy.start(3, SOURCE, 0.0)
+    assert not copy.land(3, node(1))
+    assert copy.reads == 1
+    assert copy.land(3, SOURCE)
+    assert copy.reads == 0
+
+
+def test_a_lost_chunk_is_missing_again_and_reopens_a_sealed_copy() -> None:
+    copy = replica(*range(10))
+    copy.turn(Transition.LAST_STORED)
+    states = [copy.state]
+    assert copy.lose(4)
+    copy.turn(Transition.CHUNK_LOST)
+    states.append(copy.state)
+    assert states == [ReplicaState.SEALING, ReplicaState.FETCHING]
+    assert list(copy.missing()) == [4]
+    assert not copy.lose(4)
+
+
+def test_a_move_that_is_not_in_the_table_is_our_own_bug() -> None:
+    copy = replica()
+    copy.turn(Transition.LAST_STORED)
+    with pytest.raises(KeyError):
+        copy.turn(Transition.LAST_STORED)

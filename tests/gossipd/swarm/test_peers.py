@@ -1,0 +1,161 @@
+"""Evidence about one pair and the cluster's verdict stay apart; bad peers are left alone for a while."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from gossipd.core.events import FailReason
+from gossipd.swarm.peers import Peer, Peers
+from tests.gossipd.swarm.planning import SETTINGS, node, view
+
+
+def peers_with_one() -> tuple[Peers, Peer]:
+    peers = Peers(SETTINGS, Random(1))
+    peers.seen(view(1))
+    peer = peers.get(node(1))
+    assert peer is not None
+    return peers, peer
+
+
+def test_a_dead_member_is_not_usable_however_reachable() -> None:
+    peers, peer = peers_with_one()
+    peers.lost(node(1))
+    peers.reached(node(1), True)
+    assert not peer.usable(0.0)
+    assert peers.seen(view(1))
+    assert peer.usable(0.0)
+
+
+def test_an_unreachable_member_is_not_usable_until_evidence_says_so() -> None:
+    peers, peer = peers_with_one()
+    peers.reached(node(1), False)
+    peers.seen(view(1))
+    assert not peer.usable(1e6)
+    assert peers.reached(node(1), True)
+    assert peer.usable(0.0)
+
+
+@pytest.mark.parametrize("reason", [FailReason.CORRUPT, FailReason.GONE, FailReason.REFUSED])
+def test_a_peer_that_lies_or_vanishes_is_asked_no_more_for_a_while(reason: FailReason) -> None:
+    peers, peer = peers_with_one()
+    version = peers.version
+    peers.started(peer)
+    peers.failed(node(1), reason, 10.0)
+    assert not peer.usable(10.1)
+    assert peers.version > version
+    assert peer.usable(10.0 + 61.0)
+    version = peers.version
+    peers.expire(10.0 + 61.0)
+    assert peers.version > version
+
+
+def test_what_a_peer_says_does_not_count_while_it_is_left_alone() -> None:
+    peers, peer = peers_with_one()
+    assert peers.hears(node(1), 2, 9.0)
+    peers.started(peer)
+    peers.failed(node(1), FailReason.CORRUPT, 10.0)
+    free = peer.free
+    assert not peers.hears(node(1), 7, 10.1)
+    assert (peer.free, peers.slots_most) == (free, SETTINGS.slots_assumed)
+    assert peers.hears(node(1), 7, 10.0 + 61.0)
+    assert (peer.free, peers.slots_most) == (7, 7)
+
+
+def test_each_failure_in_a_row_doubles_the_pause_up_to_a_minute() -> None:
+    peers, peer = peers_with_one()
+    pauses = []
+    for _ in range(8):
+        peers.failed(node(1), FailReason.GONE, 0.0)
+        pauses.append(peer.shunned_until)
+    assert pauses[0] < 1.5
+    assert 30 < pauses[-1] <= 75
+    peers.delivered(node(1), 1.0)
+    peers.failed(node(1), FailReason.GONE, 0.0)
+    assert peer.shunned_until < 1.5
+
+
+def test_busy_is_no_fault_but_says_that_no_slot_is_free() -> None:
+    peers, peer = peers_with_one()
+    peers.started(peer)
+    peers.failed(node(1), FailReason.BUSY, 5.0)
+    assert peer.usable(5.0)
+    assert (peer.free, peer.asked) == (0, 0)
+
+
+def test_only_a_peer_far_slower_than_usual_is_slow() -> None:
+    peers, _ = peers_with_one()
+    peers.seen(view(2))
+    for _ in range(40):
+        peers.delivered(node(1), 1.0)
+    for _ in range(10):
+        peers.delivered(node(2), 8.0)
+        peers.delivered(node(1), 1.0)
+    slow, quick = peers.get(node(2)), peers.get(node(1))
+    assert slow is not None
+    assert quick is not None
+    assert slow.elapsed_s > peers.slow_s() > quick.elapsed_s
+
+
+def test_a_fetch_that_was_given_up_is_not_counted_for_ever() -> None:
+    peers, peer = peers_with_one()
+    peers.started(peer)
+    peers.released(node(1))
+    assert peer.asked == 0
+
+
+def test_a_mapping_of_all_members_is_shared_until_one_of_them_changes() -> None:
+    shared = {node(number): view(number) for number in range(4)}
+    one, other = (Peers(SETTINGS, Random(1), node(0)) for _ in range(2))
+    for peers in (one, other):
+        assert peers.adopt(shared) == []
+        assert peers.adopt(shared) == [], "nobody is gone"
+        assert [member.node for member in peers.members()] == [node(1), node(2), node(3)]
+    one.lost(node(1))
+    one.seen(view(2, term=5))
+    assert [member.seed_term for member in one.members()] == [5, 0]
+    assert [member.seed_term for member in other.members()] == [0, 0, 0]
+    assert shared == {node(number): view(number) for number in range(4)}
+
+
+def test_whoever_is_not_among_all_members_any_more_is_lost_and_forgiven_when_back() -> None:
+    peers, peer = peers_with_one()
+    peers.failed(node(1), FailReason.GONE, 10.0)
+    assert peers.adopt({node(2): view(2)}) == [node(1)]
+    assert not peer.usable(1e6)
+    assert peers.adopt({node(1): view(1), node(2): view(2)}) == []
+    assert peer.usable(10.0)
+
+
+def test_hosts_that_came_and_went_leave_few_records() -> None:
+    peers = Peers(SETTINGS, Random(1))
+    for number in range(1, 1000):
+        peers.seen(view(number))
+        assert peers.get(node(number)) is not None
+        peers.lost(node(number))
+    assert len(peers.unusable(0.0)) <= 65
+    assert peers.get(node(1)) is None
+
+
+def test_we_are_no_peer_of_ours() -> None:
+    peers = Peers(SETTINGS, Random(1), node(1))
+    peers.adopt({node(1): view(1)})
+    assert peers.get(node(1)) is None
+    assert peers.reachable_count == 0
+
+
+def test_all_are_unusable_when_every_member_is_and_there_is_one() -> None:
+    peers = Peers(SETTINGS, Random(1), node(1))
+    peers.adopt({node(1): view(1)})
+    assert not peers.are_all_unusable(0.0), "there is nobody else"
+    peers.seen(view(2))
+    peers.seen(view(3))
+    peers.reached(node(2), False)
+    assert not peers.are_all_unusable(0.0)
+    peers.reached(node(3), False)
+    assert peers.are_all_unusable(0.0)
+    peers.lost(node(3))
+    assert peers.are_all_unusable(0.0), "who is gone is no member that could be asked"
+    peers.reached(node(2), True)
+    assert not peers.are_all_unusable(0.0)

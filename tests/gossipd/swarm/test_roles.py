@@ -1,0 +1,160 @@
+"""Who does what follows from the view alone, the same on every host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+
+from gossipd.core.model import PeerView
+from gossipd.core.targets import EVERY_HOST, Targets
+from gossipd.swarm.peers import Peers
+from gossipd.swarm.roles import Roles, _DrawnLines, _Rack
+from gossipd.swarm.settings import PlannerSettings
+from membership.member import NodeId
+from tests.gossipd.swarm.planning import SETTINGS, node, view
+
+
+def roles_of(
+    own: PeerView,
+    views: Sequence[PeerView],
+    *,
+    targets: Targets = EVERY_HOST,
+    seeds: Sequence[int] = (),
+    slow: Sequence[int] = (),
+    unreachable: Sequence[int] = (),
+    settings: PlannerSettings = SETTINGS,
+    extent_chunks: int = 1,
+) -> Roles:
+    peers = Peers(settings, Random(1))
+    for one in views:
+        if one.node != own.node:
+            peers.seen(one)
+    for number in unreachable:
+        peers.reached(node(number), False)
+    roles = Roles(own, targets, b"salt", settings, extent_chunks=extent_chunks)
+    slow_nodes = frozenset(node(number) for number in slow)
+    assert roles.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 0.0)
+    assert not roles.refresh(own, peers, slow_nodes, frozenset(node(number) for number in seeds), 1.0)
+    return roles
+
+
+def cluster(racks: int, per_rack: int) -> list[PeerView]:
+    return [
+        view(rack * per_rack + at, f"rack-{rack}", name=f"h{at}") for rack in range(racks) for at in range(per_rack)
+    ]
+
+
+def test_all_hosts_name_the_same_importer() -> None:
+    views = cluster(3, 4)
+    for bucket in (0, 17, 255):
+        named = {roles_of(own, views).first_in_line("rack-1", bucket) for own in views}
+        assert len(named) == 1
+
+
+def test_a_seed_reads_and_does_not_import() -> None:
+    views = cluster(3, 4)
+    roles = roles_of(views[0], views, seeds=[0, 4, 8])
+    assert roles.readers == tuple(sorted(node(number) for number in (0, 4, 8)))
+    firsts = {roles.first_in_line("rack-1", bucket) for bucket in range(256)}
+    assert node(4) not in firsts
+    assert len(firsts) == 3
+
+
+def test_a_seed_that_cannot_be_reached_loses_its_share_at_once() -> None:
+    views = cluster(3, 4)
+    assert node(4) not in roles_of(views[0], views, seeds=[0, 4, 8], unreachable=[4]).readers
+
+
+def test_a_host_that_lags_has_no_duties() -> None:
+    views = cluster(2, 4)
+    roles = roles_of(views[0], views, seeds=[0, 4], slow=[4, 5])
+    assert roles.readers == (node(0),)
+    assert {roles.first_in_line("rack-1", bucket) for bucket in range(256)} == {node(6), node(7)}
+
+
+def test_hosts_outside_the_targets_do_nothing_and_are_no_neighbours() -> None:
+    views = cluster(2, 4)
+    roles = roles_of(views[0], views, seeds=[0, 4], targets=Targets(names=("h0", "h1")))
+    assert roles.neighbours == {node(number) for number in (1, 4, 5)}
+    assert {roles.first_in_line("rack-1", bucket) for bucket in range(256)} == {node(5)}, "node 4 reads"
+
+
+def test_without_any_claim_one_host_reads() -> None:
+    views = cluster(2, 4)
+    assert len({roles_of(own, views).readers for own in views}) == 1
+    assert len(roles_of(views[0], views).readers) == 1
+
+
+def test_neighbours_are_mutual_and_few_in_a_large_cluster() -> None:
+    views = cluster(12, 8)
+    for seeds in ((), range(0, 96, 8)):
+        assert_neighbours_are_mutual_and_few(views, seeds)
+
+
+def assert_neighbours_are_mutual_and_few(views: Sequence[PeerView], seeds: Sequence[int]) -> None:
+    everyone = {own.node: roles_of(own, views, seeds=seeds).neighbours for own in views}
+    readers = roles_of(views[0], views, seeds=seeds).readers
+    for own, neighbours in everyone.items():
+        assert own not in neighbours
+        far = SETTINGS.subscribers_max - SETTINGS.rack_peers_max if own in readers else SETTINGS.far_neighbours_max
+        assert len(neighbours) <= SETTINGS.rack_peers_max + far
+        for other in neighbours:
+            assert own in everyone[other]
+
+
+def test_a_rack_larger_than_the_limit_is_a_ring() -> None:
+    views = cluster(1, 100)
+    everyone: dict[NodeId, set[NodeId]] = {own.node: roles_of(own, views).neighbours for own in views}
+    assert all(len(neighbours) <= SETTINGS.rack_peers_max + 1 for neighbours in everyone.values())
+    assert all(own in everyone[other] for own, neighbours in everyone.items() for other in neighbours)
+
+
+def test_there_are_no_more_readers_than_can_hear_of_each_other_and_all_hosts_name_the_same() -> None:
+    views = cluster(100, 2)
+    seeds = range(0, 200, 2)
+    readers = roles_of(views[0], views, seeds=seeds).readers
+    assert len(readers) == SETTINGS.far_neighbours_max + 1
+    assert roles_of(views[77], views, seeds=seeds).readers == readers
+    one = next(own for own in views if own.node in readers)
+    assert set(readers) - {one.node} <= roles_of(one, views, seeds=seeds).neighbours
+
+
+def test_in_a_large_cluster_a_reader_is_first_in_its_racks_line_for_what_it_reads_and_for_nothing_else() -> None:
+    views = cluster(10, 6)
+    seeds = range(0, 60, 6)
+    roles = roles_of(views[0], views, seeds=seeds)
+    for bucket, (reader, *_) in enumerate(roles.reader_lines):
+        rack = roles.rack_of[reader]
+        assert roles.first_in_line(rack, bucket) == reader
+        assert roles.first_in_line("rack-1" if rack != "rack-1" else "rack-2", bucket) not in roles.readers
+    assert {line[0] for line in roles.reader_lines} == set(roles.readers)
+    for own in views:
+        assert roles_of(own, views, seeds=seeds).reader_lines == roles.reader_lines
+
+
+def test_where_extents_are_of_many_chunks_or_hosts_are_few_a_reader_is_in_the_middle_of_every_line() -> None:
+    for racks, extent_chunks in ((10, 4), (4, 1)):
+        views = cluster(racks, 6)
+        seeds = range(0, racks * 6, 6)
+        roles = roles_of(views[0], views, seeds=seeds, extent_chunks=extent_chunks)
+        assert roles.places == [2] * 256
+
+
+def test_the_only_mate_of_a_reader_imports_everything() -> None:
+    views = cluster(4, 2)
+    roles = [roles_of(own, views, seeds=range(0, 8, 2)) for own in views[:2]]
+    assert [one.places for one in roles] == [[1] * 256, [0] * 256]
+
+
+def test_lines_that_were_drawn_are_kept_up_to_a_bound_and_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gossipd.swarm.roles._PLACES_MAX", 2 * 8 * 4)
+    drawn = _DrawnLines()
+    racks = [_Rack(tuple(node(rack * 8 + at) for at in range(4)), (), (), 8, b"salt") for rack in range(3)]
+    first, second = (drawn.lines(rack) for rack in racks[:2])
+    assert drawn.lines(racks[0]) is first
+    drawn.lines(racks[2])
+    assert drawn.lines(racks[0]) is first, "used later than the second"
+    again = drawn.lines(racks[1])
+    assert again == second

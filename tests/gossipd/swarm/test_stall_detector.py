@@ -1,0 +1,123 @@
+"""No chunk for three seconds has a reason, causes at home first and what hangs before what could not be begun."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import FailReason, StallReason
+from gossipd.core.ids import SOURCE
+from gossipd.swarm.local_replica import LocalReplica
+from gossipd.swarm.stall_detector import StallWatch
+from tests.gossipd.swarm.planning import DEPLOYMENT, node, shape
+
+RACK_PEER = node(1)
+
+
+def replica() -> LocalReplica:
+    """Nothing held, and no chunk since 0 s."""
+    return LocalReplica(DEPLOYMENT, shape(8), ChunkSet.of(8, ()), now=0.0)
+
+
+def judge(
+    watch: StallWatch, now: float, of: LocalReplica | None = None, *, alone: bool = False, holders: bool = False,
+    readers: bool = True,
+) -> StallReason | None:  # fmt: skip
+    return watch.judge(of or replica(), now=now, alone=alone, holders=holders, readers=readers)
+
+
+def test_nothing_is_said_before_three_seconds() -> None:
+    assert judge(StallWatch(3.0), 2.9, holders=True) is None
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({"holders": True}, StallReason.ALL_BUSY),
+        ({"readers": False}, StallReason.STORAGE),
+        ({"alone": True}, StallReason.MEMBERSHIP),
+        ({}, StallReason.NO_HOLDER),
+    ],
+)
+def test_each_cause_has_its_word(facts: dict[str, bool], reason: StallReason) -> None:
+    assert judge(StallWatch(3.0), 3.0, None, **facts) is reason
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (FailReason.DISK, StallReason.DISK),
+        (FailReason.CORRUPT, StallReason.VERIFICATION),
+        (FailReason.SOURCE, StallReason.STORAGE),
+        (FailReason.SLOW, StallReason.STORAGE),
+        (FailReason.CANCELLED, StallReason.NO_HOLDER),
+    ],
+)
+def test_a_read_that_failed_lately_explains_the_stall(failure: FailReason, reason: StallReason) -> None:
+    watch = StallWatch(3.0)
+    watch.read_failed(failure, 2.0)
+    assert judge(watch, 4.0) is reason
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (FailReason.DISK, StallReason.DISK),
+        (FailReason.CORRUPT, StallReason.VERIFICATION),
+        (FailReason.SLOW, StallReason.HOLDER_SILENT),
+        (FailReason.BUSY, StallReason.ALL_BUSY),
+    ],
+)
+def test_a_fetch_that_failed_lately_explains_the_stall(failure: FailReason, reason: StallReason) -> None:
+    watch = StallWatch(3.0)
+    watch.fetch_failed(failure, 2.0)
+    assert judge(watch, 4.0, holders=True) is reason
+
+
+def test_a_holder_that_was_cut_for_silence_explains_nothing_once_it_holds_nothing_or_four_stalls_have_passed() -> None:
+    watch = StallWatch(3.0)
+    watch.fetch_failed(FailReason.SLOW, 2.0)
+    assert judge(watch, 4.0) is StallReason.NO_HOLDER
+    assert judge(watch, 14.1, holders=True) is StallReason.ALL_BUSY
+
+
+def test_a_read_that_hangs_is_storages_fault_as_soon_as_it_is_as_old_as_the_stall() -> None:
+    hanging = replica()
+    hanging.start(0, SOURCE, 1.0)
+    assert judge(StallWatch(3.0), 3.9, hanging, holders=True) is StallReason.ALL_BUSY
+    assert judge(StallWatch(3.0), 4.0, hanging, holders=True) is StallReason.STORAGE
+    assert hanging.arrives(0, SOURCE)
+    assert judge(StallWatch(3.0), 4.0, hanging, holders=True) is StallReason.STORAGE, "what drips holds us up as well"
+
+
+def test_where_nobody_holds_anything_a_read_that_has_just_begun_is_what_is_waited_for() -> None:
+    reading = replica()
+    reading.start(0, SOURCE, 3.5)
+    assert judge(StallWatch(3.0), 3.6, reading) is StallReason.STORAGE
+    assert judge(StallWatch(3.0), 3.6, reading, alone=True) is StallReason.STORAGE
+
+
+def test_a_holder_that_was_asked_and_neither_refuses_nor_sends_is_silent_and_not_busy() -> None:
+    hanging = replica()
+    hanging.start(0, RACK_PEER, 1.0)
+    assert judge(StallWatch(3.0), 3.9, hanging, holders=True) is StallReason.ALL_BUSY
+    assert judge(StallWatch(3.0), 4.0, hanging, holders=True) is StallReason.HOLDER_SILENT
+    assert hanging.arrives(0, RACK_PEER)
+    assert judge(StallWatch(3.0), 4.0, hanging, holders=True) is StallReason.ALL_BUSY, "it sends, but slowly"
+
+
+def test_a_read_that_hangs_comes_before_holders_that_may_be_relaying_one() -> None:
+    hanging = replica()
+    hanging.start(0, RACK_PEER, 0.0)
+    hanging.start(1, SOURCE, 0.0)
+    assert judge(StallWatch(3.0), 3.0, hanging, holders=True) is StallReason.STORAGE
+
+
+@pytest.mark.parametrize("supplier", [RACK_PEER, SOURCE])
+def test_a_full_disk_comes_before_busy_peers_and_before_what_hangs(supplier: object) -> None:
+    watch = StallWatch(3.0)
+    watch.fetch_failed(FailReason.DISK, 2.0)
+    assert judge(watch, 4.0, holders=True) is StallReason.DISK
+    hanging = replica()
+    hanging.start(0, supplier, 0.0)  # type: ignore[arg-type]
+    assert judge(watch, 4.0, hanging, holders=True) is StallReason.DISK
