@@ -40,6 +40,7 @@ class _Verb(NamedTuple):
 VERBS = {
     "demo": _Verb("gossipd.cli.demo", "demo", "Watch a model spread over real daemons on this machine."),
     "keygen": _Verb("gossipd.cli.keygen", "keygen", "Make a publisher's key."),
+    "key": _Verb("gossipd.cli.key", "key", "Rotate the cluster key."),
     "publish": _Verb("gossipd.cli.publish", "publish", "Hash and sign a model: the manifest."),
     "init": _Verb("gossipd.cli.init", "init", "Set up this host."),
     "run": _Verb("gossipd.cli.run", "run", "Be the daemon, in the foreground."),
