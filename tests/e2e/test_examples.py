@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gossipd.ops.status_client import StatusClient
+from gossipd.api.client import StatusClient
 from tests.e2e.cluster import Daemon, cluster, free_port_pair, set_up, until
 from tests.e2e.toy import make_model
 from tests.servers import free_port
