@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 from gossipd.cli.help import TOPICS, page
 from gossipd.cli.main import VERBS, cli
@@ -29,6 +30,7 @@ PAGES = [
     *sorted(MANUAL.glob("*.md")),
 ]
 README_BYTES_MAX = 6 * 1024
+BLOCK_COLUMNS_MAX = 98  # `gossipd help` in a window of 100
 TOP_FOLDERS = ("gossipd", "membership", "tests", "config", ".github")
 COMING = {
     *(f"gossipd/sessions/{name}.py" for name in ("sessions", "subscription", "subscribers", "send_queue")),
@@ -91,6 +93,12 @@ def options_of(verb: str) -> set[str]:
     return {"--help", *(name for each in commands for parameter in each.params for name in parameter.opts)}
 
 
+@pytest.mark.parametrize("topic", TOPICS)
+def test_pictures_and_blocks_fit_a_terminal(topic: str) -> None:
+    for block in re.findall(r"^```.*?^```", page(topic), re.DOTALL | re.MULTILINE):
+        assert max(map(len, block.splitlines())) <= BLOCK_COLUMNS_MAX, block
+
+
 def test_operations_names_every_command_state_reason_and_exit_code() -> None:
     text = page("operations")
     for verb in VERBS:
@@ -114,3 +122,21 @@ def test_pages_are_in_plain_words(path: Path) -> None:
     text = path.read_text().lower()
     for word in BANNED_WORDS:
         assert not re.search(rf"\b{word}\b", text), f"{shown(path)} says {word!r}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=shown)
+def test_issue_forms_are_what_github_reads(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    if path.stem == "config":
+        return
+    assert {"name", "description", "body"} <= set(form)
+    names = [part["id"] for part in form["body"] if part["type"] != "markdown"]
+    assert len(names) == len(set(names)) > 0
+
+
+def test_the_hooks_run_what_ci_runs_first() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    tools = {" ".join(hook["entry"].split()[:2]) for hook in hooks}
+    assert tools == {"ruff check", "ruff format", "mypy"}
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert all(f"/bin/{tool}" in ci for tool in ('ruff" check', 'ruff" format', 'mypy"'))
