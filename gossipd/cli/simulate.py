@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gossipd.sim.scenario import Scenario
     from gossipd.sim.world import World
 
-_DELIVERIES_PER_MINUTE = 40_000  # of CPU time on one core; compiled code takes half
+_DELIVERIES_PER_MINUTE = 40_000  # of CPU time (tests/bench/RESULTS.md, row sim-1000, which runs compiled)
 _DELIVERIES_MAX = 50 * _DELIVERIES_PER_MINUTE
 _CHUNKS_MAX = 2_000  # a publisher makes 1,024 to 2,048 chunks of 256 MiB to 32 GiB
 _CHUNKS_MIN = 200  # coarser ones distort the tail of the distribution

@@ -3,7 +3,7 @@
 What lives here: the base classes, the exit codes, and errors that more than one package raises.
 What does not: errors of one hand (they live beside it and derive from these).
 
-An error has a stable ``code`` (``E_...``, documented in the README, matched by scripts), one sentence
+An error has a stable ``code`` (``E_...``, matched by scripts), one sentence
 that names the field, the limit and the cure, and three properties that its docstring states: whose
 fault it is, whether our state changed, whether a retry may help. Network peers are sent at most the
 code; the sentence is for operators. Our own bugs are assertions, never one of these.
@@ -16,9 +16,9 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every command; stable, listed in the README and tested.
+    """Exit codes of every command; stable, listed in the manual (``operations``) and tested.
 
-    The numbers follow the plan of design/operations.md, which took the habit from aria2 and rclone.
+    The habit is that of aria2 and rclone.
     """
 
     DONE = 0

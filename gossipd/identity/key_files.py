@@ -83,6 +83,26 @@ def write_key_ring(path: Path, ring: KeyRing) -> None:
     _create(path, format_key_ring(ring), SECRET_MODE)
 
 
+def replace_key_ring(path: Path, ring: KeyRing) -> None:
+    """Put ``ring`` in the place of the cluster key in ``path``, with its owner kept; the file is the old or the new.
+
+    Raises:
+        KeyFileError: the directory takes no file, or the owner cannot be kept. Fault: this host; the old file stands.
+    """
+    owner = path.stat()
+    fresh = path.with_name(f".{path.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        fresh.unlink()  # a replacement that was interrupted
+    _create(fresh, format_key_ring(ring), SECRET_MODE)
+    try:
+        os.chown(fresh, owner.st_uid, owner.st_gid)
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise KeyFileError(f"{path} cannot be replaced: {error.strerror}") from None
+
+
 def _create(path: Path, text: str, mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)

@@ -2,7 +2,7 @@
 
 What lives here: the one class, so that every rule module can raise it. What does not: the rules.
 
-Codes (rows of the README's bad-input table): ``E_SIG_MISSING``, ``E_SIG_INVALID``, ``E_SIG_THRESHOLD``,
+Codes (rows of ``tests/bad_inputs``): ``E_SIG_MISSING``, ``E_SIG_INVALID``, ``E_SIG_THRESHOLD``,
 ``E_KEY_UNKNOWN``, ``E_SCHEMA_VERSION``, ``E_DECODE``, ``E_LIMIT``, ``E_EMPTY``, ``E_NAME``, ``E_EXPIRED``,
 ``E_ROLLBACK``, ``E_EQUIVOCATION``, ``E_PATH_ABSOLUTE``, ``E_PATH_COMPONENT``, ``E_PATH_CHAR``,
 ``E_PATH_UNICODE``, ``E_PATH_COLLISION``, ``E_PATH_RESERVED``, ``E_PATH_LENGTH``, ``E_PATH_PREFIX``,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from gossipd.swarm.settings import PlannerSettings
 
-EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (README): what is closer than that no run could tell apart
+EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (tests/bench/RESULTS.md): what is closer than that no run could tell apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ What lives here: scores, and three uses of them: who stands where in the line of
 external storage belongs to which reader, and the order in which external storage is read. What does not:
 who is in the view (``peers``), and what is done with the answer.
 
-Chunks are not hashed one by one: 30,000 chunks times 25 readers take 4 s that way (design notes). Chunks
+Chunks are not hashed one by one: 30,000 chunks times 25 readers take 4 s that way. Chunks
 fall into ``BUCKETS`` buckets, and one BLAKE3 stream per (node, deployment) gives a node's score for each.
 
 The first place of each bucket is given out with a bound on load (Mirrokni, Thorup, Zadimoghaddam 2016,

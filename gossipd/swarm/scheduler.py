@@ -5,11 +5,11 @@ What lives here: the choice. What does not: which chunks may be asked for (``dem
 
 Imports go first, because a rack waits for them; among them and among the rest the rarest of a sample wins:
 with fresh availability and a small backlog that is within a point of newest-first in homogeneous clusters,
-and newest-first loses a third when 3 % of hosts are slow (design notes, simulation). Of the holders the one
+and newest-first loses a third when 3 % of hosts are slow (simulated). Of the holders the one
 with the shortest expected wait is asked: its busy slots times how slow it has been, ours counted. A peer with no
 free slot is left alone until it says otherwise or a few chunk times have passed. Rejected: choosing the peer
 first and then the chunk (rare chunks wait behind popular peers), and queueing at busy peers (blind queues cost
-10 to 15 % of efficiency, same notes). What follows a fetch that is about to end (``pipelining``) is no such queue: it
+10 to 15 % of efficiency). What follows a fetch that is about to end (``pipelining``) is no such queue: it
 waits for our own upload there, whose slot is its own unless another is quicker, and so is asked for before anything
 else, but of slow peers.
 """
@@ -26,7 +26,7 @@ from gossipd.swarm.pipelining import Pipelining
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
-_SAMPLE = 12  # rarest of 8 to 32 differ by a tenth of a point in the design notes' simulation
+_SAMPLE = 12  # rarest of 8 to 32 differ by a tenth of a point (simulated)
 _STALE_CHUNK_TIMES = 0.75  # a slot of a busy peer frees within about that when it serves some at a time
 _STALE_S_MAX = 4.0  # of large chunks on slow links; with 0.5 each host asked in vain ten times a second
 _FOLLOW_COST = 0.5  # less than any other: up to 1.5 is as good, 3 is worse by half a point (simulated lab)

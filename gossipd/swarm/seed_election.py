@@ -6,7 +6,7 @@ times its place in the rendezvous line and claims the term after the highest it 
 higher term wins, then the line; who is one too many gives up when it hears of the others. A host that membership calls
 isolated (cut-off seeds are the ones that read a second copy) or that can read no source gives its own claim up, and one
 that has fallen far behind does not claim again for a while either. No clocks are compared, and seedship guards cost,
-never correctness. Source: design notes on exactly-once egress; Redis Sentinel's terms.
+never correctness. Source: Redis Sentinel's terms.
 
 Sources are judged together: a manifest whose source nobody can read must cost no other deployment its seeds, and a
 pause after each failure, as it was once, held every host of a cluster down for as long as that manifest was there.

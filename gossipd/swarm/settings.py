@@ -61,7 +61,7 @@ class PlannerSettings:
     of them slow 33 for 32."""
 
     rack_peers_max: int = 40
-    """Neighbours in the rack. 20 to 40 are needed for 95 % and more (design notes, simulation)."""
+    """Neighbours in the rack. 20 to 40 are needed for 95 % and more (simulated)."""
     far_neighbours_max: int = 64
     """Neighbours in other racks, from whom and to whom this host imports and relays. No more readers than this and one,
     as they are neighbours of each other; a reader may have more, within ``subscribers_max``."""
