@@ -126,22 +126,24 @@ class StatusClient:
                 answer = stack.enter_context(connection.getresponse())
                 if answer.status >= 400:
                     _raise_refusal(_object(answer.read()))
-                    raise DaemonUnreachableError(f"what answers at {self._path} says {answer.status} without a reason")
+                    raise DaemonUnreachableError(
+                        f"the program at {self._path} answers {answer.status} without a reason"
+                    )
             except TimeoutError:
                 raise DaemonUnreachableError(
                     f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
                 ) from None
             except PermissionError:
                 raise DaemonUnreachableError(
-                    f"this user may not ask the daemon at {self._path}: only the user that it runs as, and root"
+                    f"this user may not use the daemon at {self._path}; only the daemon's user and root may"
                 ) from None
             except OSError as error:
                 raise DaemonUnreachableError(
-                    f"no daemon answers at {self._path}: {error.strerror or error}; name its --config or --socket, "
-                    "or start it with 'gossipd run'"
+                    f"no daemon answers at {self._path}: {error.strerror or error}; give --config or --socket, "
+                    "or start the daemon with 'gossipd run'"
                 ) from None
             except http.client.HTTPException as error:
-                raise DaemonUnreachableError(f"what answers at {self._path} is no gossipd: {error!r}") from None
+                raise DaemonUnreachableError(f"the program at {self._path} is not gossipd: {error!r}") from None
             stack.pop_all()  # now the caller closes the answer
             return answer
 

@@ -80,9 +80,9 @@ def _refuse_if_taken(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SocketPathError(f"cannot look at {path}: {error.strerror}") from error
+        raise SocketPathError(f"cannot check {path}: {error.strerror}") from error
     if not stat.S_ISSOCK(kind):
-        raise SocketPathError(f"{path} is there and is not a socket")
+        raise SocketPathError(f"{path} exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

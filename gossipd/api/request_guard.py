@@ -96,7 +96,7 @@ class RequestGuard:
                 return
         if deadline.cancelled_caught:
             self.refused += 1
-            await self._refuse(stream, f"no whole request within {self._deadline_s:g} s", 408)
+            await self._refuse(stream, f"no complete request within {self._deadline_s:g} s", 408)
             return
         if request is None:
             return
@@ -133,7 +133,7 @@ async def _read_request(stream: trio.SocketStream) -> bytes | None:
                     # Bytes after the request are dropped: each connection carries one.
                     return bytes(received[: len(received) - len(parser.trailing_data[0])])
                 if isinstance(event, h11.ConnectionClosed):
-                    raise StatusRequestError("the request ends before it is whole")
+                    raise StatusRequestError("the request is incomplete")
         except h11.RemoteProtocolError as error:
             raise StatusRequestError(f"not an HTTP/1.1 request: {error}") from None
 
@@ -147,7 +147,7 @@ def _judge(request: h11.Request) -> None:
     if not path.startswith(b"/") or b"%" in path:
         raise StatusRequestError("the path must begin with / and have no %-escapes")
     if request.http_version not in (b"1.0", b"1.1"):
-        raise StatusRequestError(f"HTTP/{request.http_version.decode()} is not spoken here, only HTTP/1.1")
+        raise StatusRequestError(f"HTTP/{request.http_version.decode()} is not supported, only HTTP/1.1")
     if any(name == b"upgrade" for name, _ in request.headers):
         raise StatusRequestError("the connection cannot be upgraded")
 

@@ -151,12 +151,14 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
         except ValueError as error:
             return AuditReport(records, first_at, last_at, chain or GENESIS, f"line {number}: {error}")
         if chain is None and record["seq"] == 0 and record["prev"] != GENESIS:
-            return AuditReport(records, first_at, last_at, GENESIS, f"line {number}: the first record follows another")
+            return AuditReport(
+                records, first_at, last_at, GENESIS, f"line {number}: the first record names one before it"
+            )
         if chain is not None and record["prev"] != chain:
-            problem = f"line {number}: does not follow the record before it (changed, left out or put in)"
+            problem = f"line {number}: does not follow the record before it (a record was changed, removed or inserted)"
             return AuditReport(records, first_at, last_at, chain, problem)
         if seq is not None and record["seq"] != seq + 1:
-            return AuditReport(records, first_at, last_at, record["prev"], f"line {number}: the count jumps")
+            return AuditReport(records, first_at, last_at, record["prev"], f"line {number}: the numbers have a gap")
         chain, seq, records = record["hash"], record["seq"], records + 1
         has_head = has_head or chain == head
         first_at, last_at = first_at or record["at"], record["at"]
@@ -176,7 +178,7 @@ def _sealed(record: dict[str, Scalar]) -> tuple[bytes, str]:
 def _opened(line: bytes) -> dict[str, Any]:
     """One record whose own hash is right. Raises ValueError with a sentence."""
     if not line.endswith(b"\n"):
-        raise ValueError("the line is not whole")
+        raise ValueError("the line is incomplete")
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):

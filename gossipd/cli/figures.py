@@ -50,11 +50,11 @@ def _faults(scenario: Scenario, world: World) -> list[str]:
         died = sum(not host.alive for host in world.hosts)
         ordered = sum(round(kill.share * scenario.hosts) for kill in scenario.kills)
         # Progress counts the chunks that dead hosts want too: after a death it ends below 100 %.
-        missed = f" of {ordered} ordered: the run did not get so far, as the dead take no more chunks"
+        missed = f" of {ordered} requested: the run did not reach the rest, because dead hosts take no more chunks"
         lines.append(f"died            {died:10d} {_hosts(died)}{missed if died < ordered else ''}")
     if slow := set(world.slowed):
         dead = sum(not world.hosts[index].alive for index in slow)
-        told = "only 'last slow host' is of them" + (f", and {dead} died" if dead else "")
+        told = "only 'last slow host' counts them" + (f", and {dead} died" if dead else "")
         lines.append(f"slow            {len(slow):10d} {_hosts(len(slow))}; {told}")
     return lines
 
@@ -64,12 +64,12 @@ def _why_no_last_host(outcome: Outcome, world: World | None) -> str | None:
     if world is not None:
         if missing := len(_unfinished(world, slow=False)):
             return (
-                f"{missing} of {outcome.hosts_alive} {_hosts(outcome.hosts_alive)} that live did not finish, so none "
-                f"is the last; given up after {world.clock.now:.1f} s, because 50 times the bound had passed or "
+                f"{missing} of {outcome.hosts_alive} live {_hosts(outcome.hosts_alive)} did not finish; "
+                f"given up after {world.clock.now:.1f} s, because 50 times the bound had passed or "
                 "nothing moved"
             )
         if isnan(outcome.seconds_last):
-            return "of the hosts at the full rate none lives"
+            return "no host at the full rate is alive"
     return None
 
 

@@ -103,7 +103,7 @@ class DropFolder:
             )
         if status.st_mode & 0o002:
             raise DropError(
-                f"the inbox {self.directory} may be written by everybody (mode {status.st_mode & 0o777:o}); use 0750",
+                f"the inbox {self.directory} is writable by everybody (mode {status.st_mode & 0o777:o}); use 0750",
                 code="E_WATCH_DIRECTORY",
             )
 
@@ -140,7 +140,7 @@ class DropFolder:
         try:
             descriptor = os.open(self.directory / drop.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError as error:
-            raise DropError(f"{drop.shown} may not be read by the daemon", code="E_WATCH_PERMISSION") from error
+            raise DropError(f"the daemon may not read {drop.shown}", code="E_WATCH_PERMISSION") from error
         except FileNotFoundError as error:
             raise UnfinishedError from error
         except OSError as error:
@@ -189,9 +189,11 @@ class DropFolder:
             word = _KINDS.get(kind, "not a file")
             raise DropError(f"{name} is {word}; drop a regular file", code="E_WATCH_TYPE")
         if status.st_uid not in (os.geteuid(), 0, os.lstat(self.directory).st_uid):
-            raise DropError(f"{name} belongs to user {status.st_uid}, who does not own the inbox", code="E_WATCH_OWNER")
+            raise DropError(
+                f"{name} belongs to user {status.st_uid}, not to the owner of the inbox", code="E_WATCH_OWNER"
+            )
         if not status.st_mode & 0o444:
-            raise DropError(f"{name} may not be read by anybody (mode 0)", code="E_WATCH_PERMISSION")
+            raise DropError(f"{name} has no read permission (mode 0)", code="E_WATCH_PERMISSION")
         if status.st_size > self._bytes_max:
             raise DropError(f"{name} has {status.st_size} bytes, at most {self._bytes_max}", code="E_WATCH_SIZE")
 

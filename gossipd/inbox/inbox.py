@@ -232,7 +232,7 @@ class Inbox:
                 reason = error.strerror or str(error)
                 if reason != said:
                     said = reason
-                    log.warning("inbox is only looked at now and then", every_s=self._settings.rescan_s, reason=reason)
+                    log.warning("inbox is scanned at intervals only", every_s=self._settings.rescan_s, reason=reason)
             await trio.sleep(self._settings.rescan_s)
 
     async def _ring(self, changed: _Wakeup) -> None:

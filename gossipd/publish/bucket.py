@@ -158,7 +158,7 @@ class StoredObjects:
         try:
             result = obstore.get(self._store, one.path, options=options)
             if tuple(result.range) != (segment.offset, stop) or result.meta["size"] != one.size:
-                raise TreeChangedError(f"{shown(one.path)} has another size than it was listed with")
+                raise TreeChangedError(f"{shown(one.path)} has another size than in the listing")
             for part in result.stream(min_chunk_size=1):
                 left -= len(part)
                 if left < 0:
@@ -167,7 +167,7 @@ class StoredObjects:
         except _OBSTORE_ERRORS as error:
             raise _from_obstore(error, shown(one.path)) from None
         if left:
-            raise StorageError(f"{shown(one.path)}: the body was not as long as promised", code="E_SOURCE_SHORT")
+            raise StorageError(f"{shown(one.path)}: the body has another length than promised", code="E_SOURCE_SHORT")
 
 
 def _found(meta: Any) -> FoundObject:
@@ -188,4 +188,4 @@ def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
         return StorageAuthError(f"{what}: access refused; see the credentials in this environment")
     if isinstance(error, ValueError) or "not recognise" in text or "not recognize" in text:
         return PublishError(f"{what} is not an address that can be opened", code="E_SOURCE_LISTING")
-    return StorageError(f"{what}: the storage did not answer as it should")
+    return StorageError(f"{what}: the storage gave an unexpected answer")

@@ -16,7 +16,7 @@ def check_writable(out: Path) -> None:
     """Refuse an unsuitable ``--out`` before hours of hashing. Raises PublishError ``E_OUTPUT``."""
     directory = out.parent
     if out.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise PublishError(f"--out {shown(str(out))} must be a file in a directory one can write to", code="E_OUTPUT")
+        raise PublishError(f"--out {shown(str(out))} must be a file in a writable directory", code="E_OUTPUT")
 
 
 def write_whole(out: Path, content: bytes) -> None:

@@ -181,7 +181,7 @@ def _check_outside(source: Path, out: Path, selection: Selection) -> None:
     target = Path(os.path.abspath(out))
     if target.is_relative_to(source) and selection.admits(str(target.relative_to(source))):
         raise PublishError(
-            f"--out {shown(str(out))} lies in SOURCE, of which it would be a file; write it elsewhere, or --exclude it",
+            f"--out {shown(str(out))} lies in SOURCE and would be part of it; write it elsewhere, or --exclude it",
             code="E_OUTPUT",
         )
 

@@ -129,9 +129,9 @@ class SourceAdmission:
                     self._requests += 1
                     self._in_flight += 1
                     return pace.failures > 0
-                trouble = self._troubles.get(authority(source), "it failed before")
+                trouble = self._troubles.get(authority(source), "an earlier failure")
             if now + wait_s > deadline:
-                raise SourceBusyError(what, f"left alone for now, after {trouble}")
+                raise SourceBusyError(what, f"not asked again yet, because of {trouble}")
             stop.wait(wait_s)
 
     def leave(self, source: SourceUrl, error: GossipdError | None, received: int) -> None:

@@ -158,7 +158,7 @@ class Stream:
     def _check_head(self, start: int) -> None:
         encoding = str(self._result.attributes.get("Content-Encoding", "identity")).lower()
         if encoding != "identity":
-            raise SourceEncodingError(self._what, "the server sends the object encoded; it must send it as it is")
+            raise SourceEncodingError(self._what, "the server encodes the object; it must send it unchanged")
         if tuple(self._result.range) != (start, start + self._length):
             first, stop = self._result.range
             if first == start and stop < start + self._length:

@@ -182,7 +182,7 @@ _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
     ("IncompleteBody", SourceShortError, "the connection ended before the promised bytes had come"),
     ("UnexpectedEof", SourceShortError, "the connection ended before the promised bytes had come"),
     ("dns error", SourceUnreachableError, "its host name does not resolve"),
-    ("certificate", SourceUnreachableError, "its TLS certificate is not valid for us"),
+    ("certificate", SourceUnreachableError, "its TLS certificate is not valid"),
     ("UnableToCanonicalize", SourceNotFoundError, "the directory is not there"),
     ("PermissionDenied", SourceAuthError, "this host's user may not read it"),
     ("tcp connect error", SourceUnreachableError, "no connection"),
@@ -222,7 +222,7 @@ def in_our_words(what: str) -> Iterator[None]:
         raise from_obstore(error, what) from None
     except BaseException as error:
         if _is_panic(error):
-            raise SourceError(what, "obstore panicked over it") from None
+            raise SourceError(what, "obstore panicked") from None
         raise
 
 

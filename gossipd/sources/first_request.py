@@ -168,12 +168,12 @@ def _connect(location: Location, addresses: Addresses, settings: SourceSettings)
 
 def _check_head(response: http.client.HTTPResponse, what: str, start: int, length: int) -> ObjectVersion:
     if response.status == 200:
-        raise SourceRangeError(what, "the server answered a range request with all of it or a page (status 200)")
+        raise SourceRangeError(what, "the server answered a range request with the whole object or a page (status 200)")
     if response.status != 206:
         raise from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
     encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity":
-        raise SourceEncodingError(what, "the server sends the object encoded; it must send it as it is")
+        raise SourceEncodingError(what, "the server encodes the object; it must send it unchanged")
     found = _CONTENT_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
     if not found:
         raise SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")

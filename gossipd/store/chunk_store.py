@@ -320,7 +320,7 @@ class ChunkStore:
             mend_tree(self._context, replica)
         except OSError as again:
             return self._refused(again, replica.missing_bytes())
-        return StoreWriteError(f"{error.filename or 'a file'} had been removed; it was made again", code="E_STORE_IO")
+        return StoreWriteError(f"{error.filename or 'a file'} was removed; it has been made again", code="E_STORE_IO")
 
     def _refused(self, error: OSError, need_bytes: int) -> StoreWriteError:
         if error.errno == errno.ELOOP:  # a fault of one path, not of the disk

@@ -161,7 +161,7 @@ class Dialer:
 def _not_connected(endpoint: Endpoint, error: OSError) -> TransferError:
     """The error that blames the right side for a failed connection."""
     if error.errno in EXHAUSTED:
-        return NoHandleError(f"no connection to {endpoint}: this host has none left ({error.strerror})")
+        return NoHandleError(f"no connection to {endpoint}: this host is out of descriptors ({error.strerror})")
     return UnreachableError(f"cannot connect to {endpoint}: {error}", is_certain=True)
 
 

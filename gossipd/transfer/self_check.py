@@ -77,7 +77,7 @@ def _ask(sock: socket.socket, question: bytes) -> bytes:
                 return answer
             answer += piece
     except TimeoutError:
-        raise SecurityCheckError("the bulk port keeps a stranger's connection open") from None
+        raise SecurityCheckError("the bulk port keeps an unauthenticated connection open") from None
     except OSError:
         return answer
     return answer

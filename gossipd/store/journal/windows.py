@@ -280,8 +280,8 @@ def _claim(context: Context, replica: ModelReplica, window: Window) -> None:
         replica.ledger.sync()
     except OSError as error:
         context.tracker.sync_failed(error, context.clock(), chunk_count=0)
-        # The data was synced, only the record failed: the new journal claims these chunks.
         _mark_durable(replica, chunks)
+        # The data was synced, only the record failed: the new journal claims these chunks.
         renew_journal(context, replica)
         return
     _mark_durable(replica, chunks)

@@ -37,7 +37,7 @@ def prepare_root(disk: Disk) -> int:
     try:
         lock = disk.lock(layout.LOCK)
     except BlockingIOError:
-        raise StoreLockedError("another gossipd has this store; stop it first") from None
+        raise StoreLockedError("another gossipd uses this store; stop it first") from None
     try:
         _check_marker(disk)
         missing = [path for path in layout.DIRECTORIES if disk.kind(path) is not FileKind.DIRECTORY]

@@ -141,7 +141,7 @@ class Models:
                 publishing.publish(self._context, replica)
             except FileNotFoundError:
                 mend_tree(self._context, replica)
-                raise NotWholeError(f"files of {name} were removed or cut under us; they are fetched again") from None
+                raise NotWholeError(f"files of {name} were removed or cut short; they are fetched again") from None
             for version in self._show(replica, durably=True):
                 self._evict(name, version)
         except OSError as error:

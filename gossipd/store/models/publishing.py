@@ -62,7 +62,7 @@ def publish(context: Context, replica: ModelReplica) -> None:
             with replica.lock:
                 replica.tree = place
         context.disk.sync_directory(parent(place))
-        with suppress(FileNotFoundError):  # somebody removed the empty directory
+        with suppress(FileNotFoundError):  # it was empty, and somebody removed it
             context.disk.sync_directory(layout.INCOMING)
         with replica.lock:
             replica.published_s = int(context.wall())
