@@ -430,7 +430,7 @@ def test_a_user_that_may_not_ask_is_told_who_may(tmp_path: Path, monkeypatch: py
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(client._UnixConnection, "connect", refuse)
-    with pytest.raises(DaemonUnreachableError, match="only the daemon.s user and root may"):
+    with pytest.raises(DaemonUnreachableError, match=r"only the daemon's user and root may"):
         StatusClient(tmp_path / "s").status()
 
 
