@@ -40,9 +40,8 @@ class RefusedByDaemonError(GossipdError):
 
 
 def find_socket(socket_path: str | None, config_path: str | None) -> Path:
-    """The status socket: ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else ``./gossipd.sock``.
-
-    Raises UsageError when the configuration cannot be read.
+    """The status socket: ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else ``./gossipd.sock``. Raises
+    UsageError when the configuration cannot be read.
     """
     if socket_path is not None:
         return Path(socket_path)
@@ -78,19 +77,15 @@ class StatusClient:
         return self._get("/v1/status", {key: str(value) for key, value in query.items() if value is not None})
 
     def members(self) -> dict[str, Any]:
-        """The hosts on the roster."""
         return self._get("/v1/members")
 
     def models(self, name: str | None = None) -> dict[str, Any]:
-        """The models on this host."""
         return self._get("/v1/models", {} if name is None else {"name": name})
 
     def peers(self) -> dict[str, Any]:
-        """Traffic with each peer."""
         return self._get("/v1/peers")
 
     def deployment(self, name: str, version: int) -> dict[str, Any]:
-        """One deployment over the cluster."""
         answer = self._get(f"/v1/deployments/{quote(name)}/{version}")
         row: dict[str, Any] = answer["deployment"]
         return row

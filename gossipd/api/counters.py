@@ -48,10 +48,9 @@ class Histogram:
 
 
 class LoopLag:
-    """How late the trio loop wakes a due task: a delay that every probe and every frame suffers.
-
-    Ten samples a second detect a loop that is stuck while nothing else is due. While a model moves, the turn loop adds
-    its own wake-ups, because the samples alone would be too few for a p99.
+    """How late the trio loop wakes a due task: a delay that every probe and every frame suffers. Ten samples a second
+    detect a loop that is stuck while nothing else is due. While a model moves, the turn loop adds its own wake-ups,
+    because the samples alone would be too few for a p99.
     """
 
     def __init__(self) -> None:
@@ -71,7 +70,6 @@ class LoopLag:
             self.observe(trio.current_time() - due)
 
     def observe(self, late_s: float) -> None:
-        """Count one wake-up that was ``late_s`` late."""
         self._count += 1
         self.histogram.observe(late_s)
         self._recent.append(late_s)
@@ -84,10 +82,9 @@ class LoopLag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentCounters:
-    """The work of this host for one deployment. Keys are bounded words, never names of peers.
-
-    ``received_bytes`` by origin, peer_rack, peer_far, disk; ``sent_bytes`` by rack, far; ``verify_failures`` and
-    ``wasted_bytes`` by origin, peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight.
+    """The work of this host for one deployment. Keys are bounded words, never names of peers. ``received_bytes`` by
+    origin, peer_rack, peer_far, disk; ``sent_bytes`` by rack, far; ``verify_failures`` and ``wasted_bytes`` by origin,
+    peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight.
     """
 
     deployment: str

@@ -24,9 +24,8 @@ class Done(Row, frozen=True, kw_only=True):
 
 
 class VerifyStep(Row, frozen=True, kw_only=True):
-    """One line of a running verification: cumulative counts, and the bad chunks since the last line.
-
-    The last line has ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people.
+    """One line of a running verification: cumulative counts, and the bad chunks since the last line. The last line has
+    ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people.
     """
 
     chunks_checked: int
@@ -74,7 +73,6 @@ class AdminPort(Protocol):
         """Remove a dead host, by name or id, from the roster. Raises NotFoundError, or GossipdError if it lives."""
 
     def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
-        """Hash the version on this disk; about one step a second, the last one ``done``. Raises NotFoundError.
-
-        The daemon drops bad chunks and fetches them again later. The generator is closed when the client disconnects.
+        """Hash the version on this disk; about one step a second, the last one ``done``. Raises NotFoundError. The
+        daemon drops bad chunks and fetches them again later. The generator is closed when the client disconnects.
         """

@@ -59,7 +59,6 @@ class AuditLog:
 
     @property
     def head(self) -> str:
-        """Hash of the last record on disk."""
         return self._file.head
 
     @property

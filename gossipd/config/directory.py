@@ -32,8 +32,6 @@ class InitError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The result of ``make_directory``."""
-
     config: Path
     files: tuple[Path, ...]
     public_key: str

@@ -199,7 +199,6 @@ class Seconds:
 
 
 def check_address(text: str) -> None:
-    """An IP address to listen on or to dial."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -224,7 +223,6 @@ def check_host(text: str) -> None:
 
 
 def check_contact(text: str) -> None:
-    """HOST:PORT, IPv6 in brackets."""
     split_contact(text)
 
 

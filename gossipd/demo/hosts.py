@@ -58,7 +58,6 @@ class DemoHost:
         return StatusClient(self.directory / "gossipd.sock", timeout_s=ASK_SECONDS_MAX)
 
     def start(self) -> None:
-        """Run the daemon, with its log in a file of its directory."""
         self.starts += 1
         command = [
             *self.command,
@@ -76,18 +75,15 @@ class DemoHost:
             )  # fmt: skip
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the end."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(STOP_SECONDS_MAX)
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, without waiting."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
 
     def stop(self) -> int | None:
-        """SIGTERM, then SIGKILL if needed; the exit code."""
         if self.process is None:
             return None
         self.ask_to_stop()
@@ -110,7 +106,6 @@ class DemoHost:
             return None
 
     def log_tail(self) -> str:
-        """The end of the log, for an error message."""
         if not self.log.exists():
             return ""
         with self.log.open("rb") as file:
@@ -154,9 +149,8 @@ def settings(sources: Sequence[str], *, encryption: str) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free for TCP and UDP, with the next one free for TCP; all are held until all are found.
-
-    They lie below the kernel's range for outgoing connections, so they stay free.
+    """Ports that are free for TCP and UDP, with the next one free for TCP; all are held until all are found. They lie
+    below the kernel's range for outgoing connections, so they stay free.
     """
     found: list[int] = []
     random = SystemRandom()

@@ -71,7 +71,6 @@ class DemoOrder:
     base: Path | None = None
 
     def check(self) -> None:
-        """Raises UsageError."""
         if not 1 <= self.racks <= self.hosts <= 64:
             raise UsageError(f"--hosts {self.hosts} --racks {self.racks}: from 1 to 64 hosts, in at most as many racks")
         if self.size_bytes < SIZE_MIN:

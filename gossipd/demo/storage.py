@@ -44,18 +44,15 @@ class StorageServer:
 
     @property
     def body_bytes(self) -> int:
-        """Sent so far."""
         with self._lock:
             return self._body_bytes
 
     @property
     def requests(self) -> int:
-        """Answered so far."""
         with self._lock:
             return self._requests
 
     def count(self, *, requests: int = 0, body_bytes: int = 0) -> None:
-        """For the handlers."""
         with self._lock:
             self._requests += requests
             self._body_bytes += body_bytes

@@ -40,9 +40,8 @@ _NAME_BYTES_MAX = 255 - len(f".{_COPIES_MAX - 1}{REASON_SUFFIX}")
 
 
 class DropError(LocalError):
-    """The file in the inbox is no manifest file. ``code`` is ``E_WATCH_...``.
-
-    Fault: the user who dropped it. State: nothing was deployed; it is moved to ``rejected/``. Retry: with a manifest.
+    """The file in the inbox is no manifest file. ``code`` is ``E_WATCH_...``. Fault: the user who dropped it. State:
+    nothing was deployed; it is moved to ``rejected/``. Retry: with a manifest.
     """
 
     code = "E_WATCH_TYPE"
@@ -159,10 +158,9 @@ class DropFolder:
             os.close(descriptor)
 
     def settle(self, drop: Drop, *, folder: str) -> str | None:
-        """Move ``drop`` into ``folder`` (ACCEPTED or REJECTED).
-
-        Returns its name there, shortened or numbered if needed; None when it is gone or was replaced by a new file.
-        Raises OSError when the disk refuses; calling again is safe.
+        """Move ``drop`` into ``folder`` (ACCEPTED or REJECTED). Returns its name there, shortened or numbered if
+        needed; None when it is gone or was replaced by a new file. Raises OSError when the disk refuses; calling again
+        is safe.
         """
         target = self.directory / folder
         target.mkdir(mode=0o750, exist_ok=True)

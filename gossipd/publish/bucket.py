@@ -75,9 +75,8 @@ def open_storage(url: SourceUrl) -> Any:
 
 
 def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[FoundObject]:
-    """The selected objects below the prefix, in order of path.
-
-    Raises StorageError; PublishError ``E_EMPTY``; ManifestError ``E_LIMIT`` beyond 100,000 objects.
+    """The selected objects below the prefix, in order of path. Raises StorageError; PublishError ``E_EMPTY``;
+    ManifestError ``E_LIMIT`` beyond 100,000 objects.
     """
     found: list[FoundObject] = []
     parents: set[str] = set()

@@ -16,9 +16,8 @@ EXTENT_BYTES_MAX = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileExtent:
-    """``count`` chunks from ``first_chunk``: the bytes of ``segments``, end to end, cut every ``chunk_bytes``.
-
-    Either adjacent chunks of one file, with one segment; or one chunk of packed files.
+    """``count`` chunks from ``first_chunk``: the bytes of ``segments``, end to end, cut every ``chunk_bytes``. Either
+    adjacent chunks of one file, with one segment; or one chunk of packed files.
     """
 
     first_chunk: int

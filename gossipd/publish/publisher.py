@@ -96,9 +96,8 @@ class _Origin:
 
 
 def publish(order: PublishOrder, progress: PublishProgress) -> Published:
-    """Write the signed manifest of ``order.source`` to ``order.out``.
-
-    Raises PublishError, StorageError, ManifestError; then nothing was written.
+    """Write the signed manifest of ``order.source`` to ``order.out``. Raises PublishError, StorageError, ManifestError;
+    then nothing was written.
     """
     check_model_name(order.name)
     check_writable(order.out)
@@ -137,9 +136,8 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
 
 
 def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:
-    """The manifest at ``order.out`` if it differs only by its date: then it stays.
-
-    Otherwise a repeated script would make another deployment of the same version, which hosts refuse with an alarm.
+    """The manifest at ``order.out`` if it differs only by its date: then it stays. Otherwise a repeated script would
+    make another deployment of the same version, which hosts refuse with an alarm.
     """
     try:
         with order.out.open("rb") as file:

@@ -152,7 +152,6 @@ class BufferPool:
             self._changed.notify_all()
 
     def statistics(self) -> PoolStatistics:
-        """Present holdings, and totals since the start."""
         with self._changed:
             return PoolStatistics(
                 pool_bytes=self._pool_bytes,
@@ -195,9 +194,8 @@ class BufferPool:
             self._changed.notify_all()
 
     def _shrink_free(self) -> None:
-        """Drop free buffers, largest first, until everything together fits.
-
-        Dropping the last reference unmaps; ``close`` would raise while somebody holds a slice.
+        """Drop free buffers, largest first, until everything together fits. Dropping the last reference unmaps;
+        ``close`` would raise while somebody holds a slice.
         """
         if self._leased_bytes + self._free_bytes <= self._pool_bytes:
             return

@@ -200,12 +200,10 @@ class IncomingChunks:
         return True
 
     def ending(self, key: Key, supplier: Supplier) -> None:
-        """Little is left of this chunk."""
         if self._on_ending is not None:
             self._on_ending(*key, supplier)
 
     def drop(self, key: Key, incoming: IncomingChunk) -> None:
-        """Let others find it no more."""
         with self._lock:
             if self._incoming_chunks.get(key) is incoming:
                 del self._incoming_chunks[key]

@@ -87,9 +87,8 @@ class _Lines:
 
 
 class _Bridge(logging.Handler):
-    """Lines of the standard library's logging, in our form, each at most once a minute.
-
-    Without this, trio logs a traceback ten times a second while the process is out of descriptors.
+    """Lines of the standard library's logging, in our form, each at most once a minute. Without this, trio logs a
+    traceback ten times a second while the process is out of descriptors.
     """
 
     def __init__(self) -> None:

@@ -22,18 +22,16 @@ class NotHeldError(LocalError):
 
 
 class DigestMismatchError(RemoteError):
-    """Bytes do not match the manifest's digest.
-
-    Fault: always the supplier, as a chunk never comes from two. State: nothing was written. Retry: elsewhere.
+    """Bytes do not match the manifest's digest. Fault: always the supplier, as a chunk never comes from two. State:
+    nothing was written. Retry: elsewhere.
     """
 
     code = "E_DIGEST"
 
 
 class StoreWriteError(LocalError):
-    """The disk refused (full, failing, read-only, out of descriptors); ``code`` says which.
-
-    Fault: this host. State: the chunk is not held. Retry: automatic, when the store takes writes again.
+    """The disk refused (full, failing, read-only, out of descriptors); ``code`` says which. Fault: this host. State:
+    the chunk is not held. Retry: automatic, when the store takes writes again.
     """
 
     code = "E_STORE_WRITE"
@@ -78,6 +76,5 @@ class ChunkWriter(Protocol):
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
     ) -> bool:
         """Check the whole chunk against the manifest, then write it; False for a duplicate. ``body`` is free on return.
-
         Raises DigestMismatchError, StoreWriteError, NotHeldError (the deployment is not open here).
         """

@@ -28,9 +28,8 @@ def lower_priority() -> None:
 
 
 def use_batch_policy() -> None:
-    """Make this thread wait for its turn at wake-up (SCHED_BATCH, sched(7)), for good.
-
-    Does nothing where that is forbidden, or when the process has a policy other than the default.
+    """Make this thread wait for its turn at wake-up (SCHED_BATCH, sched(7)), for good. Does nothing where that is
+    forbidden, or when the process has a policy other than the default.
     """
     try:
         if os.sched_getscheduler(0) == os.SCHED_OTHER:

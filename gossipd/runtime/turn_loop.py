@@ -32,8 +32,6 @@ _QUIET_BEATS = 3  # falling asleep and waking cost as much as this many empty tu
 
 
 class Phase(IntEnum):
-    """The order within one turn."""
-
     HEAR = 0
     DECIDE = 1
     SAY = 2

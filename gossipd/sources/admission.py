@@ -49,10 +49,9 @@ Resolve = Callable[[SourceUrl, str], Addresses]
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """Counters since the start of the process.
-
-    ``results`` counts requests by scheme and outcome (``ok`` or an error code). ``bytes`` are received body bytes,
-    right or wrong. ``troubles`` has the last error of each authority without a good answer since.
+    """Counters since the start of the process. ``results`` counts requests by scheme and outcome (``ok`` or an error
+    code). ``bytes`` are received body bytes, right or wrong. ``troubles`` has the last error of each authority without
+    a good answer since.
     """
 
     requests: int
@@ -88,9 +87,8 @@ class SourceAdmission:
         self._policy = policy
 
     def admit(self, source: SourceUrl, what: str) -> Addresses:
-        """Addresses that the policy admits, resolved now or lately; empty where obstore resolves the host.
-
-        Raises SourceForbiddenError, SourceUnreachableError.
+        """Addresses that the policy admits, resolved now or lately; empty where obstore resolves the host. Raises
+        SourceForbiddenError, SourceUnreachableError.
         """
         place = authority(source)
         now = self._clock()
@@ -113,9 +111,8 @@ class SourceAdmission:
         return addresses
 
     def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> bool:
-        """Wait until the host may be asked; ``leave`` must follow. True when its last request failed.
-
-        Raises SourceCancelledError, or SourceBusyError when the wait would be too long.
+        """Wait until the host may be asked; ``leave`` must follow. True when its last request failed. Raises
+        SourceCancelledError, or SourceBusyError when the wait would be too long.
         """
         deadline = self._clock() + self._settings.patience_s
         while True:

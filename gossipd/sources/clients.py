@@ -40,13 +40,10 @@ _NO_DATE = datetime.fromtimestamp(0, UTC)  # obstore's date when the server send
 
 
 def start_runtime() -> None:
-    """Start obstore's threads now, with lower priority than the event loop.
-
-    Otherwise the first use starts them. If the system then has no thread to give, obstore panics, and every later use
-    in this process fails too. Still possible: a read of a ``file://`` source that begins without a free thread ends
-    only when a later read gets one.
-
-    Raises SourceError: no threads. Retry: in a new process.
+    """Start obstore's threads now, with lower priority than the event loop. Otherwise the first use starts them. If the
+    system then has no thread to give, obstore panics, and every later use in this process fails too. Still possible: a
+    read of a ``file://`` source that begins without a free thread ends only when a later read gets one. Raises
+    SourceError: no threads. Retry: in a new process.
     """
     with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
         pool.submit(_use_once).result()
@@ -102,9 +99,8 @@ class Clients:
 
 
 class Stream:
-    """One range request: ``version`` after the head, then exactly the requested bytes.
-
-    Raises SourceError, from the constructor and while iterating.
+    """One range request: ``version`` after the head, then exactly the requested bytes. Raises SourceError, from the
+    constructor and while iterating.
     """
 
     def __init__(

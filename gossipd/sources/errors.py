@@ -36,9 +36,8 @@ _OTHER_RANGE = re.compile(r"Requested (\d{1,19})\.\.(\d{1,19}), got (\d{1,19})\.
 
 
 class SourceError(RemoteError):
-    """A read from external storage failed. Fault: the source or the way to it. State: nothing was written.
-
-    ``again``: how many times the same request may be repeated at once. ``reason``: for the planner.
+    """A read from external storage failed. Fault: the source or the way to it. State: nothing was written. ``again``:
+    how many times the same request may be repeated at once. ``reason``: for the planner.
     """
 
     code = "E_SOURCE"

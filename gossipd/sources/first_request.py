@@ -50,8 +50,6 @@ Addresses = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """The result of a first request."""
-
     version: ObjectVersion
     body: bytes
 
@@ -71,9 +69,8 @@ def resolve(source: SourceUrl, what: str) -> Addresses:
 
 
 def touch(location: Location, addresses: Addresses, start: int, length: int, settings: SourceSettings) -> Touched:
-    """Read ``length`` bytes, at least one, at ``start`` of a web object, without following redirects.
-
-    Raises a SourceError for any answer except a 206 with exactly these bytes.
+    """Read ``length`` bytes, at least one, at ``start`` of a web object, without following redirects. Raises a
+    SourceError for any answer except a 206 with exactly these bytes.
     """
     what = location.shown
     connection = http.client.HTTPConnection(location.source.host, location.source.port)
@@ -96,9 +93,8 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
 
 
 class _Incoming(io.RawIOBase):
-    """A connection's bytes, with a ``deadline`` for all of them that raises TimeoutError.
-
-    A socket's own time-out starts again at each byte, so a slow drip could hold a thread.
+    """A connection's bytes, with a ``deadline`` for all of them that raises TimeoutError. A socket's own time-out
+    starts again at each byte, so a slow drip could hold a thread.
     """
 
     def __init__(self, sock: socket.socket, timeout_s: float) -> None:
@@ -117,7 +113,6 @@ class _Incoming(io.RawIOBase):
         return self._sock.recv_into(buffer)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """The method of a socket that ``http.client`` uses."""
         return io.BufferedReader(self)
 
 

@@ -43,7 +43,6 @@ class Location:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The object's key in tables."""
         return self.base, self.path
 
 

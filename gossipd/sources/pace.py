@@ -29,7 +29,6 @@ class Pace:
 
     @property
     def failures(self) -> int:
-        """Failures in a row."""
         return self._failures
 
     def wait_s(self, now: float) -> float:

@@ -48,9 +48,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOutcome:
-    """The result of one ``read_chunks``: every chunk is in ``stored`` or in ``failed``.
-
-    ``errors`` are in the order of their occurrence; the last one decides ``reason``.
+    """The result of one ``read_chunks``: every chunk is in ``stored`` or in ``failed``. ``errors`` are in the order of
+    their occurrence; the last one decides ``reason``.
     """
 
     stored: tuple[ChunkIndex, ...]

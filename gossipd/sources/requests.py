@@ -84,7 +84,6 @@ class SourceRequests:
         self._streams = threading.BoundedSemaphore(quarter // self._stream_bytes)
 
     def forget(self, deployment: DeploymentId) -> None:
-        """Drop the remembered versions of its objects."""
         self._versions.forget(deployment)
 
     def reads_whole(self, source: SourceUrl) -> bool:
@@ -114,10 +113,9 @@ class SourceRequests:
 
     @contextmanager
     def _room(self, job: Job, location: Location, part: FileRange, *, whole: bool) -> Iterator[None]:
-        """Count obstore's buffers in the pool.
-
-        A whole range exists twice while obstore joins its pieces, and needs no lease of ours. Streams together hold at
-        most a quarter of the pool, so that there is always room for the chunks that they are cut into.
+        """Count obstore's buffers in the pool. A whole range exists twice while obstore joins its pieces, and needs no
+        lease of ours. Streams together hold at most a quarter of the pool, so that there is always room for the chunks
+        that they are cut into.
         """
         if whole:
             with self._pool.reserve(2 * part.length, gave_up=job.stop.is_set):
@@ -156,9 +154,8 @@ class SourceRequests:
             self._admission.note_rate(location.source, part.length, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: FileRange) -> bool:
-        """Whole chunks only, from a fast host without a rate limit: a part of a packed chunk needs our buffer.
-
-        Not for awaited chunks, because a whole range can be relayed only when all of it is here.
+        """Whole chunks only, from a fast host without a rate limit: a part of a packed chunk needs our buffer. Not for
+        awaited chunks, because a whole range can be relayed only when all of it is here.
         """
         return (
             not job.is_awaited

@@ -74,7 +74,6 @@ class PinnedVersions:
             )
 
     def forget(self, deployment: DeploymentId) -> None:
-        """The deployment is over here."""
         with self._lock:
             self._pinned.pop(deployment, None)
 

@@ -145,9 +145,8 @@ class ChunkStore:
         self._models.finish(deployment)
 
     def abandon(self, deployment: DeploymentId) -> None:
-        """Delete a cancelled model that is not published; a published one stays.
-
-        Raises StoreWriteError: the disk refused; StoreClosingError: ``close`` was called.
+        """Delete a cancelled model that is not published; a published one stays. Raises StoreWriteError: the disk
+        refused; StoreClosingError: ``close`` was called.
         """
         self._models.abandon(deployment)
 
@@ -175,9 +174,7 @@ class ChunkStore:
 
     def rollback(self, name: str) -> int:
         """Point ``current`` to the version before it, until a version newer than all present ones is complete. Returns
-        the version that is current now.
-
-        Raises NotFoundError: there is none; StoreWriteError: the disk refused.
+        the version that is current now. Raises NotFoundError: there is none; StoreWriteError: the disk refused.
         """
         return self._models.roll_back(name)
 
@@ -255,10 +252,9 @@ class ChunkStore:
     # ---- rot --------------------------------------------------------------------------------------
 
     def recheck(self, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
-        """A peer complained about a chunk: read it back; if it is wrong, drop it and emit ChunkLost.
-
-        Raises NotHeldError: not open, or removed meanwhile; StoreWriteError: the chunk could not be read now, which
-        proves nothing about its bytes.
+        """A peer complained about a chunk: read it back; if it is wrong, drop it and emit ChunkLost. Raises
+        NotHeldError: not open, or removed meanwhile; StoreWriteError: the chunk could not be read now, which proves
+        nothing about its bytes.
         """
         replica = self._models.get(deployment)
         if not 0 <= chunk < replica.manifest.chunk_count:
@@ -269,9 +265,8 @@ class ChunkStore:
             raise self._refused(error, 0) from error
 
     def verify(self, name: str, version: int) -> Iterator[Checked]:
-        """Read back a whole version, chunk by chunk; wrong chunks are dropped as they are found.
-
-        Raises NotFoundError: the version is not open here, or was removed meanwhile.
+        """Read back a whole version, chunk by chunk; wrong chunks are dropped as they are found. Raises NotFoundError:
+        the version is not open here, or was removed meanwhile.
         """
         for replica in self._models.all():
             if is_version(replica, name, version):
@@ -299,9 +294,8 @@ class ChunkStore:
         )
 
     def close(self) -> None:
-        """Make everything durable, record that in the journals, unlock. Later puts raise NotHeldError.
-
-        An ``open`` in progress keeps what it has copied and returns, or stops hashing and raises.
+        """Make everything durable, record that in the journals, unlock. Later puts raise NotHeldError. An ``open`` in
+        progress keeps what it has copied and returns, or stops hashing and raises.
         """
         self._context.stopping.set()
         self._background.stop()

@@ -183,7 +183,6 @@ class BulkClient:
         self._dialer.credentials = credentials
 
     def statistics(self) -> BulkStatistics:
-        """Totals since the start, and what is in progress."""
         return self._traffic.statistics(
             connections=self._connections.open_count, transfers=len(self._fetches), free_slots=0
         )

@@ -31,11 +31,9 @@ class BulkPeer:
 
 @dataclass(eq=False, slots=True)
 class BulkConnection:
-    """One connection to one peer.
-
-    ``prefix`` is sent before its first request. ``may_be_stale``: the peer may have closed it since its last reply, or
-    may not know the prefix any more, which is nobody's fault. ``is_asked``: the request of its present owner was
-    already sent.
+    """One connection to one peer. ``prefix`` is sent before its first request. ``may_be_stale``: the peer may have
+    closed it since its last reply, or may not know the prefix any more, which is nobody's fault. ``is_asked``: the
+    request of its present owner was already sent.
     """
 
     peer: BulkPeer
@@ -71,7 +69,6 @@ class ConnectionPool:
 
     def borrow(self, peer: BulkPeer, deadline: float, gave_up: Callable[[], bool]) -> BulkConnection | None:
         """An idle connection; or None: the caller may dial one now, and must ``give_back``, ``drop`` or ``forget`` it.
-
         Raises TimeoutError at the monotonic ``deadline``, or when ``gave_up`` says so.
         """
         stale: list[BulkConnection] = []

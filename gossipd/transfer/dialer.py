@@ -33,9 +33,8 @@ from membership.member import NodeId
 
 
 class UnreachableError(PeerGoneError):
-    """No connection could be made. ``is_certain``: the host refused, rather than stayed silent.
-
-    Fault: the peer or the network. Retry: elsewhere; here later.
+    """No connection could be made. ``is_certain``: the host refused, rather than stayed silent. Fault: the peer or the
+    network. Retry: elsewhere; here later.
     """
 
     def __init__(self, message: str, *, is_certain: bool) -> None:
@@ -103,9 +102,8 @@ class Dialer:
         channel.close()
 
     def is_there(self, endpoint: Endpoint) -> bool:
-        """Whether the host's kernel answers: that of a paused process does, one behind a cut cable does not.
-
-        True also when this host is out of descriptors, because then nothing is known against the peer.
+        """Whether the host's kernel answers: that of a paused process does, one behind a cut cable does not. True also
+        when this host is out of descriptors, because then nothing is known against the peer.
         """
         try:
             with socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM) as sock:

@@ -106,5 +106,4 @@ class Fetch:
 
     @property
     def channel(self) -> Channel | None:
-        """The channel on which it blocks now."""
         return self._channel

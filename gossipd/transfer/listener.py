@@ -91,7 +91,6 @@ class BulkListener:
 
     @property
     def connections(self) -> int:
-        """Pending and known together."""
         with self._lock:
             return self._pending.total() + self._known.total()
 

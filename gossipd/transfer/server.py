@@ -123,7 +123,6 @@ class BulkServer:
         self._watchdog.close(deadline)
 
     def statistics(self) -> BulkStatistics:
-        """Totals since the start, and what is in progress."""
         return self._traffic.statistics(
             connections=self._listener.connections,
             transfers=self._slots.busy,

@@ -36,12 +36,10 @@ class UploadSlots:
 
     @property
     def free(self) -> int:
-        """Uploads that could begin now."""
         return max(0, self._slots - self._busy)
 
     @property
     def busy(self) -> int:
-        """Uploads in progress."""
         return self._busy
 
     @property

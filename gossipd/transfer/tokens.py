@@ -27,9 +27,8 @@ _AHEAD_SHARE = 0.5
 
 
 class IssuedTokens:
-    """Tokens that were issued and not redeemed. Thread-safe; bounded: the oldest make room.
-
-    Only hashes of tokens are kept, so that the time of a look-up reveals nothing about similar tokens.
+    """Tokens that were issued and not redeemed. Thread-safe; bounded: the oldest make room. Only hashes of tokens are
+    kept, so that the time of a look-up reveals nothing about similar tokens.
     """
 
     def __init__(self, *, life_s: float = TOKEN_LIFE_S) -> None:
@@ -40,9 +39,8 @@ class IssuedTokens:
         self._ahead: dict[NodeId, tuple[bytes, ...]] = {}
 
     def issue_ahead(self, node: NodeId) -> tuple[bytes, ...]:
-        """Issue tokens that ``node`` did not ask for, in place of the ones issued ahead before.
-
-        The node keeps only the last ones, and a returning host receives the holdings of many deployments at once.
+        """Issue tokens that ``node`` did not ask for, in place of the ones issued ahead before. The node keeps only the
+        last ones, and a returning host receives the holdings of many deployments at once.
         """
         with self._lock:
             for mark in self._ahead.pop(node, ()):
@@ -121,7 +119,6 @@ class ReceivedTokens:
             return tokens.pop()
 
     def forget(self, node: NodeId) -> None:
-        """The node rejects its tokens."""
         with self._lock:
             self._given.pop(node, None)
 

@@ -66,7 +66,6 @@ class Traffic:
             self._errors[code] += 1
 
     def statistics(self, *, connections: int, transfers: int, free_slots: int) -> BulkStatistics:
-        """Totals, with the caller's present values."""
         with self._lock:
             peers = {node: PeerTraffic(**counts) for node, counts in self._peers.items()}
             total: Counter[str] = Counter()

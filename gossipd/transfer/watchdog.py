@@ -72,7 +72,6 @@ class Watchdog:
             self._watches.pop(channel, None)
 
     def channels(self) -> list[Channel]:
-        """The watched channels."""
         with self._changed:
             return list(self._watches)
 

@@ -34,9 +34,8 @@ _CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def make_root(path: Path, *, mode: int) -> None:
-    """Make a directory and its parents, with durable names up to the mount point. Raises OSError.
-
-    Skipped: parents that we may not read, and file systems that are read-only or cannot sync a directory.
+    """Make a directory and its parents, with durable names up to the mount point. Raises OSError. Skipped: parents that
+    we may not read, and file systems that are read-only or cannot sync a directory.
     """
     path.mkdir(mode=mode, parents=True, exist_ok=True)
     directory = path.absolute()

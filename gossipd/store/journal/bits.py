@@ -38,7 +38,6 @@ class Bits:
         return bool(self.raw[index >> 3] >> (index & 7) & 1)
 
     def __iter__(self) -> Iterator[int]:
-        """Ascending indexes."""
         return iter(self.snapshot())
 
     def __len__(self) -> int:

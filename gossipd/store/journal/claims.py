@@ -73,9 +73,8 @@ def _take_back(context: Context, replica: ModelReplica, chunks: Sequence[int]) -
 
 
 def renew_journal(context: Context, replica: ModelReplica) -> bool:
-    """Replace the journal by what is durable; False when that fails too. The caller holds ``committing``.
-
-    Writers wait until the new journal is in place: a record appended to the old file meanwhile would be lost.
+    """Replace the journal by what is durable; False when that fails too. The caller holds ``committing``. Writers wait
+    until the new journal is in place: a record appended to the old file meanwhile would be lost.
     """
     try:
         start_journal(context, replica)

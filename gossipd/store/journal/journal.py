@@ -148,9 +148,8 @@ def pack_number(number: int, chunks: Iterable[int] = ()) -> bytes:
 
 
 def replay(body: bytes, deployment: DeploymentId) -> Replay:
-    """Read the journal ``body`` of ``deployment``.
-
-    Raises StoreFormatError: not a journal, of another deployment, or of a newer gossipd.
+    """Read the journal ``body`` of ``deployment``. Raises StoreFormatError: not a journal, of another deployment, or of
+    a newer gossipd.
     """
     found = Replay()
     if body[: len(MAGIC)] != MAGIC:

@@ -81,23 +81,18 @@ class Ledger:
         self._append(RecordType.WINDOW, pack_number(window))
 
     def append_writing(self, chunk: int) -> None:
-        """The bytes of ``chunk`` are about to be written."""
         self._append(RecordType.WRITING, pack_chunk(chunk))
 
     def append_commit(self, window: int, chunks: Iterable[int]) -> None:
-        """The bytes of ``chunks`` are durable."""
         self._append(RecordType.COMMIT, pack_number(window, chunks))
 
     def append_drop(self, chunks: Iterable[int]) -> None:
-        """``chunks`` are no longer held."""
         self._append(RecordType.DROP, pack_chunks(chunks))
 
     def append_published(self, now_s: int) -> None:
-        """The tree is published."""
         self._append(RecordType.PUBLISHED, pack_number(now_s))
 
     def append_closed(self) -> None:
-        """Nothing is being written."""
         self._append(RecordType.CLOSED, b"")
 
     def sync(self) -> None:

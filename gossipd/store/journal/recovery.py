@@ -95,10 +95,9 @@ def _restore(
 def _believe(
     context: Context, replica: ModelReplica, said: Replay, wrong: dict[int, int], suspects: Iterable[int]
 ) -> None:
-    """Hold what the journal claims, except chunks in files that are gone or short.
-
-    Such a file is made again at full size. First a journal without those claims is made durable, else the next start
-    would believe the old claims about a file of zeros.
+    """Hold what the journal claims, except chunks in files that are gone or short. Such a file is made again at full
+    size. First a journal without those claims is made durable, else the next start would believe the old claims about a
+    file of zeros.
     """
     replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)
     gone = [chunk for chunk in beyond_the_end(replica.manifest, wrong) if chunk in replica.held]
@@ -187,11 +186,9 @@ def wrong_sizes(context: Context, replica: ModelReplica) -> dict[int, int]:
 
 
 def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) -> bool:
-    """Make these files or set their size, without a sync.
-
-    No journal may claim chunks beyond their present ends: afterwards the length no longer shows what is missing.
-
-    Returns: whether the file system failed to reserve blocks for one of them.
+    """Make these files or set their size, without a sync. No journal may claim chunks beyond their present ends:
+    afterwards the length no longer shows what is missing. Returns: whether the file system failed to reserve blocks for
+    one of them.
     """
     is_sparse = False
     for file_index in wrong:

@@ -170,7 +170,6 @@ def _leave(context: Context, replica: ModelReplica, window: Window, chunk: int, 
 
 def start_write_back(context: Context, replica: ModelReplica) -> float:
     """Ask the kernel to write out what was written since the last call, so that the sync finds little left to do.
-
     Returns: the seconds until the next call is due, if fewer than ``window_bytes`` are written until then.
     """
     with replica.lock:

@@ -47,7 +47,6 @@ class Background:
         self._woken.set()
 
     def stop(self) -> None:
-        """End both threads; waits for a running step."""
         self._stopped.set()
         self._woken.set()
         for thread in self._threads:

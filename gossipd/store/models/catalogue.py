@@ -30,9 +30,8 @@ class StoredModel:
 
 
 def prepare_root(disk: Disk) -> int:
-    """Lock the store and make what is missing; returns the lock's descriptor.
-
-    Raises StoreLockedError, StoreFormatError, StorePathError, OSError.
+    """Lock the store and make what is missing; returns the lock's descriptor. Raises StoreLockedError,
+    StoreFormatError, StorePathError, OSError.
     """
     try:
         lock = disk.lock(layout.LOCK)
@@ -87,10 +86,9 @@ def _deployment(entry: str) -> DeploymentId | None:
 
 
 def forsaken_trees(disk: Disk) -> list[str]:
-    """Trees without books and without a written byte: they hold space that nothing else would free.
-
-    A crash between making a tree and its books leaves one. A tree with bytes lost its books some other way and stays:
-    opening its model hashes it, and what is right is not fetched again.
+    """Trees without books and without a written byte: they hold space that nothing else would free. A crash between
+    making a tree and its books leaves one. A tree with bytes lost its books some other way and stays: opening its model
+    hashes it, and what is right is not fetched again.
     """
     found = []
     for entry in disk.names(layout.INCOMING):

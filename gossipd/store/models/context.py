@@ -16,8 +16,6 @@ from gossipd.store.settings import StoreSettings
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One for each store."""
-
     disk: Disk
     whole_sync: WholeSync
     handles: Handles

@@ -78,7 +78,6 @@ class Models:
         return [replica for replica in self.all() if replica.is_published]
 
     def open(self, manifest: Manifest) -> ChunkSet:
-        """See ``ChunkStore.open``."""
         with self._changing:
             replica = self._replicas.get(manifest.id) or self._open(manifest)
             if manifest.id in self._unready:
@@ -106,7 +105,6 @@ class Models:
 
     def _make_ready(self, replica: ModelReplica) -> None:
         """Finish an opening: copy chunks of other versions, point users to a published tree. Each opening tries again.
-
         Raises StoreWriteError at the first refusal only: later ones must not keep us from serving what is here.
         """
         try:
@@ -132,7 +130,6 @@ class Models:
             mend_tree(self._context, replica)
 
     def finish(self, deployment: DeploymentId) -> None:
-        """See ``ChunkStore.finish``."""
         replica = self.get(deployment)
         name = replica.manifest.name
         commit(self._context, replica)
@@ -172,7 +169,6 @@ class Models:
             self._context.emit(evicted)
 
     def abandon(self, deployment: DeploymentId) -> None:
-        """See ``ChunkStore.abandon``."""
         self._context.tracker.forget(deployment)
         replica = self._replicas.get(deployment)
         if replica is not None and replica.is_published:
@@ -192,7 +188,6 @@ class Models:
         return model.is_published or is_nameless
 
     def remove(self, name: str, version: int) -> DeploymentId:
-        """See ``ChunkStore.remove``."""
         open_here = {replica.deployment for replica in self.all() if is_version(replica, name, version)}
         found = [
             model
@@ -243,7 +238,6 @@ class Models:
         replica.ledger.close()
 
     def roll_back(self, name: str) -> int:
-        """See ``ChunkStore.rollback``."""
         try:
             with self._showing:
                 return publishing.roll_back(self._disk, name)
@@ -251,9 +245,8 @@ class Models:
             raise self._refused(error, 0) from error
 
     def close(self) -> None:
-        """Make everything durable and record that in the journals.
-
-        A window that would take too long to sync stays in the page cache; the next start hashes it.
+        """Make everything durable and record that in the journals. A window that would take too long to sync stays in
+        the page cache; the next start hashes it.
         """
         self.scrubber.save()
         with self._changing:

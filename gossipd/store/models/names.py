@@ -19,9 +19,8 @@ SINGLE_SYNCS_MAX = 256  # each flushes the device, even when nothing is dirty
 
 
 def sync_names(context: Context, replica: ModelReplica) -> None:
-    """Raises OSError; callers try again before they start the journal or claim the next window.
-
-    A directory that is gone is skipped: the code that misses its files makes them again.
+    """Raises OSError; callers try again before they start the journal or claim the next window. A directory that is
+    gone is skipped: the code that misses its files makes them again.
     """
     directories = {layout.MANIFESTS}
     for file_index in range(len(replica.manifest.files)):

@@ -163,9 +163,8 @@ def pinned_version(disk: Disk, name: str) -> tuple[int, int] | None:
 
 
 def roll_back(disk: Disk, name: str) -> int:
-    """Pin the complete version before ``current``. Returns it; raises NotFoundError when there is none.
-
-    If the disk refuses, the old pin or none stays, and ``current`` too.
+    """Pin the complete version before ``current``. Returns it; raises NotFoundError when there is none. If the disk
+    refuses, the old pin or none stays, and ``current`` too.
     """
     complete = complete_versions(disk, name)
     now = current_version(disk, name)

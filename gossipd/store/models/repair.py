@@ -20,9 +20,8 @@ from gossipd.store.models.replica import ModelReplica
 
 
 def mend_tree(context: Context, replica: ModelReplica) -> list[int]:
-    """Make missing files of the model again. Returns the chunks that were lost with them. Raises OSError.
-
-    Files of a removed model stay missing, else it would come back as a version full of zeros.
+    """Make missing files of the model again. Returns the chunks that were lost with them. Raises OSError. Files of a
+    removed model stay missing, else it would come back as a version full of zeros.
     """
     with replica.committing:
         if replica.is_closed:

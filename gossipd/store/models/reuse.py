@@ -73,9 +73,8 @@ def _copy(context: Context, other: ModelReplica, source: int, replica: ModelRepl
 
 
 class _Copier:
-    """Fills the segments of one chunk from the pieces of another, and hashes the result.
-
-    One piece is open at a time: a chunk of packed files may have sixteen thousand.
+    """Fills the segments of one chunk from the pieces of another, and hashes the result. One piece is open at a time: a
+    chunk of packed files may have sixteen thousand.
     """
 
     def __init__(self, context: Context, other: ModelReplica, source: int, manifest: Manifest, chunk: int) -> None:

@@ -113,9 +113,8 @@ def save_times(context: Context, replica: ModelReplica, times: CheckTimes) -> No
 
 
 def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: bool = False) -> bool:
-    """Read a chunk back and compare; drop a wrong one and emit ChunkLost. True when it is held and right.
-
-    Raises OSError or NotHeldError when the chunk could not be judged: out of descriptors, or the model was removed.
+    """Read a chunk back and compare; drop a wrong one and emit ChunkLost. True when it is held and right. Raises
+    OSError or NotHeldError when the chunk could not be judged: out of descriptors, or the model was removed.
     """
     if chunk not in replica.held:
         return False
@@ -179,13 +178,11 @@ class Scrubber:
         self.scrubbed_bytes = 0
 
     def add(self, replica: ModelReplica) -> None:
-        """Check this model from now on."""
         times = load_times(self._context, replica)
         with self._lock:
             self._times.setdefault(replica.deployment, times)
 
     def discard(self, deployment: DeploymentId) -> None:
-        """Stop checking a model that is removed."""
         with self._lock:
             self._times.pop(deployment, None)
 
@@ -247,7 +244,6 @@ class Scrubber:
         return 0 if oldest is None else max(0, int(self._context.wall()) - oldest)
 
     def save(self) -> None:
-        """Write the times of every model."""
         for replica in self._published():
             times = self._times.get(replica.deployment)
             if times is not None:
