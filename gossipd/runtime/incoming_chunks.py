@@ -28,7 +28,8 @@ from types import TracebackType
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.runtime.buffer_pool import Lease
 
-# An eighth: in simulation a quarter delays the last host, and a sixteenth gains nothing.
+# An eighth must be here before the chunk is announced: a quarter delays the last host, a sixteenth gains nothing
+# (simulated).
 _TOLD_SHARE = 8
 _PIECES_MIN = 8
 _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call, and wakes a waiting thread
