@@ -65,6 +65,8 @@ class Bookkeeping(RuleBasedStateMachine):
     def put(self, chunk: int) -> None:
         is_new = self.store.put(ID, chunk, MODEL.chunks[chunk], SOURCE, 0.0)
         assert is_new == (chunk not in self.held)
+        if is_new:
+            self.rotten.discard(chunk)  # lost with a power cut, and now written again
         self.held.add(chunk)
 
     @rule(chunk=CHUNKS, data=st.data())
