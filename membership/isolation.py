@@ -1,8 +1,8 @@
-"""Whether we hear enough of the others to judge any of them.
+"""Whether this node hears enough of the others to judge any of them.
 
-Two measures over our own probes: did *anything* answer lately (else we are cut off), and did the members outside our
-rack mostly answer (else we may be in a group that is cut off together and hears only itself). The second needs
-several different silent members, so that one dead host in a small other rack does not silence a whole rack.
+Two measures over our own probes: did *anything* answer lately (else this node is cut off), and did the members outside
+our rack mostly answer (else a group may be cut off together and hear only itself). The second needs several silent
+members, so that one dead host in a small other rack does not silence a whole rack.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOOK_BACK = 64  # outcomes kept; at two probes a second more than any suspicion
 
 
 class Isolation:
-    """Outcomes of our probes of members outside our rack, and when anything answered last."""
+    """Outcomes of our probes of members outside our rack, and the time of the last answer."""
 
     def __init__(self, share: float, window: int, subjects_min: int, now: float) -> None:
         self._share = share
@@ -26,7 +26,7 @@ class Isolation:
         self.silent = 0
 
     def answered(self, now: float) -> None:
-        """Something that we sent was answered: an ack, or a helper's nack."""
+        """A probe of ours was answered: by an ack, or by a helper's nack."""
         self.answered_s = now
         self.silent = 0
 
@@ -36,11 +36,11 @@ class Isolation:
             self._outside.append((now, subject, answered))
 
     def note_silence(self) -> None:
-        """A probe to which neither subject nor helpers answered."""
+        """Neither subject nor helpers answered a probe."""
         self.silent += 1
 
     def clear(self) -> None:
-        """The past tells nothing any more (we were stopped)."""
+        """Past outcomes say nothing any more, because this node was stopped."""
         self._outside.clear()
         self.silent = 0
 

@@ -1,10 +1,10 @@
-"""Key files on disk: secrets are made whole, 0600 and new, and refused when others can read them.
+"""Key files on disk: a secret is made whole, new and with mode 0600, and is refused when others can read it.
 
 What lives here: reading and writing. What does not: the formats (``identity.keys``, ``identity.cluster_key``).
 
-A secret file is created with ``O_EXCL`` and mode 0600 from the start, so that there is no moment at which another
-user could open it and no way to overwrite a key by mistake. It is read through one descriptor whose owner, type and
-mode are checked first; symbolic links are followed (secrets are often mounted as such), what they lead to is checked.
+A secret file is created with ``O_EXCL`` and mode 0600 from the start: at no moment can another user open it, and no key
+is overwritten by mistake. It is read through one descriptor whose owner, type and mode are checked first. Symbolic
+links are followed, because secrets are often mounted as such; their target is checked.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _create(path: Path, text: str, mode: int) -> None:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)
             file.flush()
-            os.fchmod(descriptor, mode)  # whatever the umask took away
+            os.fchmod(descriptor, mode)  # restores the bits that the umask took away
             os.fsync(descriptor)
     except OSError as error:
         with contextlib.suppress(OSError):

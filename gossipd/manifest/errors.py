@@ -19,9 +19,9 @@ SHOWN_CHARS_MAX = 80  # a refused path may be a kilobyte long; one line on a ter
 
 
 class ManifestError(RemoteError):
-    """A manifest or statement that must not be acted upon; ``code`` says which rule it broke.
+    """A manifest or statement that must not be acted upon; ``code`` names the rule that it breaks.
 
-    Fault: whoever made or altered it. State: unchanged, nothing was fetched. Retry: with a corrected one.
+    Fault: its author, or a host that altered it. State: unchanged, nothing was fetched. Retry: with a corrected one.
     """
 
     code = "E_DECODE"
@@ -29,6 +29,6 @@ class ManifestError(RemoteError):
 
 
 def shown(text: str) -> str:
-    """``text`` in quotes, cut, with everything that could move a terminal's cursor escaped."""
+    """``text`` in quotes, cut, with every character escaped that could move a terminal's cursor."""
     cut = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "..."
     return ascii(cut)
