@@ -79,6 +79,7 @@ class Dissemination:
         self._audit = audit
         self._rng = rng
         self._unproven: OrderedDict[bytes, None] = OrderedDict()
+        self._signers: set[bytes] = set()
         self._roster_is_stale = True
         self._pulling = trio.CapacityLimiter(PULL_THREADS)
         self.deployments: Deployments | None = None
@@ -128,9 +129,9 @@ class Dissemination:
     def _hear(self, statement: Statement) -> Heard:
         if self._roster_is_stale:
             keys = {record.public_key for record in self._cluster.records.values()}
-            self._register.set_signers(keys | {key.ed25519 for key in self._clients()})
+            self._signers = keys | {key.ed25519 for key in self._clients()}
             self._roster_is_stale = False
-        return self._register.hear(statement)
+        return self._register.hear(statement, self._signers)
 
     def _tell(self, statement: Statement) -> None:
         self._publish(statement)
@@ -163,7 +164,7 @@ class Dissemination:
             live = self._cluster.live()
             is_lowest = not live or self._own < min(live)
             if is_lowest and len(live) + 1 > len(self._cluster.records) // 2:
-                for orphan in self._register.orphans():
+                for orphan in self._register.orphans(self._signers):
                     self.say(orphan.deployment, orphan.verb, orphan.manifest_bytes)
             await trio.sleep(ORPHAN_INTERVAL_S)
 

@@ -19,7 +19,7 @@ operator drops the manifest into this host's inbox again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -82,7 +82,6 @@ class StatementStore:
 
     def __init__(self, state: RegisterState | None = None) -> None:
         self._state = state or RegisterState()
-        self._signers: frozenset[bytes] = frozenset()
         self._digest: bytes | None = None
         self.revision = 0
         """Grows with every change that must be kept."""
@@ -94,25 +93,42 @@ class StatementStore:
 
     # ---- statements ----
 
-    def set_signers(self, keys: Collection[bytes]) -> None:
-        """The keys that may sign statements from now on: Ed25519 keys of the roster's nodes and of known clients."""
-        self._signers = frozenset(keys)
+    def judge(self, statement: Statement, signers: Container[bytes]) -> Heard:
+        """What a statement with a proved signature would mean to this node; nothing is changed.
 
-    def hear(self, statement: Statement) -> Heard:
-        """Merge a statement with a proved signature. Raises ManifestError ``E_KEY_UNKNOWN``: its key may not sign."""
+        Args:
+            signers: Ed25519 keys that may sign statements: those of the roster's hosts and of known clients.
+        Raises:
+            ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements.
+        """
         known = self._state.statements.get(statement.deployment)
         if known is not None and known.rank >= statement.rank:
             return Heard.KNOWN if known.rank == statement.rank else Heard.OLDER
-        if statement.signer not in self._signers:
+        if statement.signer not in signers:
             raise ManifestError(
                 f"the statement on {short(statement.deployment)} is signed by key={short(key_id(statement.signer))}, "
                 "which is neither a member's nor a configured client's",
                 code="E_KEY_UNKNOWN",
             )
+        return Heard.NEWS
+
+    def hear(self, statement: Statement, signers: Container[bytes]) -> Heard:
+        """Merge a statement with a proved signature. Raises ManifestError as ``judge`` does."""
+        heard = self.judge(statement, signers)
+        if heard is not Heard.NEWS:
+            return heard
         self._state.statements[statement.deployment] = statement
         self._forget_oldest()
         self._changed()
         return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
+
+    def withdraw(self, statement: Statement, before: Statement | None) -> None:
+        """Undo ``hear`` for a statement that could not be made durable and was told to nobody; ``before`` was the last."""
+        if self._state.statements.get(statement.deployment) is statement:
+            del self._state.statements[statement.deployment]
+            if before is not None:
+                self._state.statements[statement.deployment] = before
+            self._changed()
 
     def statement(self, deployment: DeploymentId) -> Statement | None:
         """The last statement on a deployment."""
@@ -127,9 +143,9 @@ class StatementStore:
         known = self._state.statements.get(deployment)
         return min(known.epoch + 1, EPOCH_MAX) if known else 1
 
-    def orphans(self) -> tuple[Statement, ...]:
+    def orphans(self, signers: Container[bytes]) -> tuple[Statement, ...]:
         """Statements whose signer may no longer sign. A newcomer would refuse them, so a member should sign them."""
-        return tuple(one for one in self.statements() if one.signer not in self._signers)
+        return tuple(one for one in self.statements() if one.signer not in signers)
 
     def ranks(self) -> dict[DeploymentId, int]:
         """Rank of the last statement on each deployment: with it a peer finds what this node has not heard."""

@@ -97,7 +97,6 @@ class _Node:
             for chunk, body in enumerate(ONE.chunks):
                 self.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
             self.store.finish(ONE.manifest.id)
-        self.register.set_signers([KEY.public.ed25519])
         self.posted: list[Event] = []
         self.deployments = Deployments(
             host=HostIdentity("node-1", "rack-1"),
@@ -121,7 +120,7 @@ class _Node:
 
     def say(self, epoch: int, verb: Verb) -> None:
         statement = said(ONE.manifest.id, epoch, verb)
-        self.register.hear(statement)
+        self.register.hear(statement, [KEY.public.ed25519])
         self.deployments.act(statement)
 
     def orders(self) -> AdminOperations:
@@ -175,11 +174,10 @@ async def test_a_statement_that_gossip_brings_before_the_start_acts_on_it_begins
 
 async def test_no_more_deployments_are_kept_than_the_register_has_last_words() -> None:
     register = StatementStore()
-    register.set_signers([KEY.public.ed25519])
     deployments, _ = deployments_that_run_nothing(register)
     for number in range(STATEMENTS_MAX + 200):
         statement = said(DeploymentId(number.to_bytes(32, "big")), 1, now_s=1_000_000 + number)
-        register.hear(statement)
+        register.hear(statement, [KEY.public.ed25519])
         deployments.act(statement)
     assert len(deployments.by_id) <= STATEMENTS_MAX + 1
     assert all(register.statement(deployment) for deployment in list(deployments.by_id)[-STATEMENTS_MAX:])

@@ -21,6 +21,7 @@ from tests.gossipd.manifest.making import PUBLISHER, STRANGER, manifest
 
 NOW_S = 1_790_000_100.0
 OTHER_NODE = SecretKey(b"another node's seed of 32 bytes.")
+SIGNERS = frozenset([PUBLISHER.public.ed25519, OTHER_NODE.public.ed25519])
 
 
 def a_deployment(number: int) -> DeploymentId:
@@ -35,9 +36,8 @@ def word(
 
 def register(*words: Statement) -> StatementStore:
     made = StatementStore()
-    made.set_signers([PUBLISHER.public.ed25519, OTHER_NODE.public.ed25519])
     for one in words:
-        made.hear(one)
+        made.hear(one, SIGNERS)
     return made
 
 
@@ -53,31 +53,30 @@ def refusal(made: StatementStore, offered: Manifest, now_s: float = NOW_S) -> Ma
 def test_a_word_is_news_once_and_later_words_win() -> None:
     made = register()
     assert made.next_epoch(a_deployment(1)) == 1
-    assert made.hear(word()) is Heard.NEWS
-    assert made.hear(word()) is Heard.KNOWN
-    assert made.hear(word(verb=Verb.CANCEL)) is Heard.NEWS
-    assert made.hear(word()) is Heard.OLDER
+    assert made.hear(word(), SIGNERS) is Heard.NEWS
+    assert made.hear(word(), SIGNERS) is Heard.KNOWN
+    assert made.hear(word(verb=Verb.CANCEL), SIGNERS) is Heard.NEWS
+    assert made.hear(word(), SIGNERS) is Heard.OLDER
     assert made.next_epoch(a_deployment(1)) == 2
-    assert made.hear(word(epoch=2)) is Heard.NEWS
+    assert made.hear(word(epoch=2), SIGNERS) is Heard.NEWS
     assert made.statement(a_deployment(1)) == word(epoch=2)
 
 
 def test_a_stranger_s_word_is_refused_until_it_may_sign() -> None:
     made = register()
     with pytest.raises(ManifestError) as caught:
-        made.hear(word(secret=STRANGER))
+        made.hear(word(secret=STRANGER), SIGNERS)
     assert caught.value.code == "E_KEY_UNKNOWN"
     assert made.statements() == ()
-    made.set_signers([STRANGER.public.ed25519])
-    assert made.hear(word(secret=STRANGER)) is Heard.NEWS
+    assert made.hear(word(secret=STRANGER), [STRANGER.public.ed25519]) is Heard.NEWS
 
 
 def test_words_of_a_member_that_was_forgotten_are_kept_and_can_be_said_anew() -> None:
     made = register(word(1), word(2, secret=OTHER_NODE))
-    made.set_signers([PUBLISHER.public.ed25519])
-    assert made.orphans() == (word(2, secret=OTHER_NODE),)
-    assert made.hear(word(2, epoch=made.next_epoch(a_deployment(2)))) is Heard.NEWS
-    assert made.orphans() == ()
+    left = [PUBLISHER.public.ed25519]
+    assert made.orphans(left) == (word(2, secret=OTHER_NODE),)
+    assert made.hear(word(2, epoch=made.next_epoch(a_deployment(2))), left) is Heard.NEWS
+    assert made.orphans(left) == ()
 
 
 WORDS = st.lists(
@@ -102,7 +101,7 @@ def test_all_nodes_end_alike_whatever_they_hear_in_whatever_order_and_however_of
     assert one.digest() == other.digest()
     assert one.ranks() == other.ranks()
     for statement in one.news_for({}):
-        assert other.hear(statement) in (Heard.KNOWN,)
+        assert other.hear(statement, SIGNERS) in (Heard.KNOWN,)
     assert one.news_for(other.ranks()) == ()
 
 
@@ -112,9 +111,9 @@ def test_two_nodes_that_differ_see_it_and_can_tell_each_other_exactly_what_is_mi
     assert one.news_for(other.ranks()) == (word(1), word(2, epoch=2))
     assert other.news_for(one.ranks()) == (word(3, verb=Verb.CANCEL),)
     for statement in other.news_for(one.ranks()):
-        one.hear(statement)
+        one.hear(statement, SIGNERS)
     for statement in one.news_for(other.ranks()):
-        other.hear(statement)
+        other.hear(statement, SIGNERS)
     assert one.digest() == other.digest()
 
 
@@ -124,7 +123,7 @@ def test_the_oldest_words_are_forgotten_first_the_same_ones_everywhere(monkeypat
     forwards, backwards = register(*words), register(*reversed(words))
     assert forwards.digest() == backwards.digest()
     assert [one.deployment for one in forwards.statements()] == [a_deployment(number) for number in range(4, 9)]
-    assert forwards.hear(words[0]) is Heard.OLDER, "told again what it forgot, it does not take it for news"
+    assert forwards.hear(words[0], SIGNERS) is Heard.OLDER, "told again what it forgot, it does not take it for news"
 
 
 # ---- versions ----
@@ -216,7 +215,7 @@ def test_memory_is_bounded_but_the_highest_version_is_never_forgotten(monkeypatc
 def test_removed_stays_removed_until_the_operator_changes_their_mind() -> None:
     made = register(word(1))
     made.mark_removed(a_deployment(1))
-    made.hear(word(1, epoch=2))
+    made.hear(word(1, epoch=2), SIGNERS)
     made = register_from_bytes(register_to_bytes(made))
     assert made.is_removed(a_deployment(1))
     made.clear_removed(a_deployment(1))
@@ -226,8 +225,8 @@ def test_removed_stays_removed_until_the_operator_changes_their_mind() -> None:
 def test_every_change_raises_the_revision_and_nothing_else_does() -> None:
     made = register()
     steps: list[tuple[Callable[[], object], int]] = [
-        (lambda: made.hear(word()), 1),
-        (lambda: made.hear(word()), 1),
+        (lambda: made.hear(word(), SIGNERS), 1),
+        (lambda: made.hear(word(), SIGNERS), 1),
         (lambda: made.accept(manifest(), NOW_S), 2),
         (lambda: made.accept(manifest(), NOW_S), 2),
         (lambda: made.mark_removed(a_deployment(1)), 3),
