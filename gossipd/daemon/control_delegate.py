@@ -15,8 +15,8 @@ from gossipd.control.peer_channel import Endpoint
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.events import Event
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.identity.keys import PublicKey
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
@@ -42,7 +42,7 @@ class ControlDelegate:
         self._clients = clients
         self._post = post
         self._audit = audit
-        self.deployments: Deployments | None = None
+        self.lifecycle: Lifecycle | None = None
         self.trigger_server: TriggerServer | None = None
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
@@ -60,8 +60,8 @@ class ControlDelegate:
 
     def chunk_count_of(self, deployment: DeploymentId) -> int | None:
         """See ControlPort."""
-        assert self.deployments is not None
-        known = self.deployments.by_id.get(deployment)
+        assert self.lifecycle is not None
+        known = self.lifecycle.get(deployment)
         if known is None or known.manifest is None or not known.is_open:
             return None
         return known.manifest.chunk_count

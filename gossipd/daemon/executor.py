@@ -1,7 +1,7 @@
 """The planner's commands as work for the hands.
 
 What lives here: which hand does what, in which threads, and how it ends as an event. What does not: deciding, and
-counting (``deployments``).
+counting (``deployment.lifecycle``).
 
 A fetch holds one thread from its request to the last byte written: at most ``fetches_max`` are in flight, so threads
 are few, and nothing is queued behind a slow peer. Source reads have threads of their own, so that a stalled store
@@ -56,8 +56,7 @@ class CommandExecutor:
         manifest_of: Callable[[DeploymentId], Manifest | None],
         post: Callable[[Event], None],
         claim_seed: Callable[[int], None],
-        finish: Callable[[DeploymentId], None],
-        stalled: Callable[[events.ReportStall], None],
+        report: Callable[[events.FinishModel | events.ReportStall], None],
         trouble: Callable[[DeploymentId, GossipdError], None],
         audit: Callable[..., None],
         bug: Callable[[BaseException], None],
@@ -72,8 +71,7 @@ class CommandExecutor:
         self._manifest_of = manifest_of
         self._post = post
         self._claim_seed = claim_seed
-        self._finish = finish
-        self._stalled = stalled
+        self._report = report
         self._trouble = trouble
         self._audit = audit
         self._bug = bug
@@ -116,10 +114,8 @@ class CommandExecutor:
                 )
             case events.ClaimSeed():
                 self._claim_seed(command.term)
-            case events.FinishModel():
-                self._finish(command.deployment)
-            case events.ReportStall():
-                self._stalled(command)
+            case events.FinishModel() | events.ReportStall():
+                self._report(command)
             case events.LimitUploads():
                 self._server.limit_uploads(command.slots)
 

@@ -14,12 +14,12 @@ from random import Random
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment import events
 from gossipd.deployment.commands import DeploymentCommand
-from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity, Roster
+from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity, RosterPort
 from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.orders import Orders
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 
 
 class DeploymentBrain:
@@ -29,8 +29,8 @@ class DeploymentBrain:
         self,
         identity: HostIdentity,
         *,
-        statements: Register,
-        roster: Roster,
+        statements: StatementStore,
+        roster: RosterPort,
         progress: ClusterProgress,
         rng: Random,
         settings: DeploymentSettings | None = None,

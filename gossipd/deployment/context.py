@@ -21,7 +21,7 @@ from gossipd.deployment.commands import (
 from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from membership.member import NodeId
 
@@ -44,7 +44,7 @@ class WorkOwner(Protocol):
         ...
 
 
-class Roster(Protocol):
+class RosterPort(Protocol):
     """Who belongs to the cluster, as known at this moment. Only read, at each use: nothing of it is remembered."""
 
     @property
@@ -98,8 +98,8 @@ class BrainContext:
     """
 
     identity: HostIdentity
-    statements: Register
-    roster: Roster
+    statements: StatementStore
+    roster: RosterPort
     progress: ClusterProgress
     settings: DeploymentSettings
     complete_before: frozenset[DeploymentId]

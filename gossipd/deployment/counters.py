@@ -45,7 +45,7 @@ def counters_of(holder: object) -> dict[str, int]:
 
 
 @dataclass(slots=True)
-class Rate:
+class SmoothedRate:
     """Bytes per second, smoothed; ``tick`` is called about once a second."""
 
     bytes_per_s: float = 0.0

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.counters import Counters, Rate, counters_of
+from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
 from gossipd.deployment.progress import HostReason, HostState, Progress
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.states import FINAL, STATES
@@ -32,8 +32,8 @@ class DeploymentRecord:
     """``CODE: words`` for the operator when ``reason`` is not enough."""
     chunks_verified: int = 0
     counters: Counters = field(default_factory=Counters)
-    rate_in: Rate = field(default_factory=Rate)
-    rate_out: Rate = field(default_factory=Rate)
+    rate_in: SmoothedRate = field(default_factory=SmoothedRate)
+    rate_out: SmoothedRate = field(default_factory=SmoothedRate)
     stall: StallReason | None = None
     source_trouble: HostReason = HostReason.NONE
     """What this host last had against the source; cleared by the next chunk from it."""

@@ -278,10 +278,10 @@ MUTANTS = (
     Mutant(
         "takes-on-any-number-of-deployments",
         "A manifest is accepted however many are under way.",
-        "gossipd/daemon/deployment.py",
-        "    if wanted not in live and len(live) >= LIVE_MAX:\n",
-        "    if wanted not in live and len(live) < 0:\n",
-        ("tests/gossipd/daemon/test_dissemination.py",),
+        "gossipd/deployment/lifecycle.py",
+        "        if wanted not in live and len(live) >= live_max:\n",
+        "        if wanted not in live and len(live) < 0:\n",
+        ("tests/gossipd/deployment/test_orders.py",),
     ),
     Mutant(
         "keeps-models-in-memory",

@@ -77,9 +77,7 @@ class ControlSurface:
             audit=self._application.audit,
         )
         manifest = SimpleNamespace(chunk_count=CHUNKS)
-        delegate.deployments = cast(
-            Any, SimpleNamespace(by_id={MODEL: SimpleNamespace(manifest=manifest, is_open=True)})
-        )
+        delegate.lifecycle = cast(Any, {MODEL: SimpleNamespace(manifest=manifest, is_open=True)})
         self._following = SubscriptionTable(resubscribe_s=5.0)
         self._followers = Subscribers(first_stream=65_530)
         self._requests = RequestTable(limit=64)

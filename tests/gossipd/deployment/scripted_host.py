@@ -21,7 +21,7 @@ from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Statement, Verb, sign_statement
-from gossipd.deployment.statement_store import Register
+from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
@@ -68,12 +68,12 @@ class ScriptedHost:
     """``held_back``: classes of work that is not answered before ``release``. ``failing``: that fails, once each."""
 
     def __init__(
-        self, *, name: str = "node-1", statements: Register | None = None, published: Iterable[Manifest] = (),
+        self, *, name: str = "node-1", statements: StatementStore | None = None, published: Iterable[Manifest] = (),
         settings: DeploymentSettings | None = None, progress: ClusterProgress | None = None,
     ) -> None:  # fmt: skip
         self.now, self.wall_s = 0.0, WALL_S
         self.roster = ScriptedRoster()
-        self.statements = statements or Register()
+        self.statements = statements or StatementStore()
         self.files: dict[DeploymentId, bytes] = {}
         self.peers_have: dict[DeploymentId, bytes] = {ONE.id: ONE.envelope}
         self.store: dict[DeploymentId, set[int]] = {one.id: set(range(one.chunk_count)) for one in published}
@@ -82,7 +82,7 @@ class ScriptedHost:
         self.failing: list[tuple[type, Failure, GossipdError]] = []
         self.done: list[DeploymentCommand] = []
         self.done_s: list[float] = []
-        self.waiting: list[Any] = []
+        self.waiting: list[commands.Work] = []
         self._requests = 0
         self.brain = DeploymentBrain(
             HostIdentity(OWN, name, "rack-1", KEY), statements=self.statements, roster=self.roster,
@@ -149,8 +149,8 @@ class ScriptedHost:
     def release(self, kind: type) -> None:
         """Answer what was held back."""
         self.held_back.discard(kind)
-        released = [work for work in self.waiting if isinstance(work, kind)]
-        self.waiting = [work for work in self.waiting if not isinstance(work, kind)]
+        released = [work for work in self.waiting if type(work) is kind]
+        self.waiting = [work for work in self.waiting if type(work) is not kind]
         for work in released:
             self.tell(self._end(work))
 
@@ -177,16 +177,17 @@ class ScriptedHost:
     def _abandon(self, work: int) -> None:
         """Only a pull can be cut short: threads and the store end what they have begun."""
         for one in self.waiting:
-            if one.work == work and isinstance(one, commands.PullManifest):
+            if isinstance(one, commands.PullManifest) and one.work == work:
                 self.waiting.remove(one)
                 self.brain.handle(events.WorkAbandoned(work), self.now, self.wall_s)
                 return
 
     def _end(self, command: Any) -> events.WorkEnded:
+        work: int = command.work
         for planned in self.failing:
-            if isinstance(command, planned[0]):
+            if type(command) is planned[0]:
                 self.failing.remove(planned)
-                return events.WorkFailed(command.work, planned[1], planned[2])
+                return events.WorkFailed(work, planned[1], planned[2])
         match command:
             case commands.ReadManifest(work, deployment):
                 return events.EnvelopeFound(work, self.files.get(deployment))

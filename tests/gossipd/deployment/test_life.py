@@ -1,4 +1,4 @@
-"""One deployment's steps, by values: what each end of work leads to, and what happens when a life ends in the middle."""
+"""One deployment's steps, by values: what the end of work leads to, and lives that end in the middle."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pytest
 
 from gossipd.core.errors import LocalError
 from gossipd.core.events import FinishModel
+from gossipd.core.targets import Targets
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.statement import Verb
-from gossipd.manifest.manifest import Targets, seal_manifest
+from gossipd.manifest.manifest import seal_manifest
 from tests.gossipd.deployment.scripted_host import ONE, PEER, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import STRANGER, draft, manifest
 

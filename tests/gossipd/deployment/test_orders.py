@@ -103,7 +103,7 @@ def test_a_manifest_that_may_not_follow_is_refused(host: ScriptedHost, offered: 
     assert host.brain.lifecycle.get(offered.id) is None
 
 
-def test_more_than_a_host_takes_on_wait_their_turn_and_nothing_of_them_is_believed(host: ScriptedHost) -> None:
+def test_b33_more_than_a_host_takes_on_wait_their_turn(host: ScriptedHost) -> None:
     manifests = [manifest(version=version) for version in range(LIVE_MAX + 1)]
     for one in manifests[:LIVE_MAX]:
         assert host.drop(one).error is None
@@ -170,7 +170,7 @@ def test_a_cancel_that_comes_while_the_statement_is_written_is_the_last_word(hos
 # ---- triggered ---------------------------------------------------------------------------------------
 
 
-def test_the_same_order_again_is_known_already_and_starts_nothing(host: ScriptedHost) -> None:
+def test_b31_the_same_order_again_starts_nothing(host: ScriptedHost) -> None:
     first = trigger(host, said(), ONE.envelope)
     assert (first.sentence, first.is_changed) == ("org/model@1 accepted", True)
     for envelope in (ONE.envelope, None):
@@ -180,7 +180,7 @@ def test_the_same_order_again_is_known_already_and_starts_nothing(host: Scripted
     assert [one.statement for one in host.all_of(commands.TellStatement)] == [said()]
 
 
-def test_an_old_order_that_is_played_back_after_a_cancel_brings_nothing_back(host: ScriptedHost) -> None:
+def test_b31_an_old_order_played_back_after_a_cancel_changes_nothing(host: ScriptedHost) -> None:
     trigger(host, said(), ONE.envelope)
     assert trigger(host, said(epoch=2, verb=Verb.CANCEL)).sentence == "org/model@1 cancelled"
     again = trigger(host, said(), ONE.envelope)
@@ -203,7 +203,7 @@ def test_an_order_again_takes_a_removed_model_up(host: ScriptedHost) -> None:
     assert host.record().state is HostState.DOWNLOADING
 
 
-def test_what_may_not_be_ordered_is_refused_with_its_code(host: ScriptedHost) -> None:
+def test_b30_what_may_not_be_ordered_is_refused_with_its_code(host: ScriptedHost) -> None:
     nine, eight = manifest(version=9), manifest(version=8)
     assert error_of(trigger(host, said(nine.id))) == "E_UNKNOWN_MANIFEST"
     assert error_of(trigger(host, said(nine.id), nine.envelope[:-1])) == "E_SIG_INVALID"
@@ -213,7 +213,7 @@ def test_what_may_not_be_ordered_is_refused_with_its_code(host: ScriptedHost) ->
     assert error_of(trigger(host, said(eight.id), eight.envelope)) == "E_ROLLBACK"
 
 
-def test_more_than_a_host_takes_on_are_refused_to_clients_too(host: ScriptedHost) -> None:
+def test_b33_clients_are_refused_more_than_a_host_takes_on(host: ScriptedHost) -> None:
     manifests = [manifest(version=version) for version in range(LIVE_MAX + 1)]
     for one in manifests[:LIVE_MAX]:
         trigger(host, said(one.id), one.envelope)

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from gossipd.deployment.context import DeploymentSettings
+
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import DeploymentOpened
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.app import PROBE_AGAIN_S
-from gossipd.daemon.deployments import PULL_RETRY_FIRST_S, PULL_RETRY_MAX_S, SPACE_RETRY_S
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.errors import NotWholeError
 from membership.events import PayloadHeard, PayloadKind
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tests.sim.campaign.daemon import Daemon
 
 _PULL_S = 0.01
+_SETTINGS = DeploymentSettings()
 
 
 class Step(Enum):
@@ -42,7 +43,7 @@ class Life:
     """One deployment."""
 
     step: Step = Step.PULLING
-    delay_s: float = PULL_RETRY_FIRST_S
+    delay_s: float = _SETTINGS.pull_retry_first_s
     has_trouble: bool = False
 
 
@@ -64,7 +65,7 @@ class Deploying:
         """At start: act on what was believed in the last run."""
         for deployment in self._daemon.kept:
             self._tell(deployment)
-        self._daemon.after(PROBE_AGAIN_S, self._probe_again)
+        self._daemon.after(_SETTINGS.probe_again_s, self._probe_again)
 
     def order(self, deployment: DeploymentId) -> None:
         """An operator gives this host the manifest."""
@@ -115,7 +116,7 @@ class Deploying:
                 daemon.after(_PULL_S, self._pulled, deployment)
                 return
         daemon.after(life.delay_s, self._pull, deployment)
-        life.delay_s = min(2 * life.delay_s, PULL_RETRY_MAX_S)
+        life.delay_s = min(2 * life.delay_s, _SETTINGS.pull_retry_max_s)
 
     def _pulled(self, deployment: DeploymentId) -> None:
         self._daemon.kept[deployment] = None
@@ -127,7 +128,7 @@ class Deploying:
         try:
             held = daemon.store.open(manifest)
         except GossipdError:
-            daemon.after(SPACE_RETRY_S, self._reserve, deployment)
+            daemon.after(_SETTINGS.space_retry_s, self._reserve, deployment)
             return
         self._world.oracle.opened(daemon, deployment, held)
         complete = held.is_full and daemon.store.is_published(manifest.id)
@@ -150,7 +151,7 @@ class Deploying:
         try:
             daemon.store.finish(deployment)
         except (NotWholeError, StoreWriteError):
-            daemon.after(SPACE_RETRY_S, self._finish, deployment)
+            daemon.after(_SETTINGS.space_retry_s, self._finish, deployment)
         else:
             life.step = Step.COMPLETE
             self._world.oracle.published(daemon, deployment)
@@ -165,7 +166,7 @@ class Deploying:
         for deployment, life in self.by_id.items():
             if life.step is Step.DOWNLOADING and life.has_trouble:
                 self._daemon.probe(deployment)
-        self._daemon.after(PROBE_AGAIN_S, self._probe_again)
+        self._daemon.after(_SETTINGS.probe_again_s, self._probe_again)
 
     def chunk_count_of(self, deployment: DeploymentId) -> int | None:
         """Of an open deployment."""

@@ -1,4 +1,4 @@
-"""What is said about deployments, which of it begins one, and how a life ends while the store is at work."""
+"""The deployment brain, turned over real files and a real store: durability, and threads that end by themselves."""
 
 from __future__ import annotations
 
@@ -7,24 +7,36 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 import trio.testing
 from trio.testing import MockClock
 
+from gossipd.api.ports import Done
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import ChunkLost, ChunkStored, DeploymentOpened, Event
+from gossipd.core.errors import QueueFullError
+from gossipd.core.events import FinishModel, ProbeSource
 from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.daemon import deployment_executor
 from gossipd.daemon.admin_operations import AdminOperations
-from gossipd.daemon.deployments import Deployments, HostIdentity
+from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.deployment_executor import DeploymentExecutor
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment import events
+from gossipd.deployment.brain import DeploymentBrain
+from gossipd.deployment.commands import OpenSwarm
+from gossipd.deployment.context import HostIdentity
 from gossipd.deployment.progress import HostReason, HostState
-from gossipd.deployment.statement import Statement, Verb, sign_statement
-from gossipd.deployment.statement_store import STATEMENTS_MAX, StatementStore
-from gossipd.identity.keys import SecretKey
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_file import snapshot
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
@@ -32,22 +44,13 @@ from gossipd.store.disk.disk import FileKind
 from gossipd.store.models import layout
 from gossipd.store.notices import ModelEvicted
 from gossipd.store.settings import StoreSettings
+from membership.member import NodeId
+from tests.gossipd.deployment.scripted_host import KEY, OWN, PEER, ScriptedRoster, said
 from tests.gossipd.store.memory_disk import MemoryDisk
 from tests.gossipd.store.small_models import SECRET, small
 
-KEY = SecretKey(b"k" * 32)
 ONE = small(version=1)
 WAIT_S = 20.0  # for a thread; it takes milliseconds
-
-
-class _Nursery:
-    """Counts what is begun and runs nothing."""
-
-    def __init__(self) -> None:
-        self.begun = 0
-
-    def start_soon(self, *_: object) -> None:
-        self.begun += 1
 
 
 class _Store(ChunkStore):
@@ -86,62 +89,95 @@ class _Store(ChunkStore):
         return any(self.disk.kind(place) is FileKind.DIRECTORY for place in places)
 
 
-class _Node:
-    """Deployments over a real register, real state and a real store."""
+class _Swarm:
+    """What the rest of the daemon would hear."""
 
-    def __init__(self, tmp_path: Path, nursery: trio.Nursery, *, is_complete: bool) -> None:
-        self.register, self.state, self.store = StatementStore(), StateDirectory(tmp_path / "state"), _Store()
-        self.audited: list[str] = []
-        if is_complete:
-            self.store.open(ONE.manifest)
-            for chunk, body in enumerate(ONE.chunks):
-                self.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
-            self.store.finish(ONE.manifest.id)
-        self.posted: list[Event] = []
-        self.deployments = Deployments(
-            host=HostIdentity("node-1", "rack-1"),
-            trusted=lambda: frozenset([SECRET.public.ed25519]),
-            register=self.register,
-            state=self.state,
-            store=self.store,
-            post=self.posted.append,
-            pull=self._pull,
-            audit=lambda event, **_: self.audited.append(event),
-            rack_of=lambda _node: None,
-            begun=lambda _one: None,
-            opened=lambda _one: None,
-            closed=lambda _one: None,
-            nursery=nursery,
-            complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
-        )
+    def __init__(self) -> None:
+        self.opened: list[DeploymentId] = []
+        self.told: list[Statement] = []
 
-    async def _pull(self, _deployment: object) -> bytes:
+    def trusted(self) -> frozenset[bytes]:
+        return frozenset([SECRET.public.ed25519])
+
+    def open_swarm(self, command: OpenSwarm) -> None:
+        self.opened.append(command.manifest.id)
+
+    def close_swarm(self, deployment: DeploymentId) -> None:
+        pass
+
+    def probe_source(self, command: ProbeSource) -> None:
+        pass
+
+    def tell_statement(self, statement: Statement) -> None:
+        self.told.append(statement)
+
+
+class _Client:
+    """The one peer, which has the manifest, or does not answer for ever."""
+
+    def __init__(self) -> None:
+        self.answers = True
+
+    async def pull(self, peer: NodeId, deployment: DeploymentId, manifest_bytes: int) -> bytes | None:
+        if not self.answers:
+            await trio.sleep_forever()
         return ONE.manifest.envelope
 
-    def say(self, epoch: int, verb: Verb) -> None:
-        statement = said(ONE.manifest.id, epoch, verb)
-        self.register.hear(statement, [KEY.public.ed25519])
-        self.deployments.act(statement)
 
-    def orders(self) -> AdminOperations:
-        nothing: Any = None
-        return AdminOperations(
-            swim=nothing, wake=nothing, register=self.register, deployments=self.deployments, dissemination=nothing,
-            store=self.store, state=self.state, progress_publisher=nothing, audit=lambda *_, **__: None,
+class _Node:
+    """The brain, turned over a real statement store, real state files and a real store."""
+
+    def __init__(self, tmp_path: Path, nursery: trio.Nursery, *, is_complete: bool) -> None:
+        self.statements, self.state, self.store = StatementStore(), StateDirectory(tmp_path / "state"), _Store()
+        self.audited: list[str] = []
+        if is_complete:
+            self.fill()
+            self.store.finish(ONE.manifest.id)
+        self.swarm, self.client = _Swarm(), _Client()
+        roster = ScriptedRoster()
+        brain = DeploymentBrain(
+            HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
+            progress=ClusterProgress(), rng=Random(1),
+            complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
         )  # fmt: skip
+        audit = SimpleNamespace(record=lambda event, **_: self.audited.append(event))
+        executor = DeploymentExecutor(
+            state=self.state, store=self.store, client=cast(Any, self.client), swarm=self.swarm, audit=cast(Any, audit)
+        )
+        self.lifecycle = brain.lifecycle
+        self.driver = DeploymentDriver(brain, executor, nursery)
+        nursery.start_soon(self.driver.run)
+
+    def fill(self) -> None:
+        """Everything is here."""
+        self.store.open(ONE.manifest)
+        for chunk, body in enumerate(ONE.chunks):
+            self.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+
+    def say(self, epoch: int, verb: Verb) -> None:
+        self.driver.post(events.StatementHeard(said(ONE.manifest.id, epoch, verb).encode(), ONE.manifest.id, PEER))
+
+    async def remove(self) -> Done:
+        nothing: Any = None
+        operations = AdminOperations(
+            swim=nothing, wake=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
+            audit=nothing,
+        )  # fmt: skip
+        return await operations.remove("m", 1, dry_run=False)
 
     @property
-    def state_now(self) -> HostState:
-        return self.deployments.by_id[ONE.manifest.id].state
+    def record(self) -> DeploymentRecord:
+        found = self.lifecycle.get(ONE.manifest.id)
+        assert found is not None
+        return found
 
     async def until(self, holds: Callable[[], bool]) -> None:
         with trio.fail_after(WAIT_S):
             while not holds():
                 await trio.sleep(0.001)
 
-
-def said(deployment: DeploymentId, epoch: int, verb: Verb = Verb.DEPLOY, now_s: float = 1_000_000) -> Statement:
-    return sign_statement(KEY, deployment, epoch=epoch, verb=verb, manifest_bytes=100, now_s=now_s)
+    async def until_in(self, state: HostState) -> None:
+        await self.until(lambda: self.lifecycle.get(ONE.manifest.id) is not None and self.record.state is state)
 
 
 @asynccontextmanager
@@ -151,36 +187,6 @@ async def living(tmp_path: Path, *, is_complete: bool = False) -> AsyncIterator[
         yield node
         nursery.cancel_scope.cancel()
     node.state.close()
-
-
-def deployments_that_run_nothing(register: Any) -> tuple[Deployments, _Nursery]:
-    nursery, nothing = _Nursery(), SimpleNamespace()
-    as_any: Any = nothing
-    runs_nothing: Any = nursery
-    return Deployments(
-        host=HostIdentity("node-1", "rack-1"), trusted=frozenset, register=register, state=as_any, store=as_any,
-        post=lambda _event: None, pull=as_any, audit=lambda *_, **__: None, rack_of=lambda _node: None,
-        begun=lambda _one: None, opened=lambda _one: None, closed=lambda _one: None, nursery=runs_nothing,
-    ), nursery  # fmt: skip
-
-
-async def test_a_statement_that_gossip_brings_before_the_start_acts_on_it_begins_one_life() -> None:
-    deployments, nursery = deployments_that_run_nothing(StatementStore())
-    statement = said(DeploymentId(b"d" * 32), 1)
-    first = deployments.act(statement)
-    assert deployments.act(statement) is first
-    assert nursery.begun == 1, "two lives would share one cancel scope, which trio refuses: the daemon ended"
-
-
-async def test_no_more_deployments_are_kept_than_the_register_has_last_words() -> None:
-    register = StatementStore()
-    deployments, _ = deployments_that_run_nothing(register)
-    for number in range(STATEMENTS_MAX + 200):
-        statement = said(DeploymentId(number.to_bytes(32, "big")), 1, now_s=1_000_000 + number)
-        register.hear(statement, [KEY.public.ed25519])
-        deployments.act(statement)
-    assert len(deployments.by_id) <= STATEMENTS_MAX + 1
-    assert all(register.statement(deployment) for deployment in list(deployments.by_id)[-STATEMENTS_MAX:])
 
 
 async def test_a_cancel_that_comes_while_the_store_makes_room_is_not_lost_and_nothing_of_it_stays(
@@ -194,21 +200,21 @@ async def test_a_cancel_that_comes_while_the_store_makes_room_is_not_lost_and_no
         node.store.may_open.set()
         await node.until(lambda: ONE.manifest.id in node.store.abandoned)
         assert not node.store.has(ONE.manifest.id)
-        assert node.state_now is HostState.CANCELLED
-        assert not any(isinstance(event, DeploymentOpened) for event in node.posted)
+        assert node.record.state is HostState.CANCELLED
+        assert node.swarm.opened == []
 
 
 async def test_a_deploy_that_follows_a_cancel_at_once_counts_what_the_store_holds_then(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
         node.say(1, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        await node.until_in(HostState.DOWNLOADING)
         node.store.put(ONE.manifest.id, 0, ONE.chunks[0], SOURCE, 0.0)
-        deployment = node.deployments.by_id[ONE.manifest.id]
+        deployment = node.record
         deployment.chunks_verified = 1
         node.say(2, Verb.CANCEL)
         await node.until(lambda: not node.store.has(ONE.manifest.id))
         node.say(3, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        await node.until_in(HostState.DOWNLOADING)
         assert deployment.chunks_verified == 0, "what was cancelled is deleted; its chunks came again on top of those"
 
 
@@ -248,7 +254,7 @@ async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
 
         monkeypatch.setattr("gossipd.daemon.state_dir.read_file", refuses)
         node.say(1, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        await node.until_in(HostState.DOWNLOADING)
 
 
 async def test_an_eviction_is_remembered_on_disk_before_the_old_version_is_deleted(tmp_path: Path) -> None:
@@ -260,7 +266,7 @@ async def test_an_eviction_is_remembered_on_disk_before_the_old_version_is_delet
         remembered: list[bool] = []
 
         def before_evict(event: ModelEvicted) -> None:
-            trio.from_thread.run(node.deployments.remember_removed, event.deployment)
+            trio.from_thread.run(node.driver.evict, event.deployment)
             remembered.append(node.state.register().is_removed(ONE.manifest.id) and node.store.versions("m") == [1, 2])
 
         node.store.hears_evictions = before_evict
@@ -274,19 +280,9 @@ async def test_what_was_complete_when_it_was_cancelled_is_complete_after_a_resta
 ) -> None:
     async with living(tmp_path, is_complete=True) as node:
         node.say(2, Verb.CANCEL)
-        await node.until(lambda: node.state_now is HostState.COMPLETE)
-        assert (await node.orders().remove("m", 1, dry_run=False)).changed
+        await node.until_in(HostState.COMPLETE)
+        assert (await node.remove()).changed
         assert node.store.versions("m") == []
-
-
-async def test_a_chunk_of_a_complete_model_that_is_lost_and_repaired_leaves_a_trace(tmp_path: Path) -> None:
-    async with living(tmp_path, is_complete=True) as node:
-        node.say(1, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.COMPLETE)
-        node.deployments.note(ChunkLost(ONE.manifest.id, 3))
-        node.deployments.note(ChunkStored(ONE.manifest.id, 3, SOURCE, 100, 0.1))
-        assert node.audited == ["chunk lost", "chunk repaired"]
-        assert node.deployments.by_id[ONE.manifest.id].chunks_verified == ONE.manifest.chunk_count
 
 
 async def test_a_publication_that_meets_the_end_of_the_daemon_gives_nothing_up(
@@ -294,9 +290,8 @@ async def test_a_publication_that_meets_the_end_of_the_daemon_gives_nothing_up(
 ) -> None:
     async with living(tmp_path) as node:
         node.say(1, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
-        for chunk, body in enumerate(ONE.chunks):
-            node.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+        await node.until_in(HostState.DOWNLOADING)
+        node.fill()
         finish, ended = node.store.finish, threading.Event()
 
         def finish_too_late(deployment: DeploymentId) -> None:
@@ -307,10 +302,10 @@ async def test_a_publication_that_meets_the_end_of_the_daemon_gives_nothing_up(
                 ended.set()
 
         monkeypatch.setattr(node.store, "finish", finish_too_late)
-        node.deployments.finish(ONE.manifest.id)
+        node.driver.post(FinishModel(ONE.manifest.id))
         await node.until(ended.is_set)
         await trio.testing.wait_all_tasks_blocked()
-        assert node.state_now is HostState.VERIFYING
+        assert node.record.state is HostState.VERIFYING
         assert node.store.abandoned == []
         assert node.store.has(ONE.manifest.id), "verified, and published at the next start"
 
@@ -320,7 +315,7 @@ async def test_rm_on_a_disk_too_full_to_remember_it_deletes_first_and_remembers_
 ) -> None:
     async with living(tmp_path) as node:
         node.say(1, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        await node.until_in(HostState.DOWNLOADING)
         keep = node.state.keep_register
 
         def refuses_while_the_model_is_there(kept: bytes, revision: int) -> None:
@@ -329,50 +324,105 @@ async def test_rm_on_a_disk_too_full_to_remember_it_deletes_first_and_remembers_
             keep(kept, revision)
 
         monkeypatch.setattr(node.state, "keep_register", refuses_while_the_model_is_there)
-        done = await node.orders().remove("m", 1, dry_run=False)
+        done = await node.remove()
         assert done.changed
-        assert node.deployments.by_id[ONE.manifest.id].reason is HostReason.REMOVED
+        assert node.record.reason is HostReason.REMOVED
         assert node.state.register().is_removed(ONE.manifest.id)
 
 
 async def test_rm_that_could_not_be_remembered_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with living(tmp_path) as node:
         node.say(1, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
+        await node.until_in(HostState.DOWNLOADING)
 
         def refuses(*_: object) -> None:
             raise StoreWriteError("Input/output error", code="E_STORE_IO")
 
         with monkeypatch.context() as broken, pytest.raises(StoreWriteError):
             broken.setattr(node.store, "remove", refuses)
-            await node.orders().remove("m", 1, dry_run=False)
+            await node.remove()
         await node.until(
             lambda: not node.store.has(ONE.manifest.id)
         )  # the deployment was closed, and gives up by itself
-        again = await node.orders().remove("m", 1, dry_run=False)
+        again = await node.remove()
         assert not again.changed
         assert "before" in again.sentence
 
 
-async def test_a_kept_manifest_that_has_rotted_is_asked_of_others(tmp_path: Path) -> None:
-    async with living(tmp_path) as node:
-        rotten = bytearray(ONE.manifest.envelope)
-        rotten[-1] ^= 1
-        node.state.keep_envelope(ONE.manifest.id, bytes(rotten))
-        node.say(1, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
-        assert node.state.envelope(ONE.manifest.id) == ONE.manifest.envelope
-
-
 async def test_something_foreign_in_the_place_of_a_version_is_no_complete_model(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
-        node.store.open(ONE.manifest)
-        for chunk, body in enumerate(ONE.chunks):
-            node.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+        node.fill()
         node.store.commit()
         for directory in ("m", "m/1"):
             node.store.disk.make_directory(directory)
         node.say(1, Verb.DEPLOY)
-        await node.until(lambda: node.state_now is HostState.DOWNLOADING)
-        node.deployments.finish(ONE.manifest.id)
-        await node.until(lambda: node.state_now is HostState.FAILED)
+        await node.until_in(HostState.DOWNLOADING)
+        node.driver.post(FinishModel(ONE.manifest.id))
+        await node.until_in(HostState.FAILED)
+
+
+async def test_a_dropped_manifest_is_opened_accepted_and_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def counted(holder: object, name: str, label: Callable[..., str]) -> None:
+        call = getattr(holder, name)
+
+        def count(*arguments: Any) -> Any:
+            calls.append(label(*arguments))
+            return call(*arguments)
+
+        monkeypatch.setattr(holder, name, count)
+
+    counted(deployment_executor, "open_manifest", lambda *_: "open")
+    counted(StatementStore, "accept", lambda *_: "accept")
+    counted(StateDirectory, "_write", lambda _self, name, _body: f"write {name.partition('/')[0]}")
+    async with living(tmp_path) as node:
+        assert await node.driver.offer(ONE.manifest.envelope, "one.manifest") == "m@1 accepted"
+        await node.until_in(HostState.DOWNLOADING)
+        node.state.keep_register(*snapshot(node.statements))  # as the state saver does, a second later
+        node.fill()
+        node.driver.post(FinishModel(ONE.manifest.id))
+        await node.until_in(HostState.COMPLETE)
+        node.state.keep_register(*snapshot(node.statements))
+    assert calls == ["open", "accept", "write manifests", "write register"]
+
+
+async def test_a_refused_file_and_a_full_disk_are_raised_to_the_inbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(tmp_path) as node:
+        with pytest.raises(ManifestError):
+            await node.driver.offer(ONE.manifest.envelope[:-1], "half.manifest")
+
+        def refuses(*_: object) -> None:
+            raise StateWriteError("No space left on device")
+
+        with monkeypatch.context() as broken, pytest.raises(QueueFullError) as caught:
+            broken.setattr(node.state, "keep_register", refuses)
+            await node.driver.offer(ONE.manifest.envelope, "one.manifest")
+        assert caught.value.code == "E_STATE_WRITE"
+        assert node.swarm.told == []
+        await node.driver.offer(ONE.manifest.envelope, "one.manifest")
+        assert [one.epoch for one in node.swarm.told] == [1]
+
+
+async def test_a_pull_that_never_ends_is_cut_short_by_a_cancel(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        node.client.answers = False
+        node.say(1, Verb.DEPLOY)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        node.say(2, Verb.CANCEL)
+        await node.until(lambda: ONE.manifest.id in node.store.abandoned)
+        node.client.answers = True
+        node.say(3, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+
+
+async def test_an_order_whose_sender_has_gone_is_carried_out(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await node.driver.offer(ONE.manifest.envelope, "one.manifest")
+        await node.until_in(HostState.DOWNLOADING)
