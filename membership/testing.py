@@ -103,12 +103,13 @@ class SimulatedCluster:
     def __init__(
         self, members: int, *, racks: int | None = None, seed: int = 0, settings: SwimSettings | None = None,
         checkers: Sequence[Checker] = (), trace: bool = False, control_probes: bool = True,
+        keys: FakeKeys | None = None,
     ) -> None:  # fmt: skip
         """Hosts are created but not started; racks of 40 unless ``racks`` says how many (at least 4)."""
         self.rng = Random(seed)
         self.settings = settings or SwimSettings()
         self._clock = VirtualClock()
-        self.keys = FakeKeys()
+        self.keys = keys or FakeKeys()
         self.verified_cache = VerifiedCache(RING.cluster_id, self.keys.verify)
         self.hosts: list[SimulatedHost] = []
         self.by_address: dict[Address, int] = {}

@@ -135,8 +135,7 @@ class DeploymentExecutor:
         try:
             return await self._carry_out(work)
         except GossipdError as error:
-            failure = next(failure for kind, failure in _FAILURES if isinstance(error, kind))
-            return events.WorkFailed(work.work, failure, error)
+            return events.WorkFailed(work.work, failure_of(error), error)
 
     async def _carry_out(self, work: commands.Work) -> events.WorkEnded:
         match work:
@@ -160,6 +159,11 @@ class DeploymentExecutor:
             case commands.RemoveModel(_, name, version):
                 await run_blocking(self._store.remove, name, version)
         return events.WorkDone(work.work)
+
+
+def failure_of(error: GossipdError) -> Failure:
+    """What an error of the store or the state directory means to the brain."""
+    return next(failure for kind, failure in _FAILURES if isinstance(error, kind))
 
 
 async def _to_the_end(call: Awaitable[T]) -> T:

@@ -149,6 +149,10 @@ class Plane:
         for peer in self._followers.take_early(deployment):
             self._follow(peer, deployment)
 
+    def deployment_closed(self, deployment: DeploymentId) -> None:
+        """See ControlPlane."""
+        self._followers.close(deployment)
+
     def member_gone(self, node: NodeId) -> None:
         """See ControlPlane."""
         self._following.forget(node)

@@ -11,18 +11,38 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
+from gossipd.identity.keys import SecretKey
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership.events import SendDatagram
+from membership.fakes import FakeKeys
 from membership.member import NodeId, Record
 from membership.swim import Swim
 from membership.testing import SimulatedCluster, SimulatedHost
+
+
+class SigningKeys(FakeKeys):
+    """Stand-in signatures for membership, under keys with which statements can really be signed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.secrets: dict[bytes, SecretKey] = {}
+
+    def make(self, rng: Random) -> bytes:
+        """See FakeKeys."""
+        seed = rng.randbytes(32)
+        secret = SecretKey(seed)
+        public = secret.public.ed25519
+        self._seeds[public], self.secrets[public] = seed, secret
+        return public
 
 
 class Wires(SimulatedCluster):
     """``cuts`` counts, for each direction of each pair, the faults that hold it cut."""
 
     def __init__(self, hosts: int, *, racks: int, seed: int, checkers: Sequence[Any]) -> None:
-        super().__init__(hosts, racks=racks, seed=seed, checkers=checkers, trace=True)
+        keys = SigningKeys()
+        super().__init__(hosts, racks=racks, seed=seed, checkers=checkers, trace=True, keys=keys)
+        self.secrets = keys.secrets
         self.cuts: Counter[tuple[int, int]] = Counter()
         self.cut_struck: Callable[[int, int], None] = lambda source, target: None
 
