@@ -3,7 +3,8 @@
 What lives here: each order's steps until its one answer. What does not: who may give orders (the inbox's and the
 socket's mode, the control port's keys), and what a deployment does afterwards (``lifecycle``).
 
-An order to deploy goes through these steps, each once, and any of them may refuse it:
+An order is a script: a generator that asks for work and is resumed with its end. It returns what was done, or raises
+the error that refuses the order. An order to deploy has these steps, each once:
 
 1. the manifest is verified, and there is room for one more deployment;
 2. the manifest is accepted (rollback, equivocation, expiry) and made durable;
@@ -15,8 +16,8 @@ When the disk refuses step 3 the statement is withdrawn: nothing was told yet, a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Callable, Generator
+from typing import TypeAlias
 
 from gossipd.core.errors import GossipdError, NotFoundError, QueueFullError
 from gossipd.deployment import commands, events
@@ -31,322 +32,220 @@ from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 
-
-@dataclass(slots=True, eq=False)
-class Orders:
-    """Begins what is ordered; each order then is the owner of its own work."""
-
-    context: BrainContext
-    lifecycle: Lifecycle
-    dissemination: Dissemination
-
-    def handle(self, order: events.Order, wall_s: float) -> None:
-        """Begin an order; its answer may come at once."""
-        match order:
-            case events.ManifestDropped():
-                _Drop(self, order.request, order.file_name).verify(order.envelope)
-            case events.OrderTriggered():
-                _Trigger(self, order.request, order.statement).begin(order.envelope, wall_s)
-            case events.CancelOrdered():
-                self._cancel(order, wall_s)
-            case events.RemoveOrdered():
-                self._remove(order)
-            case events.EvictionBegun():
-                self.context.statements.mark_removed(order.deployment)
-                _Eviction(self.context, order.request).begin()
-
-    def answer(self, request: int, sentence: str, *, is_changed: bool = True) -> None:
-        """It is done."""
-        self.context.put(commands.Answer(request, sentence, is_changed))
-
-    def refuse(self, request: int, error: GossipdError) -> None:
-        """It is not."""
-        self.context.put(commands.Answer(request, is_changed=False, error=error))
-
-    def _one(self, order: events.CancelOrdered | events.RemoveOrdered) -> DeploymentRecord | None:
-        found = self.lifecycle.find(order.name, order.version)
-        if not found:
-            label = f"{order.name}@{order.version}"
-            self.refuse(order.request, NotFoundError(f"no deployment {label} is known here"))
-            return None
-        return found[0]
-
-    def _cancel(self, order: events.CancelOrdered, wall_s: float) -> None:
-        record = self._one(order)
-        if record is None:
-            return
-        if record.statement.verb is Verb.CANCEL:
-            self.answer(order.request, f"{record.label} is cancelled already", is_changed=False)
-            return
-        size = record.statement.manifest_bytes
-        self.dissemination.tell(self.dissemination.sign(record.id, Verb.CANCEL, size, wall_s), wall_s)
-        _Cancel(self, order).begin()
-
-    def _remove(self, order: events.RemoveOrdered) -> None:
-        record = self._one(order)
-        if record is None:
-            return
-        assert record.manifest is not None
-        was_removed = self.context.statements.is_removed(record.id)
-        if order.is_dry_run:
-            words = f"would remove {record.label}, {record.manifest.bytes_total} bytes, from this host"
-            self.answer(order.request, _REMOVED_BEFORE.format(record.label) if was_removed else words, is_changed=False)
-            return
-        self.context.statements.mark_removed(record.id)
-        _Removal(self, order, record, was_removed).begin()
-
-
+Done: TypeAlias = tuple[str, bool]
+"""A sentence for a person, and whether the order changed anything."""
+Script: TypeAlias = Generator[commands.WorkNumber, events.WorkEnded, Done]
 _REMOVED_BEFORE = "{} was removed from this host before"
 
 
-class _Deploy:
-    """The steps that a dropped and a triggered manifest share; see the module."""
+class Orders:
+    """Begins what is ordered."""
 
-    def __init__(self, orders: Orders, request: int) -> None:
-        self._orders = orders
-        self._context = orders.context
-        self._request = request
-        self._manifest: Manifest | None = None
-        self._statement: Statement | None = None
-        self._before: Statement | None = None
-        self._was_removed = False
-        self._is_kept = False
-        self._acceptance = Acceptance.NEW
+    def __init__(self, context: BrainContext, lifecycle: Lifecycle, dissemination: Dissemination) -> None:
+        self._context = context
+        self._lifecycle = lifecycle
+        self._dissemination = dissemination
 
-    def verify(self, envelope: bytes) -> None:
-        """Step 1."""
-        self._context.put(commands.OpenManifest(self._context.next_work(self), envelope, None))
+    def handle(self, order: events.Order, wall_s: float) -> None:
+        """Begin an order; its answer may come at once."""
+        running = _Order(self._context, order.request, wall_s)
+        match order:
+            case events.ManifestDropped():
+                running.run(self._drop(order, running))
+            case events.OrderTriggered():
+                running.run(self._trigger(order, running))
+            case events.CancelOrdered():
+                running.run(self._cancel(order, running))
+            case events.RemoveOrdered():
+                running.run(self._remove(order, running))
+            case events.EvictionBegun():
+                running.run(self._evict(order, running))
 
-    def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
-        """See WorkOwner."""
-        match event:
-            case events.ManifestOpened(manifest=manifest):
-                self._opened(manifest, wall_s)
-            case events.ManifestRefused(error=error):
-                self._refuse(error)
-            case events.WorkDone() if not self._is_kept:
-                self._is_kept = True
-                self._take_in(wall_s)
-            case events.WorkDone():
-                assert self._statement is not None
-                self._orders.dissemination.tell(self._statement, wall_s, self._manifest)
-                self._deployed(self._statement)
-            case events.WorkFailed(error=failure):
-                self._withdraw()
-                self._refuse(failure)
-            case _:
-                raise AssertionError(event)
+    # ---- deploying -----------------------------------------------------------------------------------
 
-    def _opened(self, manifest: Manifest, wall_s: float) -> None:
-        self._accept(manifest, wall_s)
+    def _drop(self, order: events.ManifestDropped, running: _Order) -> Script:
+        """A file in the inbox. Refused with QueueFullError it is offered again later."""
 
-    def _accept(self, manifest: Manifest, wall_s: float) -> None:
-        self._manifest = manifest
+        def sign(manifest: Manifest) -> Statement:
+            return self._dissemination.sign(manifest.id, Verb.DEPLOY, len(manifest.envelope), running.wall_s)
+
         try:
-            self._orders.lifecycle.check_room(manifest.id)
-            self._acceptance = self._context.statements.accept(manifest, wall_s)
-        except (ManifestError, QueueFullError) as error:
-            self._refuse(error)
-            return
-        self._context.put(commands.KeepManifest(self._context.next_work(self), manifest))
-
-    def _take_in(self, wall_s: float) -> None:
-        assert self._manifest is not None
-        statements, deployment = self._context.statements, self._manifest.id
-        self._before = statements.statement(deployment)
-        self._statement = self._stated(self._manifest, wall_s)
-        if self._statement is None:
-            return
-        self._was_removed = statements.is_removed(deployment)
-        statements.clear_removed(deployment)
-        self._context.keep_statements(self)
-
-    def _withdraw(self) -> None:
-        if self._statement is not None:
-            self._context.statements.withdraw(self._statement, self._before)
-            if self._was_removed:
-                self._context.statements.mark_removed(self._statement.deployment)
-
-    def _stated(self, manifest: Manifest, wall_s: float) -> Statement | None:
-        """The statement to tell, in the store; None when the order has been answered."""
-        raise NotImplementedError
-
-    def _deployed(self, statement: Statement) -> None:
-        """Say that it is done."""
-        raise NotImplementedError
-
-    def _refuse(self, error: GossipdError) -> None:
-        self._orders.refuse(self._request, error)
-
-
-class _Drop(_Deploy):
-    """A file in the inbox. Refused with QueueFullError it is offered again later."""
-
-    def __init__(self, orders: Orders, request: int, file_name: str) -> None:
-        super().__init__(orders, request)
-        self._file_name = file_name
-
-    def _stated(self, manifest: Manifest, wall_s: float) -> Statement | None:
-        return self._orders.dissemination.sign(manifest.id, Verb.DEPLOY, len(manifest.envelope), wall_s)
-
-    def _deployed(self, statement: Statement) -> None:
-        manifest = self._manifest
-        assert manifest is not None
+            manifest = yield from running.verify(order.envelope)
+            acceptance, statement = yield from self._deploy(manifest, sign, running)
+        except ManifestError as error:
+            self._context.audit("manifest refused", file=order.file_name, code=error.code, reason=str(error.args[0]))
+            raise
+        except QueueFullError:
+            raise
+        except GossipdError as error:  # the disk: it is worth asking again
+            raise QueueFullError(str(error), code=error.code) from error
         self._context.audit(
             "manifest accepted", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version,
             signer=key_id(manifest.signer).hex(), epoch=statement.epoch,
         )  # fmt: skip
-        words = "accepted" if self._acceptance is Acceptance.NEW else "was known already; deployed again"
-        self._orders.answer(self._request, f"{manifest.name}@{manifest.version} {words}")
+        words = "accepted" if acceptance is Acceptance.NEW else "was known already; deployed again"
+        return f"{manifest.name}@{manifest.version} {words}", True
 
-    def _refuse(self, error: GossipdError) -> None:
-        if isinstance(error, ManifestError):
-            self._context.audit("manifest refused", file=self._file_name, code=error.code, reason=str(error.args[0]))
-        elif not isinstance(error, QueueFullError):  # the disk: it is worth asking again
-            error = QueueFullError(str(error), code=error.code)
-        super()._refuse(error)
-
-
-class _Trigger(_Deploy):
-    """A statement of a member or client. Believed for its signature, once; saying it again changes nothing."""
-
-    def __init__(self, orders: Orders, request: int, statement: Statement) -> None:
-        super().__init__(orders, request)
-        self._order = statement
-
-    def begin(self, envelope: bytes | None, wall_s: float) -> None:
-        """Verify the manifest, if it was sent; else it must be here."""
-        manifest = self._orders.lifecycle.manifest_of(self._order.deployment)
-        if envelope is not None:
-            self.verify(envelope)
-        elif manifest is not None:
-            self._opened(manifest, wall_s)
-        else:
-            words = "the manifest of this deployment is not here; send it first"
-            self._refuse(ManifestError(words, code="E_UNKNOWN_MANIFEST"))
-
-    def _opened(self, manifest: Manifest, wall_s: float) -> None:
-        self._manifest = manifest
+    def _deploy(
+        self, manifest: Manifest, take_in: Callable[[Manifest], Statement], running: _Order
+    ) -> Generator[commands.WorkNumber, events.WorkEnded, tuple[Acceptance, Statement]]:
+        """Steps 1 to 4; ``take_in`` puts the statement into the store."""
+        statements, deployment = self._context.statements, manifest.id
+        self._lifecycle.check_room(deployment)
+        acceptance = statements.accept(manifest, running.wall_s)
+        yield from running.work(lambda number: commands.KeepManifest(number, manifest))
+        before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
+        statement = take_in(manifest)
+        statements.clear_removed(deployment)
         try:
-            is_news = self._context.statements.judge(self._order, self._context.roster.signers) is Heard.NEWS
-        except ManifestError as error:
-            self._refuse(error)
-            return
-        if not is_news:
-            self._answer(is_news=False)
-        elif self._order.verb is Verb.DEPLOY:
-            self._accept(manifest, wall_s)
-        elif self._stated(manifest, wall_s) is not None:
-            self._orders.dissemination.tell(self._order, wall_s)
-            self._deployed(self._order)
+            yield from running.keep_statements()
+        except GossipdError:
+            statements.withdraw(statement, before)
+            if was_removed:
+                statements.mark_removed(deployment)
+            raise
+        self._dissemination.tell(statement, running.wall_s, manifest)
+        return acceptance, statement
 
-    def _stated(self, manifest: Manifest, wall_s: float) -> Statement | None:
+    def _trigger(self, order: events.OrderTriggered, running: _Order) -> Script:
+        """A statement of a member or client, believed for its signature, once: saying it again changes nothing."""
+        statement, context = order.statement, self._context
+        manifest = self._lifecycle.manifest_of(statement.deployment)
+        if order.envelope is not None:
+            manifest = yield from running.verify(order.envelope)
+        elif manifest is None:
+            raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
+
+        def hear(_manifest: Manifest) -> Statement:
+            if context.statements.hear(statement, context.roster.signers) is not Heard.NEWS:
+                raise _KnownAlready
+            return statement
+
+        verb, is_news = "deploy" if statement.verb is Verb.DEPLOY else "cancel", True
         try:
-            heard = self._context.statements.hear(self._order, self._context.roster.signers)
-        except ManifestError as error:  # its signer was forgotten while the manifest was kept
-            self._refuse(error)
-            return None
-        if heard is not Heard.NEWS:
-            self._answer(is_news=False)
-            return None
-        return self._order
-
-    def _deployed(self, statement: Statement) -> None:
-        self._answer(is_news=True)
-
-    def _answer(self, *, is_news: bool) -> None:
-        manifest, order = self._manifest, self._order
-        assert manifest is not None
-        verb = "deploy" if order.verb is Verb.DEPLOY else "cancel"
-        self._context.audit(
-            "trigger accepted", verb=verb, deployment=order.deployment.hex(), epoch=order.epoch,
-            signer=key_id(order.signer).hex(), new=is_news,
+            if context.statements.judge(statement, context.roster.signers) is not Heard.NEWS:
+                raise _KnownAlready
+            if statement.verb is Verb.DEPLOY:
+                yield from self._deploy(manifest, hear, running)
+            else:
+                self._dissemination.tell(hear(manifest), running.wall_s)
+        except _KnownAlready:
+            is_news = False
+        context.audit(
+            "trigger accepted", verb=verb, deployment=statement.deployment.hex(), epoch=statement.epoch,
+            signer=key_id(statement.signer).hex(), new=is_news,
         )  # fmt: skip
         words = "is known already" if not is_news else "accepted" if verb == "deploy" else "cancelled"
-        self._orders.answer(self._request, f"{manifest.name}@{manifest.version} {words}", is_changed=is_news)
+        return f"{manifest.name}@{manifest.version} {words}", is_news
+
+    # ---- ending --------------------------------------------------------------------------------------
+
+    def _one(self, name: str, version: int) -> DeploymentRecord:
+        found = self._lifecycle.find(name, version)
+        if not found:
+            raise NotFoundError(f"no deployment {name}@{version} is known here")
+        return found[0]
+
+    def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:
+        """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
+        record = self._one(order.name, order.version)
+        if record.statement.verb is Verb.CANCEL:
+            return f"{record.label} is cancelled already", False
+        size = record.statement.manifest_bytes
+        statement = self._dissemination.sign(record.id, Verb.CANCEL, size, running.wall_s)
+        self._dissemination.tell(statement, running.wall_s)
+        yield from running.keep_statements()
+        self._context.audit("cancelled", name=order.name, version=order.version)
+        return f"{record.label} is cancelled; hosts that are complete keep it", True
+
+    def _remove(self, order: events.RemoveOrdered, running: _Order) -> Script:
+        """Marked durably, then deleted. A disk too full for the mark is cured by deleting, and marked then."""
+        record, statements = self._one(order.name, order.version), self._context.statements
+        assert record.manifest is not None
+        was_removed = statements.is_removed(record.id)
+        if order.is_dry_run:
+            words = f"would remove {record.label}, {record.manifest.bytes_total} bytes, from this host"
+            return _REMOVED_BEFORE.format(record.label) if was_removed else words, False
+        statements.mark_removed(record.id)
+        is_marked = yield from running.try_to_keep_statements()
+        self._lifecycle.remove(record.id)
+        ended = yield running.ask(lambda number: commands.RemoveModel(number, order.name, order.version))
+        if isinstance(ended, events.WorkFailed):
+            if ended.failure is not Failure.GONE:
+                raise ended.error
+            if was_removed:  # it was never begun here, or is deleted; the mark is what counts
+                return _REMOVED_BEFORE.format(record.label), False
+        if not is_marked:
+            yield from running.keep_statements()
+        self._context.audit("removed", name=order.name, version=order.version)
+        return f"{record.label} is removed from this host and stays removed", True
+
+    def _evict(self, order: events.EvictionBegun, running: _Order) -> Script:
+        """The store waits for the answer before it deletes. A disk too full to remember it is cured by deleting."""
+        self._context.statements.mark_removed(order.deployment)
+        is_kept = yield from running.try_to_keep_statements()
+        return "", is_kept
 
 
-@dataclass(slots=True, eq=False)
-class _Cancel:
-    """Told already, so that a full disk is no reason not to; the answer waits until it is durable."""
-
-    orders: Orders
-    order: events.CancelOrdered
-
-    def begin(self) -> None:
-        """Make it durable."""
-        self.orders.context.keep_statements(self)
-
-    def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
-        """See WorkOwner."""
-        order, orders = self.order, self.orders
-        if isinstance(event, events.WorkFailed):
-            orders.refuse(order.request, event.error)
-            return
-        orders.context.audit("cancelled", name=order.name, version=order.version)
-        label = f"{order.name}@{order.version}"
-        orders.answer(order.request, f"{label} is cancelled; hosts that are complete keep it")
+class _KnownAlready(Exception):
+    """The triggered statement is no news."""
 
 
-class _RemovalStep(Enum):
-    MARK = "mark"
-    DELETE = "delete"
-    MARK_AGAIN = "mark again"
+class _Order:
+    """One order under way: the owner of its script's work."""
 
-
-@dataclass(slots=True, eq=False)
-class _Removal:
-    """Marked, and that made durable; then deleted. A disk too full for the mark is cured by deleting, then marked."""
-
-    orders: Orders
-    order: events.RemoveOrdered
-    record: DeploymentRecord
-    was_removed: bool
-    step: _RemovalStep = _RemovalStep.MARK
-    is_marked: bool = False
-
-    def begin(self) -> None:
-        """Make the mark durable."""
-        self.orders.context.keep_statements(self)
-
-    def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
-        """See WorkOwner."""
-        failed = event if isinstance(event, events.WorkFailed) else None
-        match self.step:
-            case _RemovalStep.MARK:
-                self._delete(is_marked=failed is None)
-            case _RemovalStep.DELETE if failed is not None and failed.failure is not Failure.GONE:
-                self.orders.refuse(self.order.request, failed.error)
-            case _RemovalStep.DELETE if failed is not None and self.was_removed:
-                self.orders.answer(self.order.request, _REMOVED_BEFORE.format(self.record.label), is_changed=False)
-            case _RemovalStep.DELETE if not self.is_marked:
-                self.step = _RemovalStep.MARK_AGAIN
-                self.orders.context.keep_statements(self)
-            case _ if failed is not None and self.step is _RemovalStep.MARK_AGAIN:
-                self.orders.refuse(self.order.request, failed.error)
-            case _:  # deleted; or it was never begun here, and the mark is what counts
-                self.orders.context.audit("removed", name=self.order.name, version=self.order.version)
-                words = f"{self.record.label} is removed from this host and stays removed"
-                self.orders.answer(self.order.request, words)
-
-    def _delete(self, *, is_marked: bool) -> None:
-        context = self.orders.context
-        self.is_marked, self.step = is_marked, _RemovalStep.DELETE
-        self.orders.lifecycle.remove(self.record.id)
-        context.put(commands.RemoveModel(context.next_work(self), self.order.name, self.order.version))
-
-
-@dataclass(slots=True, eq=False)
-class _Eviction:
-    """The store waits for the answer before it deletes. A disk too full to remember it is cured by deleting."""
-
-    context: BrainContext
-    request: int
-
-    def begin(self) -> None:
-        """Make the mark durable."""
-        self.context.keep_statements(self)
+    def __init__(self, context: BrainContext, request: commands.RequestNumber, wall_s: float) -> None:
+        self._context = context
+        self._request = request
+        self.wall_s = wall_s
 
     def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
         """See WorkOwner."""
-        self.context.put(commands.Answer(self.request, is_changed=isinstance(event, events.WorkDone)))
+        self.wall_s = wall_s
+        self._go_on(lambda: self._script.send(event))
+
+    def run(self, script: Script) -> None:
+        """Begin."""
+        self._script = script
+        self._go_on(lambda: next(script))
+
+    def _go_on(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except StopIteration as stop:
+            sentence, is_changed = stop.value
+            self._context.put(commands.Answer(self._request, sentence, is_changed))
+        except GossipdError as error:
+            self._context.put(commands.Answer(self._request, is_changed=False, error=error))
+
+    def ask(self, work_of: Callable[[commands.WorkNumber], commands.Work]) -> commands.WorkNumber:
+        """Ask for work, to be yielded."""
+        number = self._context.next_work(self)
+        self._context.put(work_of(number))
+        return number
+
+    def work(
+        self, work_of: Callable[[commands.WorkNumber], commands.Work]
+    ) -> Generator[commands.WorkNumber, events.WorkEnded, events.WorkEnded]:
+        """Work that must succeed. Raises its error."""
+        ended = yield self.ask(work_of)
+        if isinstance(ended, events.WorkFailed | events.ManifestRefused):
+            raise ended.error
+        return ended
+
+    def verify(self, envelope: bytes) -> Generator[commands.WorkNumber, events.WorkEnded, Manifest]:
+        """The manifest in an envelope. Raises ManifestError."""
+        ended = yield from self.work(lambda number: commands.OpenManifest(number, envelope, None))
+        assert isinstance(ended, events.ManifestOpened)
+        return ended.manifest
+
+    def keep_statements(self) -> Generator[commands.WorkNumber, events.WorkEnded, None]:
+        """Make the statement store durable. Raises the error of the disk."""
+        ended = yield self._context.keep_statements(self)
+        if isinstance(ended, events.WorkFailed):
+            raise ended.error
+
+    def try_to_keep_statements(self) -> Generator[commands.WorkNumber, events.WorkEnded, bool]:
+        """The same; False when the disk refuses."""
+        ended = yield self._context.keep_statements(self)
+        return not isinstance(ended, events.WorkFailed)

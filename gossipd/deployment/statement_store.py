@@ -123,7 +123,7 @@ class StatementStore:
         return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
 
     def withdraw(self, statement: Statement, before: Statement | None) -> None:
-        """Undo ``hear`` for a statement that could not be made durable and was told to nobody; ``before`` was the last."""
+        """Undo ``hear`` of a statement that was told to nobody and cannot be made durable; ``before`` was the last."""
         if self._state.statements.get(statement.deployment) is statement:
             del self._state.statements[statement.deployment]
             if before is not None:
