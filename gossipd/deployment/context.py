@@ -103,11 +103,11 @@ class BrainContext:
     progress: ClusterProgress
     settings: DeploymentSettings
     complete_before: frozenset[DeploymentId]
-    commands: list[DeploymentCommand] = field(default_factory=list)
-    _works: WorkNumber = 0
-    _owners: dict[WorkNumber, WorkOwner] = field(default_factory=dict)  # as many as there is work under way
-    _kept_revision: int = 0
-    _keeping: dict[WorkNumber, int] = field(default_factory=dict)
+    commands: list[DeploymentCommand] = field(default_factory=list, init=False)
+    _works: WorkNumber = field(default=0, init=False)
+    _owners: dict[WorkNumber, WorkOwner] = field(default_factory=dict, init=False)  # one for each work under way
+    _kept_revision: int = field(default=0, init=False)
+    _keeping: dict[WorkNumber, int] = field(default_factory=dict, init=False)
 
     def next_work(self, owner: WorkOwner) -> WorkNumber:
         """A number that no other piece of work has. ``owner`` hears how it ended."""

@@ -12,6 +12,7 @@ only after that the next life begins, so that it counts what the store really ho
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from gossipd.core.errors import GossipdError
@@ -31,6 +32,15 @@ _ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_S
 _ENDINGS = {
     "E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK),
     "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER),
+}
+_COMMANDS: dict[Step, Callable[..., commands.Work]] = {
+    Step.READ: commands.ReadManifest,
+    Step.PULL: commands.PullManifest,
+    Step.OPEN: commands.OpenManifest,
+    Step.KEEP: commands.KeepManifest,
+    Step.RESERVE: commands.ReserveSpace,
+    Step.PUBLISH: commands.PublishModel,
+    Step.DELETE: commands.DeleteModel,
 }
 _DISK_REASONS = {
     "E_NO_SPACE": HostReason.NO_SPACE,
@@ -55,6 +65,8 @@ class Life:
         self.step = Step.IDLE
         self.retry_s = math.inf
         self._work: commands.WorkNumber | None = None
+        self._fields: tuple[object, ...] = ()
+        """Of the present step's command, for another attempt."""
         self._is_stale = False
         """The work under way belongs to a life that was ended."""
         self._begins_next = self._deletes_next = False
@@ -138,8 +150,7 @@ class Life:
             return
         if self._deletes_next:
             self._deletes_next = False
-            self._enter(Step.DELETE)
-            self._ask()
+            self._ask(Step.DELETE, self.id)
         elif self._begins_next:
             self._begins_next = False
             self._pull_delay_s, self._refused_count = self._context.settings.pull_retry_first_s, 0
@@ -147,8 +158,7 @@ class Life:
             if given is not None:
                 self._accepted(given)
             else:
-                self._enter(Step.READ)
-                self._ask()
+                self._ask(Step.READ, self.id)
 
     def _enter(self, step: Step) -> None:
         assert step in STEPS[self.step], (self.step, step)
@@ -161,44 +171,15 @@ class Life:
 
     # ---- asking for work -----------------------------------------------------------------------------
 
-    def _ask(self) -> None:
-        """Ask for the work of the present step."""
-        context, manifest = self._context, self._manifest
-        if self.step is Step.REGISTER:
-            self._work = context.keep_statements(self)
-            return
-        work = self._work = context.next_work(self)
-        match self.step:
-            case Step.READ:
-                context.put(commands.ReadManifest(work, self.id))
-            case Step.KEEP:
-                assert manifest is not None
-                context.put(commands.KeepManifest(work, manifest))
-            case Step.RESERVE:
-                assert manifest is not None
-                context.put(commands.ReserveSpace(work, manifest))
-            case Step.PUBLISH:
-                context.put(commands.PublishModel(work, self.id))
-            case _:
-                assert self.step is Step.DELETE
-                context.put(commands.DeleteModel(work, self.id))
-
-    def _pull(self, now: float) -> None:
-        if self.step is not Step.PULL:
-            self._enter(Step.PULL)
-        peer = self.holders.choose(self._context.roster.live())
-        if peer is None:
-            self._pull_later(now)
-            return
-        self._work = self._context.next_work(self)
-        size = self.record.statement.manifest_bytes
-        self._context.put(commands.PullManifest(self._work, self.id, peer, size))
-
-    def _pull_later(self, now: float) -> None:
-        if self.step is not Step.PULL:
-            self._enter(Step.PULL)
-        self.retry_s = now + self._pull_delay_s
-        self._pull_delay_s = min(2 * self._pull_delay_s, self._context.settings.pull_retry_max_s)
+    def _ask(self, step: Step, *fields: object) -> None:
+        """Enter a step and ask for its work, whose command has these fields."""
+        self._enter(step)
+        self._fields = fields
+        if step is Step.REGISTER:
+            self._work = self._context.keep_statements(self)
+        else:
+            self._work = self._context.next_work(self)
+            self._context.put(_COMMANDS[step](self._work, *fields))
 
     def retry(self, now: float) -> None:
         """``retry_s`` has come."""
@@ -206,7 +187,26 @@ class Life:
         if self.step is Step.PULL:
             self._pull(now)
         else:
-            self._ask()
+            self._ask(self.step, *self._fields)
+
+    def _pull(self, now: float) -> None:
+        peer = self.holders.choose(self._context.roster.live())
+        if peer is None:
+            self._pull_later(now)
+        else:
+            self._ask(Step.PULL, self.id, peer, self.record.statement.manifest_bytes)
+
+    def _pull_later(self, now: float) -> None:
+        self._enter(Step.PULL)
+        self.retry_s = now + self._pull_delay_s
+        self._pull_delay_s = min(2 * self._pull_delay_s, self._context.settings.pull_retry_max_s)
+
+    def _look_further(self, now: float) -> None:
+        """What was found is not the manifest."""
+        if self._is_from_disk:
+            self._pull(now)
+        else:
+            self._pull_later(now)
 
     # ---- how work ended ------------------------------------------------------------------------------
 
@@ -239,21 +239,14 @@ class Life:
 
     def _found(self, envelope: bytes | None, now: float) -> None:
         self._is_from_disk = self.step is Step.READ
-        if envelope is not None:
-            self._enter(Step.OPEN)
-            self._work = self._context.next_work(self)
-            self._context.put(commands.OpenManifest(self._work, envelope, self.id))
-        elif self._is_from_disk:
-            self._pull(now)
+        if envelope is None:
+            self._look_further(now)
         else:
-            self._pull_later(now)
+            self._ask(Step.OPEN, envelope, self.id)
 
     def _opened(self, manifest: Manifest, now: float, wall_s: float) -> None:
         if manifest.id != self.id:
-            if self._is_from_disk:
-                self._pull(now)
-            else:
-                self._pull_later(now)
+            self._look_further(now)
             return
         try:
             self._context.statements.accept(manifest, wall_s)
@@ -261,35 +254,31 @@ class Life:
             self._fail(error)
             return
         self._manifest = manifest
-        if not self._is_from_disk:
-            self._enter(Step.KEEP)
-            self._ask()
-        else:
+        if self._is_from_disk:
             self._register()
+        else:
+            self._ask(Step.KEEP, manifest)
 
     def _register(self) -> None:
         assert self._manifest is not None
         if self._context.is_durable:
             self._accepted(self._manifest)
         else:
-            self._enter(Step.REGISTER)
-            self._ask()
+            self._ask(Step.REGISTER)
 
     def _refused(self, event: events.ManifestRefused, now: float) -> None:
         error = event.error
         if self._is_from_disk:
-            if error.code not in _ROTTEN:
-                self._fail(error)
-                return
-            self._context.warning("kept manifest is damaged", deployment=short(self.id), code=error.code)
-            self._pull(now)
-            return
-        self._refused_count += event.is_as_announced
-        self._context.warning("manifest came wrong", deployment=short(self.id), code=error.code)
-        if self._refused_count >= self._context.settings.pulls_refused_max:
+            is_final, words = error.code not in _ROTTEN, "kept manifest is damaged"
+        else:
+            self._refused_count += event.is_as_announced
+            is_final = self._refused_count >= self._context.settings.pulls_refused_max
+            words = "manifest came wrong"
+        self._context.warning(words, deployment=short(self.id), code=error.code)
+        if is_final:
             self._fail(error)
         else:
-            self._pull_later(now)
+            self._look_further(now)
 
     def _accepted(self, manifest: Manifest) -> None:
         """The manifest is trusted, and that is durable."""
@@ -300,8 +289,7 @@ class Life:
         record.enter(HostState.INIT)
         self._context.info("manifest accepted", deployment=record.label, id=short(manifest.id), target=record.is_target)
         if record.is_target:
-            self._enter(Step.RESERVE)
-            self._ask()
+            self._ask(Step.RESERVE, manifest)
         else:
             self._enter(Step.IDLE)
 
@@ -319,9 +307,8 @@ class Life:
     def finish(self) -> None:
         """The planner says that everything is held."""
         if self.step is Step.FETCH:
-            self._enter(Step.PUBLISH)
             self.record.enter(HostState.VERIFYING)
-            self._ask()
+            self._ask(Step.PUBLISH, self.id)
 
     def _done(self) -> None:
         match self.step:
@@ -349,8 +336,9 @@ class Life:
 
     def _failed(self, event: events.WorkFailed, now: float) -> None:
         record, error = self.record, event.error
-        reason = disk_reason(error.code)
         match event.failure:
+            case _ if self.step is Step.DELETE:
+                self._context.warning("not deleted yet", deployment=record.label, reason=error.sentence)
             case Failure.FINAL:
                 self._enter(Step.IDLE)
                 self._fail(error, HostReason.DISK)
@@ -365,9 +353,7 @@ class Life:
             case Failure.NOT_WHOLE:
                 self._context.warning("not whole", deployment=record.label, reason=error.sentence)
                 record.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
-            case Failure.DISK if self.step is Step.DELETE:
-                self._context.warning("not deleted yet", deployment=record.label, reason=error.sentence)
             case Failure.DISK:
                 state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
-                record.enter(state, reason, error.sentence)
+                record.enter(state, disk_reason(error.code), error.sentence)
         self.retry_s = now + self._context.settings.space_retry_s

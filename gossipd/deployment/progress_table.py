@@ -19,6 +19,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gossipd.core.errors import LocalError
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
@@ -232,7 +233,8 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
 
 def _never_falling(old: Progress, new: Progress) -> Progress:
     said = counters_of(new)
-    return replace(new, **{name: max(before, said[name]) for name, before in counters_of(old).items()})
+    highest: dict[str, Any] = {name: max(before, said[name]) for name, before in counters_of(old).items()}
+    return replace(new, **highest)
 
 
 def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, bytes, HostProgress]]:
