@@ -5,9 +5,9 @@ What lives here: merging statements, the rules for versions, and what was remove
 gossip, and whether a manifest is signed (``manifest``).
 
 **Statements** merge like a register per deployment that only moves up: the highest rank wins, whatever their order and
-number, so all nodes end at the same state. ``digest`` covers ranks only, because two statements of one rank say the
-same. When there are too many, those issued longest ago are dropped first. The order is the same everywhere, so all
-nodes drop the same ones and do not teach them to each other again.
+number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
+issued longest ago are dropped first. The order is the same everywhere, so all nodes drop the same ones and do not teach
+them to each other again.
 
 **Versions** of one name only go up. A manifest is judged when this host first accepts it (rollback, equivocation,
 expiry) and never again: accepted ones are remembered by id, so a restart, or hearing an old one once more, is
@@ -19,11 +19,9 @@ operator drops the manifest into this host's inbox again.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
-
-from blake3 import blake3
 
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.statement import EPOCH_MAX, Statement
@@ -36,7 +34,6 @@ NAMES_MAX = 4_096
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
 ALARMS_MAX = 64
-DIGEST_BYTES = 16
 
 
 class Heard(Enum):
@@ -82,7 +79,6 @@ class StatementStore:
 
     def __init__(self, state: RegisterState | None = None) -> None:
         self._state = state or RegisterState()
-        self._digest: bytes | None = None
         self.revision = 0
         """Grows with every change that must be kept."""
 
@@ -147,23 +143,6 @@ class StatementStore:
         """Statements whose signer may no longer sign. A newcomer would refuse them, so a member should sign them."""
         return tuple(one for one in self.statements() if one.signer not in signers)
 
-    def ranks(self) -> dict[DeploymentId, int]:
-        """Rank of the last statement on each deployment: with it a peer finds what this node has not heard."""
-        return {deployment: one.rank for deployment, one in self._state.statements.items()}
-
-    def news_for(self, ranks: Mapping[DeploymentId, int]) -> tuple[Statement, ...]:
-        """The statements that a peer with these ranks has not heard."""
-        return tuple(one for one in self.statements() if ranks.get(one.deployment, 0) < one.rank)
-
-    def digest(self) -> bytes:
-        """16 bytes, equal on two nodes that believe the same last statements."""
-        if self._digest is None:
-            hasher = blake3()
-            for deployment, rank in sorted(self.ranks().items()):
-                hasher.update(deployment + rank.to_bytes(8, "little"))
-            self._digest = hasher.digest(DIGEST_BYTES)
-        return self._digest
-
     def _forget_oldest(self) -> None:
         statements = self._state.statements
         while len(statements) > STATEMENTS_MAX:
@@ -201,10 +180,6 @@ class StatementStore:
         self._changed()
         return Acceptance.NEW
 
-    def trusted(self, name: str) -> dict[int, DeploymentId]:
-        """Accepted versions of a name."""
-        return dict(self._state.versions.get(name, {}))
-
     def alarms(self) -> tuple[Equivocation, ...]:
         """Equivocations seen, oldest first, at most 64."""
         return tuple(self._state.alarms)
@@ -237,7 +212,6 @@ class StatementStore:
 
     def _changed(self) -> None:
         self.revision += 1
-        self._digest = None
 
 
 def _age(statement: Statement) -> tuple[int, DeploymentId]:
