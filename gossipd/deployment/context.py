@@ -104,6 +104,8 @@ class BrainContext:
     settings: DeploymentSettings
     complete_before: frozenset[DeploymentId]
     commands: list[DeploymentCommand] = field(default_factory=list, init=False)
+    retries: dict[DeploymentId, float] = field(default_factory=dict, init=False)
+    """When work is to be asked for again, of the deployments that wait for that."""
     _works: WorkNumber = field(default=0, init=False)
     _owners: dict[WorkNumber, WorkOwner] = field(default_factory=dict, init=False)  # one for each work under way
     _kept_revision: int = field(default=0, init=False)

@@ -11,7 +11,6 @@ only after that the next life begins, so that it counts what the store really ho
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -56,14 +55,13 @@ def disk_reason(code: str) -> HostReason:
 
 
 class Life:
-    """One deployment's steps. ``retry_s``: when the present step's work is to be asked for again; else infinite."""
+    """One deployment's steps."""
 
     def __init__(self, context: BrainContext, record: DeploymentRecord, holders: Holders) -> None:
         self._context = context
         self.record = record
         self.holders = holders
         self.step = Step.IDLE
-        self.retry_s = math.inf
         self._work: commands.WorkNumber | None = None
         self._fields: tuple[object, ...] = ()
         """Of the present step's command, for another attempt."""
@@ -85,7 +83,7 @@ class Life:
     @property
     def has_the_store_at_work(self) -> bool:
         """Whether the store is opening or deleting it, so that it must not be forgotten."""
-        return self._work is not None and self.step in (Step.RESERVE, Step.DELETE)
+        return self.step is Step.DELETE or (self.step is Step.RESERVE and self._work is not None)
 
     # ---- beginning and ending ------------------------------------------------------------------------
 
@@ -136,7 +134,7 @@ class Life:
         self._given = None
         if self.step is Step.DELETE:
             return
-        self.retry_s = math.inf
+        self._context.retries.pop(self.id, None)
         if self._work is None:
             self._enter(Step.IDLE)
         elif not self._is_stale:
@@ -182,8 +180,8 @@ class Life:
             self._context.put(_COMMANDS[step](self._work, *fields))
 
     def retry(self, now: float) -> None:
-        """``retry_s`` has come."""
-        self.retry_s = math.inf
+        """Its time among the ``retries`` has come."""
+        del self._context.retries[self.id]
         if self.step is Step.PULL:
             self._pull(now)
         else:
@@ -198,7 +196,7 @@ class Life:
 
     def _pull_later(self, now: float) -> None:
         self._enter(Step.PULL)
-        self.retry_s = now + self._pull_delay_s
+        self._context.retries[self.id] = now + self._pull_delay_s
         self._pull_delay_s = min(2 * self._pull_delay_s, self._context.settings.pull_retry_max_s)
 
     def _look_further(self, now: float) -> None:
@@ -356,4 +354,4 @@ class Life:
             case Failure.DISK:
                 state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
                 record.enter(state, disk_reason(error.code), error.sentence)
-        self.retry_s = now + self._context.settings.space_retry_s
+        self._context.retries[self.id] = now + self._context.settings.space_retry_s

@@ -105,9 +105,9 @@ class Lifecycle:
 
     def tick(self, now: float) -> None:
         """Do what is due."""
-        for life in list(self._lives.values()):
-            if life.retry_s <= now:
-                life.retry(now)
+        for deployment, retry_s in list(self._context.retries.items()):
+            if retry_s <= now:
+                self._lives[deployment].retry(now)
         if now >= self._probe_s:
             self._probe_s = now + self._context.settings.probe_again_s
             for record in self:
@@ -116,7 +116,7 @@ class Lifecycle:
 
     def next_deadline(self) -> float:
         """When ``tick`` is wanted next."""
-        return min([life.retry_s for life in self._lives.values()] + [self._probe_s])
+        return min((self._probe_s, *self._context.retries.values()))
 
     # ---- what the planner and the adapters tell ------------------------------------------------------
 

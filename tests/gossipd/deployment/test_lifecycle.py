@@ -8,6 +8,7 @@ from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
 from gossipd.deployment import commands, events
+from gossipd.deployment.events import Failure
 from gossipd.deployment.progress import HostReason, HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb
@@ -36,6 +37,18 @@ def test_no_more_deployments_are_kept_than_there_are_last_statements() -> None:
     assert all(host.statements.statement(one) for one in known[-STATEMENTS_MAX:])
     host.release(commands.ReadManifest)
     assert len(host.all_of(commands.PullManifest)) == len(known), "a forgotten one goes no further"
+
+
+def test_one_that_is_still_to_be_deleted_is_not_forgotten() -> None:
+    host = ScriptedHost()
+    host.fail(commands.DeleteModel, Failure.DISK, LocalError("broken", code="E_STORE_IO"))
+    host.hear(said(epoch=2, verb=Verb.CANCEL, issued_s=WALL_S - 1))
+    host.held_back.add(commands.ReadManifest)
+    for number in range(STATEMENTS_MAX + 200):
+        host.hear(said(DeploymentId(number.to_bytes(32, "big")), issued_s=WALL_S + number))
+    assert host.statements.statement(ONE.id) is None
+    host.wait(10.0)
+    assert len(host.all_of(commands.DeleteModel)) == 2
 
 
 def test_chunks_are_counted_by_their_supplier_once_the_store_is_open(host: ScriptedHost) -> None:
