@@ -156,7 +156,7 @@ class App:
         brain = DeploymentBrain(
             HostIdentity(self.own, config.node.name, config.node.rack, self.keys.node),
             statements=self.register,
-            roster=ClusterRoster(self.cluster, lambda: self.keys.clients),
+            roster=ClusterRoster(self.own, self.cluster, lambda: self.keys.clients),
             progress=table,
             rng=Random(secrets.randbits(64)),
             complete_before=frozenset(model.deployment for model in data_plane.store.models() if model.is_published),

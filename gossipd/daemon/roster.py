@@ -30,9 +30,17 @@ class Signers:
 class ClusterRoster:
     """See RosterPort."""
 
-    def __init__(self, directory: MemberDirectory, clients: Callable[[], tuple[PublicKey, ...]]) -> None:
+    def __init__(self, own: NodeId, directory: MemberDirectory, clients: Callable[[], tuple[PublicKey, ...]]) -> None:
+        self._own = own
         self._directory = directory
+        self._clients = clients
         self.signers = Signers(directory, clients)
+
+    def vouchers(self) -> frozenset[bytes]:
+        """See RosterPort."""
+        records = map(self._directory.record, (self._own, *self._directory.live()))
+        keys = [record.public_key for record in records if record is not None]
+        return frozenset(keys + [client.ed25519 for client in self._clients()])
 
     @property
     def host_count(self) -> int:

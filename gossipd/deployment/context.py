@@ -52,6 +52,10 @@ class RosterPort(Protocol):
         """Ed25519 keys that may sign statements: of every host on the roster and of configured clients."""
         ...
 
+    def vouchers(self) -> Container[bytes]:
+        """The signers that a host which joins now would know: the living hosts, this one, and configured clients."""
+        ...
+
     @property
     def host_count(self) -> int:
         """Hosts on the roster, this one and dead ones included."""
@@ -84,7 +88,7 @@ class DeploymentSettings:
     orphan_interval_s: float = 30.0
     orphan_uptime_s: float = 120.0  # by then every living host of the persisted roster has been heard
     orphan_ranks_max: int = 4
-    """Intervals that a host waits at most for hosts with a lower id to adopt orphans."""
+    """Intervals for which a host waits at most for hosts with a lower id to adopt orphans."""
 
 
 @dataclass(slots=True)

@@ -7,9 +7,10 @@ A statement may come before the member record that vouches for its signer; some 
 roster changes. They are bounded, and where there are too many the host that brought most of them loses its oldest, so
 that one host cannot push out what the others bring.
 
-A statement whose signer has left the roster is an **orphan**: a newcomer would refuse it. So a host of the roster says
-it again, one epoch higher. The host with the lowest id does so at the first look; each next one waits one look longer,
-for the case that the hosts before it cannot: they have only just started, or never heard the orphan.
+A statement whose signer is dead, has left or is forgotten is an **orphan**: a host that joins now is told of living
+members only, so it would refuse the statement. A host that knows the orphan says it again, one epoch higher, when it
+has found it at two looks in a row. The host with the lowest id does so first; each next one waits one look longer, for
+the case that the hosts before it cannot: they have only just started, or never heard the orphan.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Dissemination:
         self._lifecycle = lifecycle
         self._unproven: dict[bytes, StatementHeard] = {}  # at most settings.unproven_max, oldest first
         self._orphans_s = math.inf  # when to look for orphans
-        self._looks = 0  # how often in a row there were some
+        self._orphaned: dict[DeploymentId, int] = {}  # at how many looks in a row; as many as there are statements
 
     def begin(self, now: float, wall_s: float) -> None:
         """At start: act on what was believed in the last run, and tell it again."""
@@ -106,15 +107,13 @@ class Dissemination:
             return
         settings, roster = self._context.settings, self._context.roster
         self._orphans_s = now + settings.orphan_interval_s
-        orphans = self._context.statements.orphans(roster.signers)
         live = roster.live()
-        if not orphans or len(live) + 1 <= roster.host_count // 2:
-            self._looks = 0
-            return
+        is_majority = len(live) + 1 > roster.host_count // 2
+        orphans = self._context.statements.orphans(roster.vouchers()) if is_majority else ()
+        self._orphaned = {one.deployment: self._orphaned.get(one.deployment, 0) + 1 for one in orphans}
         rank = sum(node < self._context.identity.node for node in live)
-        self._looks += 1
-        if self._looks > min(rank, settings.orphan_ranks_max):
-            for orphan in orphans:
+        for orphan in orphans:
+            if self._orphaned[orphan.deployment] >= 2 + min(rank, settings.orphan_ranks_max):
                 self.tell(self.sign(orphan.deployment, orphan.verb, orphan.manifest_bytes, wall_s), wall_s)
 
     def next_deadline(self) -> float:

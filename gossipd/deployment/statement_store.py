@@ -139,9 +139,9 @@ class StatementStore:
         known = self._state.statements.get(deployment)
         return min(known.epoch + 1, EPOCH_MAX) if known else 1
 
-    def orphans(self, signers: Container[bytes]) -> tuple[Statement, ...]:
-        """Statements whose signer may no longer sign. A newcomer would refuse them, so a member should sign them."""
-        return tuple(one for one in self.statements() if one.signer not in signers)
+    def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
+        """Statements that no key of ``vouchers`` has signed. A newcomer would refuse them, so a member signs them."""
+        return tuple(one for one in self.statements() if one.signer not in vouchers)
 
     def _forget_oldest(self) -> None:
         statements = self._state.statements

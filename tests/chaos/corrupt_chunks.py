@@ -175,7 +175,7 @@ class _Bench:
         executor = CommandExecutor(
             cluster=cluster, plane=cast(ControlPlane, None), client=client, server=cast(BulkServer, None),
             reader=cast(SourceReader, None), store=self._store_here, manifest_of=lambda _: self._model.manifest,
-            post=self._post, claim_seed=_ignore, finish=_ignore, stalled=_ignore, trouble=lambda _, error: None,
+            post=self._post, claim_seed=_ignore, report=_ignore, trouble=lambda _, error: None,
             audit=self._audit, bug=self._bug, read_threads=1,
         )  # fmt: skip
         stack.callback(executor.close)

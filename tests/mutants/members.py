@@ -107,8 +107,8 @@ MUTANTS = (
         "leaves-orphans-to-one-host",
         "Orphans are adopted by the host with the lowest id or by none.",
         "gossipd/deployment/dissemination.py",
-        "        if self._looks > min(rank, settings.orphan_ranks_max):\n",
-        "        if rank == 0:\n",
+        "            if self._orphaned[orphan.deployment] >= 2 + min(rank, settings.orphan_ranks_max):\n",
+        "            if rank == 0:\n",
         ("tests/gossipd/deployment/test_dissemination.py",),
     ),
     Mutant(

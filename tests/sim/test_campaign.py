@@ -33,7 +33,7 @@ def test_a_small_cluster_keeps_its_promises_under_every_kind_of_fault(part: int)
     assert not outcome.violation
     assert set(outcome.faults) == set(kinds)
     rules = ["accepted", "published", "claimed", "remembered", "again", "bounds", "ended", "relayed", "cancelled"]
-    rules += ["removed", "outside", "trusted", *(["newcomer"] if "forget_join" in kinds else [])]
+    rules += ["removed", "outside", "trusted", *(["newcomer"] if {"dead_join", "forget_join"} & set(kinds) else [])]
     for rule in rules:
         assert outcome.looked[rule] > 0, f"nothing was looked at for {rule}"
 

@@ -179,10 +179,11 @@ def test_a_host_that_believes_a_forged_statement_is_found(monkeypatch: pytest.Mo
     assert broken_rule("forged") == "alive"
 
 
-def test_orphans_that_nobody_adopts_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["dead_join", "forget_join"])
+def test_orphans_that_nobody_adopts_are_found(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     monkeypatch.setattr(world_module, "GRACE_S", 120.0)
-    monkeypatch.setattr(StatementStore, "orphans", lambda self, signers: ())
-    assert broken_rule("forget_join") == "newcomer"
+    monkeypatch.setattr(StatementStore, "orphans", lambda self, vouchers: ())
+    assert broken_rule(kind) == "newcomer"
 
 
 def test_asking_a_host_that_is_long_dead_is_found() -> None:

@@ -76,7 +76,8 @@ class Application:
         self._now = 0.0
         self.brain = DeploymentBrain(
             HostIdentity(self.own, "host-0", "rack-0", _SECRET), statements=self.statements,
-            roster=ClusterRoster(self.cluster, lambda: (_CLIENT.public,)), progress=self.progress, rng=Random(6),
+            roster=ClusterRoster(self.own, self.cluster, lambda: (_CLIENT.public,)), progress=self.progress,
+            rng=Random(6),
         )  # fmt: skip
         self.cluster.callbacks = MemberCallbacks(
             post=self.post, member_changed=lambda node: None, member_gone=lambda node: None,

@@ -42,12 +42,16 @@ class ScriptedRoster:
 
     def __init__(self) -> None:
         self.signers: set[bytes] = {KEY.public.ed25519, PEER_KEY.public.ed25519}
+        self.absent: set[bytes] = set()  # on the roster, and dead or gone
         self.peers: dict[NodeId, str] = {PEER: "rack-2"}
         self.dead: set[NodeId] = set()
 
     @property
     def host_count(self) -> int:
         return 1 + len(self.peers)
+
+    def vouchers(self) -> set[bytes]:
+        return self.signers - self.absent
 
     def live(self) -> set[NodeId]:
         return set(self.peers) - self.dead

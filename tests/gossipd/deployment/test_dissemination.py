@@ -14,6 +14,7 @@ from tests.gossipd.manifest.making import manifest
 
 STRANGER = SecretKey(b"s" * 32)
 STRANGER_KEY = STRANGER.public.ed25519
+LAST = NodeId(b"\xff" * 16)
 
 
 def told(host: ScriptedHost) -> list[Statement]:
@@ -184,13 +185,40 @@ def test_an_orphan_is_adopted_without_any_event_about_the_roster() -> None:
     host.hear(said())
     host.roster.signers.discard(PEER_KEY.public.ed25519)
     del host.roster.peers[PEER]
-    host.wait(121.0)
+    host.wait(151.0)
     assert len(told(host)) == 1
     host.wait(300.0)
     assert len(told(host)) == 1, "it is none any more"
 
 
-def after_silence(lower_ids: int, seconds: float = 121.0, *, host_count: int | None = None) -> int:
+def test_what_a_dead_host_said_last_is_adopted_though_it_is_on_the_roster() -> None:
+    host = ScriptedHost()
+    host.roster.peers[LAST] = "rack-1"
+    host.tell(events.DaemonStarted())
+    host.hear(said())
+    host.wait(1_000.0)
+    host.roster.absent.add(PEER_KEY.public.ed25519)
+    host.roster.dead.add(PEER)
+    host.wait(60.0)
+    assert [one.signer for one in told(host)] == [KEY.public.ed25519]
+
+
+def test_a_host_that_is_away_for_a_moment_loses_nothing() -> None:
+    host = ScriptedHost()
+    host.roster.peers[LAST] = "rack-1"
+    host.tell(events.DaemonStarted())
+    host.hear(said())
+    for _ in range(10):
+        host.roster.absent.add(PEER_KEY.public.ed25519)
+        host.roster.dead.add(PEER)
+        host.wait(29.0)
+        host.roster.absent.clear()
+        host.roster.dead.clear()
+        host.wait(31.0)
+    assert told(host) == []
+
+
+def after_silence(lower_ids: int, seconds: float = 151.0, *, host_count: int | None = None) -> int:
     """How many orphans a host adopts, with so many hosts of a lower id alive."""
     host = ScriptedHost()
     host.tell(events.DaemonStarted())
@@ -209,10 +237,10 @@ def after_silence(lower_ids: int, seconds: float = 121.0, *, host_count: int | N
 def test_hosts_with_a_lower_id_adopt_first_and_the_next_does_if_they_do_not() -> None:
     assert after_silence(0) == 1
     assert after_silence(1) == 0
-    assert after_silence(1, 151.0) == 1
-    assert after_silence(3, 181.0) == 0
-    assert after_silence(3, 211.0) == 1
-    assert after_silence(50, 241.0) == 1, "however many there are, the wait is bounded"
+    assert after_silence(1, 181.0) == 1
+    assert after_silence(3, 211.0) == 0
+    assert after_silence(3, 241.0) == 1
+    assert after_silence(50, 271.0) == 1, "however many there are, the wait is bounded"
 
 
 def test_a_minority_adopts_nothing() -> None:

@@ -66,7 +66,7 @@ class DeploymentRunner:
         self._due_s = math.inf
         self._brain = DeploymentBrain(
             HostIdentity(daemon.node, daemon.name, daemon.rack, daemon.secret), statements=self.statements,
-            roster=ClusterRoster(daemon.members, tuple), progress=ClusterProgress(),
+            roster=ClusterRoster(daemon.node, daemon.members, tuple), progress=ClusterProgress(),
             rng=Random(daemon.random.getrandbits(64)), settings=_SETTINGS,
             complete_before=frozenset(one.deployment for one in daemon.store.models() if one.is_published),
         )  # fmt: skip

@@ -361,7 +361,8 @@ _BEGINNINGS: dict[str, Callable[[Faults, Fault], None]] = {
     "expired": lambda faults, fault: faults._world.operations.expired(fault),
     "rollback": lambda faults, fault: faults._world.operations.rollback(fault),
     "forged": lambda faults, fault: faults._world.operations.forged(fault),
-    "forget_join": lambda faults, fault: faults._world.operations.forget_join(fault),
+    "dead_join": lambda faults, fault: faults._world.operations.join(fault, forget=False),
+    "forget_join": lambda faults, fault: faults._world.operations.join(fault, forget=True),
 }
 KINDS = tuple(_BEGINNINGS)
 

@@ -242,28 +242,28 @@ class Operations:
 
     # ---- forgotten, then silence, then a newcomer --------------------------------------------------
 
-    def forget_join(self, fault: Fault) -> None:
-        """The host that said the last word on a deployment dies and is forgotten; after a silence another one joins."""
-        gone, newcomer = self._world.daemons[fault.hosts[0]], self._world.daemons[self._world.host_count]
-        self._world.faults.not_yet(newcomer)
-        self._pending["the newcomer has not joined"] = None
+    def join(self, fault: Fault, *, forget: bool) -> None:
+        """The host that said the last word on a deployment dies, and is perhaps forgotten; later another one joins."""
+        gone, newcomer = self._world.daemons[fault.hosts[0]], self._world.newcomers.pop()
+        self._pending[f"host {newcomer.index} has not joined"] = None
         model = self._model(fault.kind)
         if gone.is_up and not gone.is_stopped:
             gone.deployments.drop(model.manifest.id)
-        self._world.at(fault.end_s, self._end, gone, newcomer, model, fault)
+        self._world.at(fault.end_s, self._end, gone, newcomer, model, fault, forget)
 
-    def _end(self, gone: Daemon, newcomer: Daemon, model: Model, fault: Fault) -> None:
+    def _end(self, gone: Daemon, newcomer: Daemon, model: Model, fault: Fault, forget: bool) -> None:
         self._world.faults.end_for_good(gone)
-        self._forget(gone, newcomer, model, fault)
+        self._left(gone, newcomer, model, fault, forget)
 
-    def _forget(self, gone: Daemon, newcomer: Daemon, model: Model, fault: Fault) -> None:
+    def _left(self, gone: Daemon, newcomer: Daemon, model: Model, fault: Fault, forget: bool) -> None:
         world, wires = self._world, self._world.wires
         states = [one.state for one in wires.swim(0).members() if one.record.node == gone.node]
         if not {MemberState.DEAD, MemberState.LEFT} & set(states):
-            world.after(_AGAIN_S, self._forget, gone, newcomer, model, fault)
+            world.after(_AGAIN_S, self._left, gone, newcomer, model, fault, forget)
             return
-        wires.swim(0).forget(gone.node, world.now + wires.hosts[0].clock_offset)
-        wires.flush(0)
+        if forget:
+            wires.swim(0).forget(gone.node, world.now + wires.hosts[0].clock_offset)
+            wires.flush(0)
         world.at(max(world.now, world.faults.over_s) + SILENCE_S, self._join, newcomer, model, fault)
 
     def _join(self, newcomer: Daemon, model: Model, fault: Fault) -> None:
@@ -274,8 +274,8 @@ class Operations:
         world.faults.starts(newcomer)
         running = [daemon.index for daemon in world.daemons if daemon.is_up]
         newcomer.boot(join=tuple(self._random.sample(running, min(3, len(running)))), roster=[])
-        del self._pending["the newcomer has not joined"]
-        what = "the newcomer has not been looked at"
+        del self._pending[f"host {newcomer.index} has not joined"]
+        what = f"host {newcomer.index} has not been looked at"
         self._pending[what] = None
 
         def look() -> None:

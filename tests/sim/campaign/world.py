@@ -79,7 +79,7 @@ class World:
         faults_random = Random(f"{seed} faults")
         chosen = choose_kinds(faults_random) if kinds is None else kinds
         self.host_count = hosts
-        newcomers = int("forget_join" in chosen)  # they run when the operation starts them
+        newcomers = sum(kind in ("dead_join", "forget_join") for kind in chosen)
         self.wires = Wires(hosts + newcomers, racks=racks, seed=seed, checkers=[*rules, self._false_deaths])
         self.random = Random(f"{seed} world")
         self.nodes: list[NodeId] = [host.node for host in self.wires.hosts]
@@ -87,6 +87,10 @@ class World:
         self.daemons = [Daemon(self, index) for index in range(hosts + newcomers)]
         self.operations: Operations = Operations(self, Random(f"{seed} operations"))
         self.faults = Faults(self, faults_random, chosen)
+        self.newcomers = self.daemons[hosts:]
+        """Hosts that do not run before an operation starts them."""
+        for daemon in self.newcomers:
+            self.faults.not_yet(daemon)
         self.wires.cut_struck = self.faults.cut_struck
         self.wires.on_event = lambda index, event: self.daemons[index].members.hear(event)
         self.storage = Storage(
