@@ -85,7 +85,7 @@ class DeploymentSettings:
     probe_again_s: float = 10.0  # storage that is back is found within the least pause of a seed
     live_max: int = 64  # under way at once; as many as the table of progress has room for with 4,096 hosts
     unproven_max: int = 64
-    orphan_interval_s: float = 30.0
+    orphan_interval_s: float = 15.0  # two looks pass while a host restarts slowly, and a newcomer waits no longer
     orphan_uptime_s: float = 120.0  # by then every living host of the persisted roster has been heard
     orphan_ranks_max: int = 4
     """Intervals for which a host waits at most for hosts with a lower id to adopt orphans."""

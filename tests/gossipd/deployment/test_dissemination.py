@@ -172,7 +172,7 @@ def test_a_newcomer_believes_what_a_forgotten_host_said_last(verb: Verb) -> None
     host.roster.signers.discard(PEER_KEY.public.ed25519)  # forgotten, and nothing is heard any more
     del host.roster.peers[PEER]
     host.tell(events.RosterChanged())
-    host.wait(60.0)
+    host.wait(30.0)
     [again] = told(host)
     assert (again.verb, again.epoch, again.signer) == (verb, 6, KEY.public.ed25519)
     [state] = believed_by(ScriptedHost(), host)
@@ -185,7 +185,7 @@ def test_an_orphan_is_adopted_without_any_event_about_the_roster() -> None:
     host.hear(said())
     host.roster.signers.discard(PEER_KEY.public.ed25519)
     del host.roster.peers[PEER]
-    host.wait(151.0)
+    host.wait(136.0)
     assert len(told(host)) == 1
     host.wait(300.0)
     assert len(told(host)) == 1, "it is none any more"
@@ -199,7 +199,7 @@ def test_what_a_dead_host_said_last_is_adopted_though_it_is_on_the_roster() -> N
     host.wait(1_000.0)
     host.roster.absent.add(PEER_KEY.public.ed25519)
     host.roster.dead.add(PEER)
-    host.wait(60.0)
+    host.wait(30.0)
     assert [one.signer for one in told(host)] == [KEY.public.ed25519]
 
 
@@ -211,14 +211,14 @@ def test_a_host_that_is_away_for_a_moment_loses_nothing() -> None:
     for _ in range(10):
         host.roster.absent.add(PEER_KEY.public.ed25519)
         host.roster.dead.add(PEER)
-        host.wait(29.0)
+        host.wait(14.0)
         host.roster.absent.clear()
         host.roster.dead.clear()
-        host.wait(31.0)
+        host.wait(16.0)
     assert told(host) == []
 
 
-def after_silence(lower_ids: int, seconds: float = 151.0, *, host_count: int | None = None) -> int:
+def after_silence(lower_ids: int, seconds: float = 136.0, *, host_count: int | None = None) -> int:
     """How many orphans a host adopts, with so many hosts of a lower id alive."""
     host = ScriptedHost()
     host.tell(events.DaemonStarted())
@@ -237,10 +237,10 @@ def after_silence(lower_ids: int, seconds: float = 151.0, *, host_count: int | N
 def test_hosts_with_a_lower_id_adopt_first_and_the_next_does_if_they_do_not() -> None:
     assert after_silence(0) == 1
     assert after_silence(1) == 0
-    assert after_silence(1, 181.0) == 1
-    assert after_silence(3, 211.0) == 0
-    assert after_silence(3, 241.0) == 1
-    assert after_silence(50, 271.0) == 1, "however many there are, the wait is bounded"
+    assert after_silence(1, 151.0) == 1
+    assert after_silence(3, 166.0) == 0
+    assert after_silence(3, 181.0) == 1
+    assert after_silence(50, 196.0) == 1, "however many there are, the wait is bounded"
 
 
 def test_a_minority_adopts_nothing() -> None:
