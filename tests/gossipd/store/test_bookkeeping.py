@@ -66,6 +66,8 @@ class Bookkeeping(RuleBasedStateMachine):
         is_new = self.store.put(ID, chunk, MODEL.chunks[chunk], SOURCE, 0.0)
         assert is_new == (chunk not in self.held)
         self.held.add(chunk)
+        if is_new:
+            self.rotten.discard(chunk)
 
     @rule(chunk=CHUNKS, data=st.data())
     def put_wrong_bytes(self, chunk: int, data: st.DataObject) -> None:
