@@ -1,7 +1,7 @@
-"""The store's two threads: one ends windows and probes a refusing disk, one looks for rot at a fixed rate.
+"""A thread of the store that does what is due, again and again: one ends windows and probes, one looks for rot.
 
-What lives here: when to call. What does not: what is done (``windows``, ``condition``, ``scrub``). Tests call the
-steps themselves and start no thread.
+What lives here: when to call. What does not: what is done (``maintenance``, ``scrub``). Tests call the steps
+themselves and start no thread.
 
 The first sleeps until the earliest window is due or a probe is; with nothing written it does not wake at all.
 The scrub reads one chunk and then waits as long as the rate makes it; it holds nothing while it waits.
@@ -14,56 +14,42 @@ from threading import Event, Thread
 
 from gossipd.runtime.thread_priority import lower_priority
 
-_SCRUB_IDLE_S = 60.0  # nothing published, or a whole pass younger than this
 _JOIN_S = 30.0  # a sync of a whole window on a slow disk
 
 
-class Background:
-    """Runs ``step`` when it is due and ``scrub`` at its pace."""
+class BackgroundThread:
+    """Calls ``step`` when it is due."""
 
-    def __init__(self, *, step: Callable[[], float | None], scrub: Callable[[], float | None]) -> None:
+    def __init__(
+        self, name: str, step: Callable[[], float | None], *, woken: Event, idle_s: float | None = None
+    ) -> None:  # fmt: skip
         """
         Args:
-            step: does what is due and returns the seconds until there is more, None for until ``wake``.
-            scrub: reads one chunk and returns the seconds to wait, None when there is nothing to read.
+            step: does what is due; the seconds until there is more, None when nothing is expected.
+            woken: set by others when something may be due earlier than was thought.
+            idle_s: how long to wait when nothing is expected; None for until ``woken``.
         """
         self._step = step
-        self._scrub = scrub
-        self._woken = Event()
-        self._stopped = Event()
-        self._threads: list[Thread] = []
+        self._woken = woken
+        self._idle_s = idle_s
+        self._stopped = False
+        self._thread = Thread(target=self._run, name=name, daemon=True)
 
-    def start(self, *, with_scrub: bool) -> None:
-        """Start the threads."""
-        bodies = [("gossipd-commit", self._run_steps)]
-        if with_scrub:
-            bodies.append(("gossipd-scrub", self._run_scrub))
-        for name, body in bodies:
-            thread = Thread(target=body, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def wake(self) -> None:
-        """Something may be due earlier than was thought."""
-        self._woken.set()
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
 
     def stop(self) -> None:
-        """Ends both threads; a step that is running is waited for."""
-        self._stopped.set()
+        """End the thread, if it was started; a step that is running is waited for."""
+        self._stopped = True
         self._woken.set()
-        for thread in self._threads:
-            thread.join(_JOIN_S)
-        self._threads.clear()
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
 
-    def _run_steps(self) -> None:
+    def _run(self) -> None:
         lower_priority()
-        while not self._stopped.is_set():
+        while not self._stopped:
             self._woken.clear()
             wait_s = self._step()
-            self._woken.wait(wait_s)
-
-    def _run_scrub(self) -> None:
-        lower_priority()
-        while not self._stopped.is_set():
-            wait_s = self._scrub()
-            self._stopped.wait(_SCRUB_IDLE_S if wait_s is None else wait_s)
+            if not self._stopped:
+                self._woken.wait(self._idle_s if wait_s is None else wait_s)

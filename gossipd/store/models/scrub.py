@@ -95,7 +95,7 @@ class CheckTimes:
 
 def load_times(context: Context, replica: ModelReplica) -> CheckTimes:
     """From the file, else as if everything had been checked when it was published."""
-    times = CheckTimes(replica.manifest.chunk_count, replica.published_s or int(context.wall()))
+    times = CheckTimes(replica.manifest.chunk_count, replica.published_s or int(context.clock.wall()))
     try:
         times.load(read_file(context.disk, layout.checked(replica.deployment), bytes_max=len(times.to_bytes())))
     except OSError:
@@ -107,7 +107,7 @@ def save_times(context: Context, replica: ModelReplica, times: CheckTimes) -> No
     """Write the file if it says anything new; a disk that refuses costs only the file."""
     if not times.is_changed:
         return
-    times.saved_s = int(context.wall())
+    times.saved_s = int(context.clock.wall())
     try:
         write_new_file(context.disk, layout.checked(replica.deployment), times.to_bytes())
     except OSError:
@@ -137,7 +137,7 @@ def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: boo
         try:
             mended = mend_tree(context, replica)
         except OSError as error:
-            context.tracker.refused(error, context.clock(), need_bytes=0)
+            context.tracker.refused(error, context.clock.monotonic(), need_bytes=0)
     if chunk not in mended:
         drop(context, replica, [chunk])
     if replica.is_closed:
@@ -170,7 +170,7 @@ def _read_back(context: Context, replica: ModelReplica, chunk: int, body: memory
 
 def note_checked(context: Context, times: CheckTimes, chunk: int) -> None:
     """The chunk is right, or known not to be held."""
-    times.times[chunk] = int(context.wall())
+    times.times[chunk] = int(context.clock.wall())
     times.is_changed = True
 
 
@@ -210,7 +210,7 @@ class Scrubber:
             note_checked(self._context, times, chunk)
             times.cursor = (chunk + 1) % len(times.times)
             done += replica.manifest.chunk_length(chunk)
-            if times.cursor == 0 or self._context.wall() - times.saved_s >= SAVE_INTERVAL_S:
+            if times.cursor == 0 or self._context.clock.wall() - times.saved_s >= SAVE_INTERVAL_S:
                 save_times(self._context, replica, times)
         self.scrubbed_bytes += done
         return done
@@ -253,7 +253,7 @@ class Scrubber:
         """Of all published models; 0 when there is none."""
         with self._lock:
             oldest = min((times.oldest_s for times in self._times.values() if times.times), default=None)
-        return 0 if oldest is None else max(0, int(self._context.wall()) - oldest)
+        return 0 if oldest is None else max(0, int(self._context.clock.wall()) - oldest)
 
     def save(self) -> None:
         """Write the times of every model down."""

@@ -27,6 +27,7 @@ from gossipd.store.settings import StoreSettings
 from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
 from membership.member import NodeId
+from tests.gossipd.store.set_clock import SetClock
 from tests.sim.campaign.bulk import Bulk, recheck_quietly
 from tests.sim.campaign.deploying import Deploying
 from tests.sim.campaign.disk import SickDisk
@@ -116,9 +117,7 @@ class Daemon:
             settings=StoreSettings(reserve_bytes=0),
             on_event=self._store_reported,
             disk=self.disk,
-            clock=lambda: wires.now,
-            wall=lambda: 1_000_000.0 + wires.now,
-            boot=str(self.boot_id),
+            clock=SetClock(boot=str(self.boot_id), now=lambda: wires.now, wall=lambda: 1_000_000.0 + wires.now),
             background=False,
         )
 
@@ -310,7 +309,7 @@ class Daemon:
         self.after(_UPKEEP_S + self.disk_wait_s(), self._keep_up)
 
     def _scrub(self) -> None:
-        self.store.scrub_step(_SCRUB_BYTES)
+        self.store.scrubber.step(_SCRUB_BYTES)
         self.after(_SCRUB_S, self._scrub)
 
     def recheck(self, deployment: DeploymentId, chunk: int) -> None:
