@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
+from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.runtime.buffer_pool import Lease
 
@@ -161,18 +162,12 @@ class IncomingChunks:
     """Those of this host that others may be sent. Thread-safe.
 
     Args:
-        on_listed: told, in the receiver's thread, which chunk may be asked for from now on, and whence it comes;
-            quick. A second fetch of the same chunk is listed when the first has ended and it goes on.
-        on_ending: told, likewise, when what is left of a chunk is little.
+        post: told, in the receiver's thread, which chunk others may ask for from now on, and when little is left of
+            one; quick. A second fetch of the same chunk is listed when the first has ended and it goes on.
     """
 
-    def __init__(
-        self,
-        on_listed: Callable[[DeploymentId, ChunkIndex, Supplier], None] | None = None,
-        on_ending: Callable[[DeploymentId, ChunkIndex, Supplier], None] | None = None,
-    ) -> None:
-        self._on_listed = on_listed
-        self._on_ending = on_ending
+    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] | None = None) -> None:
+        self._post = post
         self._lock = threading.Lock()
         self._incoming_chunks: dict[Key, IncomingChunk] = {}
 
@@ -197,14 +192,14 @@ class IncomingChunks:
         with self._lock:
             if self._incoming_chunks.setdefault(key, incoming) is not incoming:
                 return False
-        if self._on_listed is not None:
-            self._on_listed(*key, incoming.supplier)
+        if self._post is not None:
+            self._post(ChunkArriving(*key, incoming.supplier))
         return True
 
     def ending(self, key: Key, supplier: Supplier) -> None:
         """Little is left of this one."""
-        if self._on_ending is not None:
-            self._on_ending(*key, supplier)
+        if self._post is not None:
+            self._post(ChunkEnding(*key, supplier))
 
     def drop(self, key: Key, incoming: IncomingChunk) -> None:
         """Nobody finds it any more."""

@@ -74,8 +74,7 @@ class BulkClient:
         credentials: for ``Encryption.TLS``. get_token: for ``Encryption.NONE``: asks the node for a one-time token
             over the control channel; blocks; raises a TransferError.
         throttle: bytes that all downloads together may receive.
-        on_peer_slots: told how many free slots a peer has named in a reply; quick.
-        arrivals: where chunks can be found while they come. purse: tokens that peers gave ahead.
+        incoming_chunks: where chunks can be found while they come. received_tokens: tokens that peers gave ahead.
     """
 
     def __init__(
@@ -86,7 +85,6 @@ class BulkClient:
         throttle: RateLimit,
         credentials: TlsCredentials | None = None,
         get_token: Callable[[NodeId], bytes] | None = None,
-        on_peer_slots: Callable[[NodeId, int], None] | None = None,
         incoming_chunks: IncomingChunks | None = None,
         received_tokens: ReceivedTokens | None = None,
     ) -> None:
@@ -94,13 +92,12 @@ class BulkClient:
         self._settings = settings
         self._pool = pool
         self._throttle = throttle
-        self._on_peer_slots = on_peer_slots
         self._traffic = Traffic()
         self._lock = threading.Lock()
         self._fetches: set[Fetch] = set()
         self._probing: set[BulkPeer] = set()
         self._closed = threading.Event()
-        self._watchdog = Watchdog(settings, name="bulk-watch-out", on_silent=self._probe, on_tick=self._close_idle)
+        self._watchdog = Watchdog(settings, name="bulk-watch-out", listener=self)
         self._dialer = Dialer(
             settings, self._watchdog, credentials=credentials, get_token=get_token, received_tokens=received_tokens
         )
@@ -163,14 +160,6 @@ class BulkClient:
         with self._lock:
             found = [fetch for fetch in self._fetches if fetch.is_of(node, deployment, chunk)]
         self._stop(found, Cut.CANCELLED)
-
-    def drop_peer(self, node: NodeId) -> None:
-        """The node is known to be gone: end its fetches and connections now."""
-        with self._lock:
-            found = [fetch for fetch in self._fetches if fetch.peer.node == node]
-        self._stop(found, Cut.GONE)
-        for peer in {fetch.peer for fetch in found}:
-            self._connections.drop_idle(peer)
 
     def replace_credentials(self, credentials: TlsCredentials) -> None:
         """For connections dialed from now on; after a rotation of the cluster key."""
@@ -256,8 +245,6 @@ class BulkClient:
             answered = True
             reply = Reply.from_wire(head)
             keep = reply.status in _CONVERSATION_GOES_ON
-            if self._on_peer_slots is not None:
-                self._on_peer_slots(fetch.peer.node, reply.free_slots)
             self._check(fetch.request, reply)
             if incoming is not None:
                 fetch.receives()
@@ -415,10 +402,12 @@ class BulkClient:
 
     # ---- called by the watchdog's thread -------------------------------------------------------
 
-    def _close_idle(self, now: float) -> None:
+    def connections_looked_at(self, now: float) -> None:
+        """Close those that were idle for too long."""
         self._connections.drop_idle(idle_before=now - self._settings.idle_out_s)
 
-    def _probe(self, channel: Channel) -> None:
+    def transfer_fell_silent(self, channel: Channel) -> None:
+        """Find out, in a thread of its own, whether the peer is there at all."""
         with self._lock:
             peers = {fetch.peer for fetch in self._fetches if fetch.channel is channel} - self._probing
             self._probing |= peers

@@ -1,7 +1,7 @@
 """Serves verified chunks and manifests to members of the cluster, and to nobody else.
 
 What lives here: from an accepted connection to its last reply. What does not: where chunks lie (the reader), who is a
-member (a callback), how a peer is known (``credentials``, ``tokens``).
+member (the port), how a peer is known (``credentials``, ``tokens``).
 
 One thread per connection, blocked in the kernel nearly always; a request is read, answered and sent without another
 thread having to wake. A peer that asks too much is told BUSY at once; one that breaks the protocol is told so in one
@@ -14,7 +14,8 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
@@ -51,18 +52,33 @@ _LOOK_S = 0.25  # how often a relay that waits looks whether its peer is still t
 CLOSE_S = 0.9  # all threads together; the daemon has 5 s for everything
 
 
+class ServerPort(Protocol):
+    """What the server asks and tells, from any thread."""
+
+    def is_member(self, node: NodeId) -> bool:
+        """Whether a node may be served now; quick."""
+
+    def slots_changed(self, free: int) -> None:
+        """So many uploads could begin now; quick."""
+
+    def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
+        """A whole chunk has gone to a member; quick."""
+
+    def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """A member says that this chunk of ours is bad; may take as long as a re-hash."""
+
+    def read_failed(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """Our own file could not be opened, or read to its end; may take as long as a re-hash."""
+
+
 class BulkServer:
     """Serves what ``reader`` holds.
 
     Args:
-        is_member: whether a node may be served now; quick, from any thread.
+        port: who is a member, and who is told what happens.
         credentials: for ``Encryption.TLS``. tokens: for ``Encryption.NONE``.
         throttle: bytes that all uploads together may send.
-        on_slots: told the number of free upload slots after every change, from any thread; quick.
-        on_sent: told of every whole chunk that has gone to a member, with its bytes; quick.
-        on_complaint: a member says that this chunk of ours is bad; may take as long as a re-hash.
-        on_bad_read: our own file could not be opened or read to its end; as ``on_complaint``.
-        arrivals: chunks that ``reader`` does not hold yet, but will.
+        incoming_chunks: chunks that ``reader`` does not hold yet, but will.
     """
 
     def __init__(
@@ -70,28 +86,21 @@ class BulkServer:
         *,
         reader: ChunkReader,
         settings: BulkSettings,
-        is_member: Callable[[NodeId], bool],
+        port: ServerPort,
         throttle: RateLimit,
         credentials: TlsCredentials | None = None,
         tokens: IssuedTokens | None = None,
-        on_slots: Callable[[int], None] | None = None,
-        on_sent: Callable[[NodeId, DeploymentId, int], None] | None = None,
-        on_complaint: Callable[[NodeId, DeploymentId, ChunkIndex], None] | None = None,
-        on_bad_read: Callable[[DeploymentId, ChunkIndex], None] | None = None,
         incoming_chunks: IncomingChunks | None = None,
     ) -> None:
         assert (credentials if settings.encryption is Encryption.TLS else tokens) is not None
         self._reader = reader
         self._incoming_chunks = incoming_chunks or IncomingChunks()
         self._settings = settings
-        self._is_member = is_member
+        self._port = port
         self._throttle = throttle
         self._credentials = credentials
         self._tokens = tokens
-        self._on_sent = on_sent
-        self._on_complaint = on_complaint
-        self._on_bad_read = on_bad_read
-        self._slots = UploadSlots(settings.slots, settings.slots_per_peer, on_change=on_slots)
+        self._slots = UploadSlots(settings.slots, settings.slots_per_peer, on_change=port.slots_changed)
         self._manifest_slots = UploadSlots(settings.manifest_slots, settings.manifest_slots)
         self._traffic = Traffic()
         self._watchdog = Watchdog(settings, name="bulk-watch-in")
@@ -193,7 +202,7 @@ class BulkServer:
 
     def _answer(self, channel: Channel, node: NodeId, request: Request) -> bool:
         """Answer one request; False when the connection must end."""
-        if not self._is_member(node):
+        if not self._port.is_member(node):
             channel.send(self._head(Status.REFUSED, request.chunk))
             self._traffic.error("E_REFUSED")
             return False
@@ -238,8 +247,7 @@ class BulkServer:
 
     def _count_sent(self, node: NodeId, request: Request) -> None:
         self._traffic.add(node, bytes_out=request.length, chunks_out=1)
-        if self._on_sent is not None:
-            self._on_sent(node, request.deployment, request.length)
+        self._port.chunk_sent(node, request.deployment, request.length)
 
     @staticmethod
     def _may_relay(incoming: IncomingChunk, node: NodeId, request: Request) -> bool:
@@ -290,9 +298,8 @@ class BulkServer:
 
     def _tell_if_bad(self, request: Request, error: NotHeldError | OSError | FileReadError) -> None:
         """Our own file could not be opened or read, unless the chunk is just not here."""
-        is_missing = isinstance(error, NotHeldError) and error.code != "E_CHUNK_UNAVAILABLE"
-        if self._on_bad_read is not None and not is_missing:
-            self._on_bad_read(request.deployment, request.chunk)
+        if not isinstance(error, NotHeldError) or error.code == "E_CHUNK_UNAVAILABLE":
+            self._port.read_failed(request.deployment, request.chunk)
 
     def _answer_manifest(self, channel: Channel, node: NodeId, request: Request) -> bool:
         if not self._manifest_slots.acquire(node):
@@ -317,8 +324,7 @@ class BulkServer:
     def _answer_complaint(self, channel: Channel, node: NodeId, request: Request) -> bool:
         channel.send(self._head(Status.OK, request.chunk))
         self._traffic.add(node, complaints=1)
-        if self._on_complaint is not None:
-            self._on_complaint(node, request.deployment, request.chunk)
+        self._port.complaint_received(node, request.deployment, request.chunk)
         return True
 
     def _answer_busy(self, channel: Channel, node: NodeId, request: Request, slots: UploadSlots) -> bool:

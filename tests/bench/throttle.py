@@ -35,6 +35,7 @@ from gossipd.transfer.tokens import IssuedTokens
 from membership.member import node_id
 from tests.bench.pair_systems.endpoint import RECEIVER_KEY, SENDER_KEY
 from tests.gossipd.sources.models import seal
+from tests.gossipd.transfer.server_port import QuietPort
 from tests.servers import nginx
 
 RATES = (2e6, 20e6, 200e6)  # bytes a second: a slow office line, 160 Mbit/s, 1.6 Gbit/s
@@ -110,7 +111,7 @@ def fetching(store: ChunkStore, manifest: Manifest, *, upload: RateLimit, downlo
     tokens = IssuedTokens()
     receiver = node_id(RECEIVER_KEY.public.ed25519)
     server = BulkServer(
-        reader=store, settings=settings, is_member=lambda _node: True, throttle=upload, tokens=tokens
+        reader=store, settings=settings, port=QuietPort(), throttle=upload, tokens=tokens
     )  # fmt: skip
     client = BulkClient(
         settings=settings,

@@ -111,7 +111,7 @@ MUTANTS = (
         "serves-strangers",
         "Whoever has a connection is served, member or not.",
         "gossipd/transfer/server.py",
-        "        if not self._is_member(node):\n",
+        "        if not self._port.is_member(node):\n",
         "        if not node:\n",
         (f"{_TRANSFER}/test_server_and_client.py", f"{_TRANSFER}/test_hostile_clients.py"),
     ),

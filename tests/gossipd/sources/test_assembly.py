@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import SOURCE, ChunkIndex, DeploymentId, Supplier
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
@@ -24,14 +25,16 @@ class Run:
         self.pool = BufferPool(4 * 1024 * 1024)
         self.listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
         self.ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
-        self.incoming_chunks = IncomingChunks(
-            lambda *what: self.listed.append(what), lambda *what: self.ended.append(what)
-        )
+        self.incoming_chunks = IncomingChunks(self._post)
         self.stored: list[ChunkIndex] = []
         self.assembly = Assembly(
             MANIFEST, (0, 1), what="a.bin", writer=self.store, pool=self.pool, incoming_chunks=self.incoming_chunks,
             clock=lambda: 1.0, stopped=lambda: False, on_stored=self.stored.append,
         )  # fmt: skip
+
+    def _post(self, event: ChunkArriving | ChunkEnding) -> None:
+        told = self.ended if isinstance(event, ChunkEnding) else self.listed
+        told.append((event.deployment, event.chunk, event.supplier))
 
     def feed(self, begin: int, end: int, body: bytes = BODY) -> None:
         self.assembly.feed(memoryview(body)[begin:end])

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.events import FailReason
+from gossipd.core.events import ChunkArriving, ChunkEnding, FailReason
 from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl
@@ -53,10 +53,14 @@ class Seat:
         self.listed: list[int] = []
         self.reader = SourceReader(
             writer=self.store, pool=self.pool, throttle=self.throttle,
-            incoming_chunks=IncomingChunks(lambda _, chunk, __: self.listed.append(chunk)),
+            incoming_chunks=IncomingChunks(self._post),
             policy=SourcePolicy.parse(allow or ["http://127.0.0.1:*", "http://localhost:*"]),
             settings=settings, rng=Random(3), on_error=lambda _, error: self.errors.append(error), find=find,
         )  # fmt: skip
+
+    def _post(self, event: ChunkArriving | ChunkEnding) -> None:
+        if isinstance(event, ChunkArriving):
+            self.listed.append(event.chunk)
 
     def read(self, *chunks: int, is_awaited: bool = False) -> ReadOutcome:
         wanted = chunks or tuple(range(self.manifest.chunk_count))
