@@ -21,6 +21,7 @@ from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.assembly import Delivery
 from gossipd.sources.clients import start_runtime
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
@@ -91,9 +92,7 @@ class DataPlane:
         )
         start_runtime()
         self.reader = SourceReader(
-            writer=SourceWriter(self.store, post),
-            pool=self.pool,
-            incoming_chunks=incoming_chunks,
+            Delivery(SourceWriter(self.store, post), self.pool, incoming_chunks),
             throttle=self.external,
             policy=SourcePolicy.parse(config.sources.allow),
             settings=settings_mapping.source_settings(config),

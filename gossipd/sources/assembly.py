@@ -8,46 +8,46 @@ chunks that arrive whole. While a chunk comes in pieces others may be sent what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from gossipd.core.ids import SOURCE, ChunkIndex
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import ChunkWriter, DigestMismatchError
 from gossipd.sources.errors import SourceHashError
-
-if TYPE_CHECKING:
-    from gossipd.manifest.manifest import Manifest
-
+from gossipd.sources.requests import Job
 
 # What is left of a read when the next may begin. It needs no slot, and two at once share the reader's part of storage's
 # link: with 0.3, as for fetches, 12 reads instead of 9 shared it, and sixteen hosts were no sooner (simulated lab).
 _ENDING_SHARE = 0.15
 
 
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """What chunks pass on their way in: the store, the memory they wait in, and where others find them meanwhile."""
+
+    writer: ChunkWriter
+    pool: BufferPool
+    incoming_chunks: IncomingChunks = field(default_factory=IncomingChunks)
+
+
 class Assembly:
     """The chunks of one run, in order. Used by one thread.
 
     Args:
+        job: whose chunks these are; told of each that the store has accepted. When it stops, a wait for memory ends.
         what: the object that is named when a hash is wrong.
-        stopped: true ends a wait for memory.
-        on_stored: told of each chunk the store has accepted.
     """
 
     def __init__(
-        self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, what: str, writer: ChunkWriter, pool: BufferPool,
-        incoming_chunks: IncomingChunks, clock: Callable[[], float], stopped: Callable[[], bool],
-        on_stored: Callable[[ChunkIndex], None],
-    ) -> None:  # fmt: skip
-        self._manifest = manifest
+        self, job: Job, chunks: Sequence[ChunkIndex], delivery: Delivery, *, what: str, clock: Callable[[], float]
+    ) -> None:
+        self._job = job
+        self._manifest = job.manifest
         self._chunks = chunks
+        self._delivery = delivery
         self._what = what
-        self._writer = writer
-        self._pool = pool
-        self._incoming_chunks = incoming_chunks
         self._clock = clock
-        self._stopped = stopped
-        self._on_stored = on_stored
         self._position = 0
         self._filled = 0
         self._incoming: IncomingChunk | None = None
@@ -66,9 +66,9 @@ class Assembly:
                     self._deliver(piece[:length])
                     piece = piece[length:]
                     continue
-                lease = self._pool.acquire(length, gave_up=self._stopped)
+                lease = self._delivery.pool.acquire(length, gave_up=self._job.stop.is_set)
                 share = _ENDING_SHARE if self._position == len(self._chunks) - 1 else 0.0
-                self._incoming = self._incoming_chunks.begin(
+                self._incoming = self._delivery.incoming_chunks.begin(
                     self._manifest.id, chunk, SOURCE, lease, ending_share=share
                 )
                 self._filled = 0
@@ -91,7 +91,7 @@ class Assembly:
         chunk = self._chunks[self._position]
         now = self._clock()
         try:
-            self._writer.put(self._manifest.id, chunk, body, SOURCE, now - self._began_s)
+            self._delivery.writer.put(self._manifest.id, chunk, body, SOURCE, now - self._began_s)
             if self._incoming is not None:
                 self._incoming.land()
         except DigestMismatchError:
@@ -100,4 +100,4 @@ class Assembly:
             self.close()
         self._position += 1
         self._began_s = self._clock()
-        self._on_stored(chunk)
+        self._job.stored.append(chunk)

@@ -33,7 +33,6 @@ STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: hyper reads up t
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read asks whether its own was stopped
 _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first look
 
-OnError = Callable[[DeploymentId, SourceError], None]
 Sink = Callable[[memoryview], None]
 
 
@@ -67,14 +66,12 @@ class SourceRequests:
         throttle: RateLimit,
         settings: SourceSettings,
         clock: Clock,
-        on_error: OnError | None,
     ) -> None:
         self._admission = admission
         self._pool = pool
         self._throttle = throttle
         self._settings = settings
         self._clock = clock
-        self._on_error = on_error
         self._clients = Clients(settings)
         self._versions = PinnedVersions()
         self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
@@ -144,10 +141,7 @@ class SourceRequests:
         pinned = self._versions.get(job.manifest.id, location)
         with self._room(job, location, part, whole=whole):
             try:
-                stream = Stream(
-                    store, location, part.offset, part.length, pinned, whole=whole, settings=self._settings,
-                    clock=self._clock,
-                )  # fmt: skip
+                stream = Stream(store, location, part, pinned, whole=whole, settings=self._settings, clock=self._clock)
             except SourceChangedError:
                 self._name_the_change(job, location, part)
                 raise
@@ -197,8 +191,6 @@ class SourceRequests:
             yield request
         except GossipdError as caught:
             error = caught
-            if self._on_error is not None and isinstance(caught, SourceError):
-                self._on_error(job.manifest.id, caught)
             raise
         finally:
             self._admission.leave(location.source, error, request.received)

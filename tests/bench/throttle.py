@@ -26,6 +26,7 @@ from gossipd.manifest.manifest import FileEntry, Manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.assembly import Delivery
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.transfer.client import BulkClient
@@ -147,9 +148,8 @@ class Bin:
 @contextmanager
 def reading(manifest: Manifest, throttle: RateLimit) -> Iterator[Work]:
     reader = SourceReader(
-        writer=Bin(), pool=BufferPool(POOL_BYTES), throttle=throttle,
-        policy=SourcePolicy.parse(["http://127.0.0.1:*"]),
-    )  # fmt: skip
+        Delivery(Bin(), BufferPool(POOL_BYTES)), throttle=throttle, policy=SourcePolicy.parse(["http://127.0.0.1:*"])
+    )
 
     def read(number: int) -> None:
         outcome = reader.read_chunks(manifest, [number % CHUNKS])

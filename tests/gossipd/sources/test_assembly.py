@@ -8,8 +8,9 @@ from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import SOURCE, ChunkIndex, DeploymentId, Supplier
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
-from gossipd.sources.assembly import Assembly
+from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.errors import SourceHashError
+from gossipd.sources.requests import Job
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign
 
 HALF = CHUNK_BYTES // 2
@@ -26,11 +27,10 @@ class Run:
         self.listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
         self.ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
         self.incoming_chunks = IncomingChunks(self._post)
-        self.stored: list[ChunkIndex] = []
-        self.assembly = Assembly(
-            MANIFEST, (0, 1), what="a.bin", writer=self.store, pool=self.pool, incoming_chunks=self.incoming_chunks,
-            clock=lambda: 1.0, stopped=lambda: False, on_stored=self.stored.append,
-        )  # fmt: skip
+        job = Job(MANIFEST)
+        self.stored = job.stored
+        delivery = Delivery(self.store, self.pool, self.incoming_chunks)
+        self.assembly = Assembly(job, (0, 1), delivery, what="a.bin", clock=lambda: 1.0)
 
     def _post(self, event: ChunkArriving | ChunkEnding) -> None:
         told = self.ended if isinstance(event, ChunkEnding) else self.listed
