@@ -21,8 +21,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
+from operator import itemgetter
 
 import trio
 import zmq
@@ -41,15 +41,6 @@ class Phase(IntEnum):
     SAY = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """Who takes part; see ``TurnLoop.joined``."""
-
-    phase: Phase
-    turn: Callable[[float], bool]
-    due_s: Callable[[], float]
-
-
 class TurnLoop:
     """``run`` takes the turns. All else is for the trio loop, but ``wake_from_thread`` for any thread."""
 
@@ -59,7 +50,8 @@ class TurnLoop:
             late: told how late the loop woke us from each rest, in seconds.
         """
         self._late = late
-        self._parts: list[Part] = []
+        self._turns: list[tuple[Phase, Callable[[float], bool]]] = []
+        self._deadlines: list[Callable[[], float]] = []
         self._sockets: list[zmq.Socket[bytes]] = []
         self._woken = trio.Event()
         self._asleep = trio.Event()
@@ -80,13 +72,15 @@ class TurnLoop:
             turn: given the time, does what there is to do; True when there was something.
             due_s: when ``turn`` must be taken though nobody wakes the beat; a time that does not move by itself.
         """
-        part = Part(phase, turn, due_s)
-        self._parts = sorted([*self._parts, part], key=lambda one: one.phase)
+        part = (phase, turn)
+        self._turns = sorted([*self._turns, part], key=itemgetter(0))
+        self._deadlines.append(due_s)
         self.wake()
         try:
             yield
         finally:
-            self._parts = [one for one in self._parts if one is not part]
+            self._turns = [one for one in self._turns if one is not part]
+            self._deadlines.remove(due_s)
 
     def wake(self) -> None:
         """There is something to do: take a turn as soon as the last one is a beat ago."""
@@ -126,7 +120,7 @@ class TurnLoop:
     async def run(self) -> None:
         """Take turns until cancelled."""
         while True:
-            with trio.move_on_at(min((part.due_s() for part in self._parts), default=math.inf)):
+            with trio.move_on_at(min((due_s() for due_s in self._deadlines), default=math.inf)):
                 await self._woken.wait()
             self._is_awake = True
             quiet = _QUIET_BEATS - 1  # a turn that was only due, and finds nothing, is one turn
@@ -153,8 +147,8 @@ class TurnLoop:
         self._woken, self._posted, self._hurried = trio.Event(), False, False
         now = trio.current_time()
         busy = False
-        for part in self._parts:
-            busy = part.turn(now) or busy
+        for _, turn in self._turns:
+            busy = turn(now) or busy
         # From its end, so that however long turns take others have theirs.
         rest_s = self.turn_interval.rest_s
         self._next_s = trio.current_time() + (rest_s / 2 if self._hurried else rest_s)
