@@ -29,18 +29,12 @@ from types import TracebackType
 
 from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
+from gossipd.core.timing import ENDING_S, ENDING_SHARE, TOLD_SHARE
 from gossipd.runtime.buffer_pool import Lease
 
-# An eighth must be here before others hear of it: 33 chunk times behind the bound with it, 37 with a quarter (250
-# hosts, 500 chunks, simulated), and no difference to a sixteenth in the lab's clusters.
-_TOLD_SHARE = 8
 _PIECES_MIN = 8
 _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call and, where somebody waits, a thread that wakes
-# What is left when the end is told: what comes while the next request is planned and on its way, which is 50 to 100 ms
-# on loaded links with small chunks. Told at half of a chunk nothing more is gained (simulated lab).
-_ENDING_S = 0.1
-_LAST_PIECE_S = 0.025  # a quarter of that: the request that is planned meanwhile leaves in time
-ENDING_SHARE = 0.3
+_LAST_PIECE_S = ENDING_S / 4  # the request that is planned meanwhile leaves in time
 _PIECE_S = 0.25  # a relay must not look silent, which is 0.5 s, only because its pieces are large for a slow link
 
 Key = tuple[DeploymentId, ChunkIndex]
@@ -78,7 +72,7 @@ class IncomingChunk:
         piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), self.length // _PIECES_MIN))
         if not rate:
             return piece
-        to_end = self.length - self._filled - int(min(ENDING_SHARE * self.length, rate * _ENDING_S))
+        to_end = self.length - self._filled - int(min(ENDING_SHARE * self.length, rate * ENDING_S))
         most = to_end if to_end > 0 else int(rate * _LAST_PIECE_S)
         return max(_PIECE_BYTES_MIN, min(piece, most))
 
@@ -87,7 +81,7 @@ class IncomingChunk:
         with self._changed:
             self._filled = filled
             self._changed.notify_all()
-        if not self._is_listed and filled < self.length and filled * _TOLD_SHARE >= self.length:
+        if not self._is_listed and filled < self.length and filled >= TOLD_SHARE * self.length:
             self._is_listed = self._incoming_chunks.list(self._key, self)
         if self._ending_share and self._is_ending(filled):
             self._ending_share = 0.0
@@ -100,7 +94,7 @@ class IncomingChunk:
         if not 0 < left <= self._ending_share * self.length:
             return False
         before, at_s = self._first
-        return left * (now - at_s) <= _ENDING_S * (filled - before)
+        return left * (now - at_s) <= ENDING_S * (filled - before)
 
     def land(self) -> None:
         """The chunk is verified and in the store. By the receiver."""

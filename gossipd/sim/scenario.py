@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from gossipd.core.timing import TOLD_SHARE
 from gossipd.swarm.settings import PlannerSettings
 
 EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (README): what is closer than that no run could tell apart
@@ -52,13 +53,8 @@ class Scenario:
     """From the last byte to the chunk being told: hash, write, hand-over. 16 MiB at 4 GB/s take 4 ms."""
     source_delay_s: float = 0.01
     """From asking external storage to its first byte."""
-    told_share: float = 0.125
-    """How much of a chunk is at a host before others may ask for it there, as in the daemon (``arrival``)."""
-    ending_share: float = 0.3
-    read_ending_share: float = 0.15
-    ending_s: float = 0.1
-    """What is left of a chunk when its end is told, as in the daemon (``arrival``): so much of it, or what comes in
-    such a time if that is less."""
+    told_share: float = TOLD_SHARE
+    """How much of a chunk is at a host before others may ask for it there."""
     plan_interval_s: float = 0.005
     """A host plans at most this often; the daemon, while it is busy, once in 10 ms."""
     upload_slots: int = 4

@@ -3,7 +3,7 @@
 What lives here: heartbeats of control links, membership at rest, records of progress. What does not: messages
 (``message_size``), and membership where it runs (``membership``), which counts its own.
 
-* A control link sends a heartbeat each 30 s (``ControlSettings.heartbeat_s``), traffic or none (libzmq): 108 bytes, 106
+* A control link sends a heartbeat each ``HEARTBEAT_S``, traffic or none (libzmq): 108 bytes, 106
   of answer, and 66 that acknowledge the answer, as seen on a loopback with nothing else on it.
 * Membership at rest is two datagrams a second with their answers: ``python -m tests.bench.membership --scenario quiet``
   says 400 bytes with IP and UDP headers, to which Ethernet adds 14 for each of the four.
@@ -18,7 +18,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-LINK_BYTES_S = (108 + 106 + 66) / 30.0
+from gossipd.core.timing import HEARTBEAT_S
+
+LINK_BYTES_S = (108 + 106 + 66) / HEARTBEAT_S
 MEMBERSHIP_REST_BYTES_S = 400.0 + 4 * 14
 _PROGRESS = ((1, 0.0), (6, 1979.0), (16, 5536.0), (40, 5625.0), (100, 5628.0))
 

@@ -19,6 +19,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ClaimSeed, DeploymentOpened, Event, MembersSeen, PeerLost, PeerReachable, PeerSeen
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import PeerView, Shape
+from gossipd.core.timing import ENDING_S, ENDING_SHARE, READ_ENDING_SHARE
 from gossipd.sim.control_sent import ControlSent, control_sent
 from gossipd.sim.fabric import Fabric, FabricLink, Flow
 from gossipd.sim.host import SimHost, Transfer
@@ -236,9 +237,8 @@ class World:
             else:
                 transfer.is_told = True
                 transfer.taker.arriving(transfer)
-                scenario = self.scenario
-                share = scenario.read_ending_share if transfer.server is None else scenario.ending_share
-                flow.told_at = min(share * flow.length, scenario.ending_s * flow.rate)
+                share = READ_ENDING_SHARE if transfer.server is None else ENDING_SHARE
+                flow.told_at = min(share * flow.length, ENDING_S * flow.rate)
         self.clock.at(until, self._boundary)
 
     def _flow_ended(self, flow: Flow) -> None:

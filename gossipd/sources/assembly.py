@@ -11,15 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gossipd.core.ids import SOURCE, ChunkIndex
+from gossipd.core.timing import READ_ENDING_SHARE
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import ChunkWriter, DigestMismatchError
 from gossipd.sources.errors import SourceHashError
 from gossipd.sources.requests import Job
-
-# What is left of a read when the next may begin. It needs no slot, and two at once share the reader's part of storage's
-# link: with 0.3, as for fetches, 12 reads instead of 9 shared it, and sixteen hosts were no sooner (simulated lab).
-_ENDING_SHARE = 0.15
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +64,7 @@ class Assembly:
                     piece = piece[length:]
                     continue
                 lease = self._delivery.pool.acquire(length, gave_up=self._job.stop.is_set)
-                share = _ENDING_SHARE if self._position == len(self._chunks) - 1 else 0.0
+                share = READ_ENDING_SHARE if self._position == len(self._chunks) - 1 else 0.0
                 self._incoming = self._delivery.incoming_chunks.begin(
                     self._manifest.id, chunk, SOURCE, lease, ending_share=share
                 )
