@@ -34,7 +34,7 @@ class Prober:
         self._lost = DeadProber(node, pings, now)
         self._current: tuple[int, PendingPing] | None = None
         self._isolation = Isolation(
-            settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min, now
+            settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min
         )
         self._return_number = 0
         judge.is_trusted = self._is_trusted
@@ -135,7 +135,7 @@ class Prober:
             node.counts["acks_unexpected"] += 1
             return
         del self._pings.pending[sequence]
-        self._isolation.answered(now)
+        self._isolation.answered()
         if probe.requester is not None:
             node.send(probe.requester, self._pings.head(wire.ACK, probe.requester_sequence, now), now)
         elif subject.handle in node.roster.gone:
@@ -157,7 +157,7 @@ class Prober:
         sequence, probe = self._current
         if self._pings.pending.pop(sequence, None) is not None:
             self._node.counts["probes_saved_by_control"] += 1
-            self._isolation.answered(now)
+            self._isolation.answered()
             self._isolation.note(
                 now,
                 probe.subject.handle,
@@ -174,7 +174,7 @@ class Prober:
         if probe is None or sender.handle not in probe.helpers:
             return False
         probe.nacks += 1
-        self._isolation.answered(now)
+        self._isolation.answered()
         testimony = [item for item in wire.split_items(body, wire.SEQUENCE_HEAD.size) if item[0] == wire.ACCUSE]
         for accusation in testimony:
             if wire.parse_accusation(accusation)[1] != probe.subject.handle:

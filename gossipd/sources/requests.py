@@ -92,7 +92,7 @@ class SourceRequests:
         """Drop the clients."""
         self._clients.close()
 
-    def read(self, job: Job, location: Location, part: FileRange, sink: Callable[[memoryview], None]) -> None:
+    def read(self, job: Job, location: Location, part: FileRange, sink: Sink) -> None:
         """The bytes of one range, in pieces, to ``sink``. Raises SourceError, and whatever ``sink`` raises."""
         if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
@@ -133,9 +133,7 @@ class SourceRequests:
         if addresses := self._admission.admit(location.source, location.shown):
             self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
 
-    def _stream(
-        self, job: Job, location: Location, part: FileRange, request: _Asked, sink: Callable[[memoryview], None]
-    ) -> None:
+    def _stream(self, job: Job, location: Location, part: FileRange, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
         store = self._clients.open(location, whole=whole)
         pinned = self._versions.get(job.manifest.id, location)
@@ -201,9 +199,7 @@ class SourceRequests:
             check_size(location.shown, found=seen.size, expected=expected)
         self._versions.check(job.manifest.id, location, seen)
 
-    def _pour(
-        self, job: Job, location: Location, request: _Asked, piece: memoryview, sink: Callable[[memoryview], None]
-    ) -> None:
+    def _pour(self, job: Job, location: Location, request: _Asked, piece: memoryview, sink: Sink) -> None:
         request.received += len(piece)
         left = len(piece)
         while left:

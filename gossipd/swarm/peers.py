@@ -84,11 +84,6 @@ class Peers:
     def _count(self) -> int:
         return len(self._views) - (self._own in self._views)
 
-    @property
-    def reachable_count(self) -> int:
-        """Members that nothing speaks against but, perhaps, a pause."""
-        return self._count - sum(peer.member and not peer.reachable for peer in self._peers.values())
-
     def are_all_unusable(self, now: float) -> bool:
         """There are members, and none that may be asked. By the records alone, since it is asked often where nothing
         comes: to look at all members took two fifths of a simulation of 10,000 hosts."""

@@ -380,9 +380,7 @@ class Planner:
                 stall=swarm.stall.reported,
                 one_copy=0 not in swarm.reader.present,
             )
-        return PlannerStatistics(
-            self._election.term, self._election.seeds, self._peers.reachable_count, self._link.rate, swarms
-        )
+        return PlannerStatistics(self._election.term, self._election.seeds, swarms)
 
 
 def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> None:

@@ -32,10 +32,8 @@ class SwarmStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PlannerStatistics:
-    """The whole brain. ``seed_term`` is 0 without a claim to seedship; ``link_bytes_per_s`` is 0 while unknown."""
+    """The whole brain. ``seed_term`` is 0 without a claim to seedship."""
 
     seed_term: int
     seeds: frozenset[NodeId]
-    peers_usable: int
-    link_bytes_per_s: float
     swarms: Mapping[DeploymentId, SwarmStatistics]

@@ -143,7 +143,7 @@ class BulkClient:
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
             self._exchange(fetch, lease.view)
             body = bytes(lease.view)
-        self._traffic.add(node, bytes_in=size, manifests_in=1)
+        self._traffic.add(node, bytes_in=size)
         return body
 
     def complain(
@@ -153,7 +153,6 @@ class BulkClient:
         request = Request(BulkVerb.COMPLAIN, deployment, chunk, 0)
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             self._exchange(fetch, None)
-        self._traffic.add(node, complaints=1)
 
     def cancel(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
         """Stop a fetch that is under way, if there is one; it raises FetchCancelledError in its own thread."""

@@ -318,12 +318,11 @@ class BulkServer:
         finally:
             channel.end()
             self._manifest_slots.release(node, started)
-        self._traffic.add(node, bytes_out=len(body), manifests_out=1)
+        self._traffic.add(node, bytes_out=len(body))
         return True
 
     def _answer_complaint(self, channel: Channel, node: NodeId, request: Request) -> bool:
         channel.send(self._head(Status.OK, request.chunk))
-        self._traffic.add(node, complaints=1)
         self._port.complaint_received(node, request.deployment, request.chunk)
         return True
 

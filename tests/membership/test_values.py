@@ -353,17 +353,17 @@ def test_an_accuser_that_is_contradicted_often_is_not_believed_for_a_while() -> 
 
 
 def test_two_silent_rounds_are_isolation_and_one_answer_ends_it() -> None:
-    isolation = Isolation(0.6, 10, 3, 0.0)
+    isolation = Isolation(0.6, 10, 3)
     isolation.note_silence()
     assert not isolation.hears_nobody()
     isolation.note_silence()
     assert isolation.hears_nobody()
-    isolation.answered(1.0)
+    isolation.answered()
     assert not isolation.hears_nobody()
 
 
 def test_a_group_that_hears_only_its_own_rack_knows_it() -> None:
-    isolation = Isolation(0.6, 10, 3, 0.0)
+    isolation = Isolation(0.6, 10, 3)
     for number in range(6):
         isolation.note(float(number), bytes((number,)), answered=False, outside=True)
     assert isolation.hears_only_own_rack()
@@ -371,7 +371,7 @@ def test_a_group_that_hears_only_its_own_rack_knows_it() -> None:
 
 
 def test_one_dead_host_in_a_small_rack_silences_nobody() -> None:
-    isolation = Isolation(0.6, 10, 3, 0.0)
+    isolation = Isolation(0.6, 10, 3)
     for number in range(10):
         isolation.note(float(number), b"same", answered=False, outside=True)
     assert not isolation.hears_only_own_rack()

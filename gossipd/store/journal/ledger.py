@@ -92,10 +92,6 @@ class Ledger:
         """``chunks`` are not held any more."""
         self._append(RecordType.DROP, pack_chunks(chunks))
 
-    def append_published(self, now_s: int) -> None:
-        """The tree is in its place."""
-        self._append(RecordType.PUBLISHED, pack_number(now_s))
-
     def append_closed(self) -> None:
         """Nothing is being written."""
         self._append(RecordType.CLOSED, b"")
