@@ -16,6 +16,7 @@ from random import Random
 from membership.credentials import Credentials
 from membership.events import Event, Output, SendDatagram
 from membership.health import LocalHealth
+from membership.isolation import Isolation
 from membership.member import Address, Handle, Member, MemberState, NodeId, Record
 from membership.record import sign_record
 from membership.roster import Roster
@@ -52,6 +53,7 @@ class MembershipNode:
         self.roster = Roster(verified_cache.own_claim(signed, data, 0, b""), rng)
         rates = (settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s)
         self.rumours = Rumours(*rates)
+        self.isolation = Isolation(settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min)
         self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
         self.suspected: dict[Handle, Suspicion] = {}
         self.isolated = False
@@ -73,6 +75,11 @@ class MembershipNode:
     def frozen(self) -> bool:
         """We pass no verdicts: either we hear too few, or we are back and have not caught up."""
         return self.isolated or self.returning
+
+    def worry(self) -> int:
+        """A sum over all whom we suspect on enough accusations; on every probe, so that a missed one shows at once."""
+        firm = (int.from_bytes(handle[:4]) for handle, known in self.suspected.items() if known.is_firm)
+        return sum(firm) & 0xFFFFFFFF
 
     # ---- timers
 

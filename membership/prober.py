@@ -13,7 +13,6 @@ from __future__ import annotations
 from membership import wire
 from membership.dead_prober import DeadProber
 from membership.events import ControlProbeWanted, Isolated
-from membership.isolation import Isolation
 from membership.judge import Judge
 from membership.member import Address, NodeId
 from membership.node import MembershipNode
@@ -33,12 +32,8 @@ class Prober:
         self._pings = pings
         self._lost = DeadProber(node, pings, now)
         self._current: tuple[int, PendingPing] | None = None
-        self._isolation = Isolation(
-            settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min
-        )
+        self._isolation = node.isolation
         self._return_number = 0
-        judge.is_trusted = self._is_trusted
-        judge.ask = self._ask
         node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
 
     # ---- our own probes
@@ -56,10 +51,6 @@ class Prober:
         sequence = self._pings.send(subject, now)
         self._current = (sequence, self._pings.pending[sequence])
         node.at(now + node.settings.probe_timeout_s * factor, lambda later: self._on_timeout(sequence, later))
-
-    def _ask(self, suspect: Claim, now: float) -> None:
-        if not self._node.isolated:
-            self._pings.send(suspect, now)
 
     def _on_timeout(self, sequence: int, now: float) -> None:
         probe = self._pings.pending.get(sequence)
@@ -187,9 +178,6 @@ class Prober:
         return True
 
     # ---- doubts about ourselves
-
-    def _is_trusted(self, since: float) -> bool:
-        return not self._isolation.failed_mostly_since(since)
 
     def _review(self, now: float) -> None:
         node = self._node

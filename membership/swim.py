@@ -59,10 +59,10 @@ class Swim:
         """
         settings.validate()
         self._node = node = MembershipNode(settings, record, credentials, rng=rng, now=now)
-        self._judge = Judge(node)
+        self._pings = Pings(node)
+        self._judge = Judge(node, self._pings)
         self._record_merger = RecordMerger(node, self._judge)
         self._event_store = EventStore(node)
-        self._pings = Pings(node, self._judge)
         self._prober = Prober(node, self._judge, self._pings, now)
         self._indirect_prober = IndirectProber(node, self._judge, self._pings, now)
         self._answers = SyncServer(node, self._event_store, now)
@@ -328,7 +328,7 @@ class Swim:
 
     def _see_digest(self, body: bytes, sender: Claim, now: float) -> None:
         _, _, digest, worry, flags = wire.PROBE_HEAD.unpack_from(body)
-        same = worry == self._judge.worry() and digest == self._node.roster.digest.total
+        same = worry == self._node.worry() and digest == self._node.roster.digest.total
         self._judge.compare_worry(sender, same=same, now=now)
         if sender.handle not in self._node.roster.gone or self._node.catching_up:
             self._synchroniser.on_digest(sender, digest, flags, now)
