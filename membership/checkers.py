@@ -1,7 +1,7 @@
-"""What must hold in a simulated cluster, looked at after every event. Each raises ``Violation`` with the evidence.
+"""Rules that must hold in a simulated cluster, checked after every event. Each raises ``Violation`` with the evidence.
 
-What lives here: one small class per rule. What does not: the cluster (``testing``). A checker counts what it looked
-at (``looked``), because one that never had anything to look at has proved nothing.
+What lives here: one small class per rule. What does not: the cluster (``testing``). A checker counts what it looked at
+(``looked``), because a checker that never had anything to look at has proved nothing.
 """
 
 from __future__ import annotations
@@ -35,14 +35,13 @@ class Rule:
 
 
 class HealthyStayAlive(Rule):
-    """No healthy member is declared dead by a healthy one. ``sick`` are those with a fault at some time."""
+    """No healthy member is declared dead by a healthy one. ``sick`` are the hosts with a fault at some time."""
 
     def __init__(self, sick: set[int]) -> None:
         super().__init__()
         self.sick = sick
 
     def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
-        """See ``Rule``."""
         if isinstance(event, MemberDown):
             self.looked += 1
             subject = cluster.by_node[event.member.node]
@@ -51,8 +50,8 @@ class HealthyStayAlive(Rule):
 
 
 class NothingGoesBack(Rule):
-    """What one observer believes of one member only grows: boot, then version, and incarnation within a boot; and who
-    was declared dead comes back only with a higher incarnation or boot."""
+    """What one observer believes of one member only grows: boot, then version, and incarnation within a boot. A member
+    that was declared dead comes back only with a higher incarnation or boot."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +59,6 @@ class NothingGoesBack(Rule):
         self._dead: dict[tuple[int, int, NodeId], tuple[int, int]] = {}
 
     def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
-        """See ``Rule``."""
         if not isinstance(event, MemberUp | MemberChanged | MemberDown):
             return
         self.looked += 1
@@ -83,10 +81,9 @@ class NothingGoesBack(Rule):
 
 
 class RecordsAreTheirOwners(Rule):
-    """Every record that anybody believes was signed by its subject, as it stands."""
+    """Every record that a host believes was signed by its subject, as it stands."""
 
     def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
-        """See ``Rule``."""
         if isinstance(event, MemberUp | MemberChanged):
             self.looked += 1
             record = event.member.record
@@ -99,7 +96,6 @@ class DeathNeedsTwoRacks(Rule):
     """A corroborated death has two accusers, in two racks other than the subject's where there are two."""
 
     def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
-        """See ``Rule``."""
         if not isinstance(event, MemberDown) or event.reason is not DownReason.CORROBORATED:
             return
         self.looked += 1
@@ -124,10 +120,9 @@ class DeathNeedsTwoRacks(Rule):
 
 
 class FrozenPassNoVerdict(Rule):
-    """Who is isolated, or back and not caught up, declares nobody dead."""
+    """A host that is isolated, or back and not caught up, declares no member dead."""
 
     def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
-        """See ``Rule``."""
         if isinstance(event, MemberDown):
             self.looked += 1
             if cluster.swim(index).is_frozen:
@@ -135,10 +130,9 @@ class FrozenPassNoVerdict(Rule):
 
 
 class DigestIsTrue(Rule):
-    """The digest kept up with every change equals one made from scratch (looked at every 97th step)."""
+    """The digest that follows every change equals one made from scratch (checked every 97th step)."""
 
     def on_step(self, cluster: SimulatedCluster, index: int) -> None:
-        """See ``Rule``."""
         self.looked += 1
         if self.looked % 97:
             return
@@ -154,7 +148,6 @@ class EverythingIsBounded(Rule):
     """Tables and queues stay within what the settings allow, whatever comes in."""
 
     def on_step(self, cluster: SimulatedCluster, index: int) -> None:
-        """See ``Rule``."""
         self.looked += 1
         if self.looked % 53:
             return
@@ -177,14 +170,13 @@ class DatagramsFit(Rule):
     """No datagram is larger than the path carries."""
 
     def on_datagram(self, cluster: SimulatedCluster, index: int, datagram: bytes) -> None:
-        """See ``Rule``."""
         self.looked += 1
         if len(datagram) > DATAGRAM_BYTES_MAX:
             raise Violation(f"{index} sends {len(datagram)} bytes")
 
 
 class TimeMovesOn(Rule):
-    """No brain asks to be woken for ever at one instant."""
+    """No brain asks for ever to be woken at one instant."""
 
     _STEPS_AT_ONCE_MAX = 100
 
@@ -194,7 +186,6 @@ class TimeMovesOn(Rule):
         self._steps = 0
 
     def on_step(self, cluster: SimulatedCluster, index: int) -> None:
-        """See ``Rule``."""
         self.looked += 1
         here = (cluster.now, index)
         self._steps = self._steps + 1 if here == self._last else 0
@@ -211,7 +202,6 @@ class EventsAreNews(Rule):
         self._seen: dict[tuple[int, int, object, bytes], int] = {}
 
     def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
-        """See ``Rule``."""
         if isinstance(event, PayloadHeard):
             self.looked += 1
             key = (index, cluster.swim(index).self_record().boot, event.kind, event.key)

@@ -1,12 +1,12 @@
-"""Tries of the dead: one at a time, for ever, so that any partition heals by itself; more of them when one answers."""
+"""Probes of dead members: one at a time, for ever, so that any partition heals by itself; more when one answers."""
 
 from __future__ import annotations
 
 from membership.node import MembershipNode
 from membership.pings import Pings
 
-_CHAIN_MAX = 4  # how many more are tried when one of them answers,
-_PER_S = 20.0  # and how many in a second at most
+_CHAIN_MAX = 4  # more dead members tried when one answers,
+_PER_S = 20.0  # and tried in a second at most
 
 
 class DeadProber:
@@ -36,7 +36,7 @@ class DeadProber:
             self._pings.send(claim, now)
 
     def on_answered(self, now: float) -> None:
-        """One of them is back, so others may be: a partition heals from here."""
+        """One dead member is back, so others may be: the partition heals from here."""
         self._node.counts["dead_answered"] += 1
         self._node.catching_up = True
         self._try(_CHAIN_MAX, now)

@@ -1,8 +1,8 @@
 """A hash of what one node believes, cheap to keep and cheap to compare.
 
-The sum, modulo 2**64, of the marks of everything believed (living members at their incarnation, statements), in total
-and per bucket. The total rides on every probe; the 256 buckets are what two nodes compare when totals differ. Rejected:
-XOR, in which two equal wrong entries cancel out, and a Merkle tree, whose upper levels save nothing at 10,000 entries.
+The sum, modulo 2**64, of the marks of all that is believed (living members at their incarnation, statements), in total
+and per bucket. The total rides on every probe; two nodes compare the 256 buckets when totals differ. Rejected: XOR,
+because two equal wrong entries cancel out; a Merkle tree, because its upper levels save nothing at 10,000 entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _MASK = 2**64 - 1
 
 
 class Digest:
-    """Total and buckets, kept up to date with every change."""
+    """Total and buckets, updated with every change."""
 
     __slots__ = ("_buckets", "total")
 

@@ -1,7 +1,7 @@
 """Errors that membership raises on purpose, each with whose fault it is, the state, and whether to retry.
 
-What lives here: the base class and its children. What does not: anything a stranger's datagram can cause; such a
-datagram is dropped and counted (``Swim.statistics``), because an exception per hostile packet is a gift to its sender.
+What lives here: the base class and its children. What does not: effects of a hostile datagram, which is dropped and
+counted (``Swim.statistics``), because an exception per packet would help its sender.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class WireError(MembershipError):
 
 
 class SealError(MembershipError):
-    """A datagram that no key of ours opens, or not for us. Fault: the sender, or a rotated key. Retry: no."""
+    """A datagram that no key of ours opens, or for another node. Fault: the sender, or a rotated key. Retry: no."""
 
     code = "E_MEMBERSHIP_SEAL"
 
 
 class RecordError(MembershipError):
-    """A member record with a field too long or out of range. Fault: whoever wrote it. Retry: corrected."""
+    """A member record with a field too long or out of range. Fault: its author. Retry: corrected."""
 
     code = "E_MEMBERSHIP_RECORD"
 

@@ -1,7 +1,7 @@
-"""Application events: the newest version per kind and key, passed on, and for statements kept equal everywhere.
+"""Application events: the newest version per kind and key, passed on; statements are kept equal on all nodes.
 
-Statements take part in the digest and so reach late joiners and whoever missed the rumour. Progress does not: it is
-superseded soon, and its table is only there to tell news from repetition; the oldest entry goes when it is full.
+Statements take part in the digest and so reach late joiners and nodes that missed the rumour. Progress does not,
+because it is superseded soon; its table only tells new from known, and drops the oldest entry when it is full.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class EventStore:
         self._progress: OrderedDict[bytes, int] = OrderedDict()
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
-        """Tell everybody. An older version than one already heard is dropped silently. Raises PublishError."""
+        """Tell all members. An older version than one already heard is dropped silently. Raises PayloadRefusedError."""
         settings = self._node.settings
         if len(payload) > settings.event_bytes_max or not 0 < len(key) <= KEY_BYTES_MAX:
             raise PayloadRefusedError(
@@ -49,11 +49,10 @@ class EventStore:
             self._node.hurry(now)
 
     def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
-        """An EVENT item was heard; True when it was news.
+        """An EVENT item was heard; True when it was new.
 
-        A statement that is news is passed on at once, and twice more often than other news: whom the first wave misses
-        would hear it two seconds later, from a probe. 1,000 hosts have heard it after 2 ms in the median and 0.14 s at
-        p99; with a round of gossip for each hop it was 0.5 and 0.8 s (simulated).
+        A new statement is passed on at once, and twice more often than other rumours, because a node that the first
+        wave misses would hear it seconds later, from a probe.
         """
         number, origin, version, key, payload = wire.parse_event(data)
         kind = _KINDS.get(number)
@@ -109,7 +108,8 @@ class EventStore:
         self._by_row[row_id] = key
         self._node.changed_s = now
         if relay:
-            queue.add(key, data, urgent=True)  # and heard again is no less news: all pass it on in the same moment
+            # hearing it again does not count as sent: all nodes pass it on in the same moment
+            queue.add(key, data, urgent=True)
         return True
 
     def _note_progress(self, key: bytes, version: int, data: bytes, *, relay: bool) -> bool:

@@ -19,14 +19,14 @@ class SendDatagram(NamedTuple):
 class PayloadKind(Enum):
     """Classes of application events. Each has its own bounded queue and its own share of bytes."""
 
-    STATEMENT = "statement"  # few; reaches everybody, late joiners too (part of the anti-entropy)
+    STATEMENT = "statement"  # few; reaches all members, late joiners too (part of the anti-entropy)
     PROGRESS = "progress"  # many; superseded by version, may be lost
 
 
 class DownReason(Enum):
     """Why a member is no longer counted on."""
 
-    CORROBORATED = "corroborated"  # two accusers in two racks, and it did not contradict in time
+    CORROBORATED = "corroborated"  # two accusers in two racks, and the member did not contradict in time
     LONE = "lone"  # one accuser only, after the longer wait
     LEFT = "left"  # it said goodbye
     FORGOTTEN = "forgotten"  # taken off the roster
@@ -48,7 +48,7 @@ class MemberChanged:
 
 @dataclass(frozen=True, slots=True)
 class MemberSuspected:
-    """Somebody could not reach it. Not a verdict."""
+    """A member could not be reached by another. Not a verdict."""
 
     member: Member
 
@@ -63,14 +63,14 @@ class MemberDown:
 
 @dataclass(frozen=True, slots=True)
 class MemberLeft:
-    """It said goodbye itself."""
+    """The member said goodbye itself."""
 
     member: Member
 
 
 @dataclass(frozen=True, slots=True)
 class MemberForgotten:
-    """It is off the roster: an operator said so, its name was taken over, or it was dead for too long."""
+    """The member is off the roster: an operator said so, another took its name, or it was dead for too long."""
 
     node: NodeId
     name: str
@@ -78,10 +78,10 @@ class MemberForgotten:
 
 @dataclass(frozen=True, slots=True)
 class PayloadHeard:
-    """An application event of somebody else, newer than any heard before under its kind and key.
+    """An application event of another node, newer than any heard before under its kind and key.
 
-    ``origin`` is as claimed: any member could have put it there. What must be proved is signed inside ``payload``.
-    ``forwarder`` is the member whose datagram brought it, and so has heard it before us.
+    ``origin`` is a claim that any member could forge; what must be proved is signed inside ``payload``. ``forwarder``
+    is the member whose datagram brought the event, and so has heard it before this node.
     """
 
     origin: NodeId
@@ -94,7 +94,7 @@ class PayloadHeard:
 
 @dataclass(frozen=True, slots=True)
 class NameConflict:
-    """Another living node calls itself as we do."""
+    """Another living node uses our name."""
 
     name: str
     other: NodeId
@@ -102,7 +102,7 @@ class NameConflict:
 
 @dataclass(frozen=True, slots=True)
 class JoinRefused:
-    """A member would not let us in; ``reason`` is a sentence for the operator. The brain keeps asking, slowly."""
+    """A member refused to admit this node; ``reason`` is for the operator. The brain keeps asking, slowly."""
 
     reason: str
 
@@ -116,7 +116,7 @@ class ControlProbeWanted:
 
 @dataclass(frozen=True, slots=True)
 class Isolated:
-    """True: we hear too few to judge anybody, suspicions are frozen. False: we are back and have begun to catch up."""
+    """True: this node hears too few members to judge any, suspicions are frozen. False: it is back and catches up."""
 
     isolated: bool
 

@@ -1,4 +1,4 @@
-"""What the simulator puts in the place of signatures and seals: same sizes, same refusals, a hundredth of the price."""
+"""The simulator's stand-ins for signatures and seals: same sizes, same refusals, a hundredth of the price."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from membership.seal import DATAGRAM_BYTES_MAX, HEADER_BYTES, OVERHEAD_BYTES, Ke
 
 
 class FakeKeys:
-    """Stand-in signatures: only who holds the seed can make them, everybody can check them."""
+    """Stand-in signatures: only the holder of the seed can make them, every node can check them."""
 
     def __init__(self) -> None:
         self._seeds: dict[bytes, bytes] = {}
@@ -30,13 +30,13 @@ class FakeKeys:
         return lambda message: blake2b(message, key=seed).digest()
 
     def verify(self, public: bytes, signature: bytes, message: bytes) -> bool:
-        """Whether it was made with the seed of ``public``."""
+        """Whether the signature was made with the seed of ``public``."""
         seed = self._seeds.get(public)
         return seed is not None and blake2b(message, key=seed).digest() == signature
 
 
 class OpenSeal:
-    """The real seal's sizes and fields without the cipher; the tag's place holds the receiver."""
+    """A ``Seal`` with the real one's sizes and fields, without the cipher; the tag's place holds the receiver."""
 
     def __init__(self, ring: KeyRing, node: NodeId, boot: int) -> None:
         self._node = node
@@ -46,7 +46,6 @@ class OpenSeal:
         self.set_keys(ring)
 
     def set_keys(self, ring: KeyRing) -> None:
-        """See ``membership.seal.Seal``."""
         if ring.cluster_id != self._cluster:
             raise SealError("a key ring of another cluster")
         tags = [key_tag(ring.cluster_id, key) for key in ring.keys]
@@ -54,12 +53,10 @@ class OpenSeal:
         self._head = b"\x01" + tags[0] + b"\x00" + self._node + self._boot.to_bytes(8)
 
     def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
-        """See ``membership.seal.Seal``."""
         self._counter += 1
         return b"".join((self._head, self._counter.to_bytes(8), receiver or bytes(16), body))
 
     def open(self, datagram: bytes) -> OpenedDatagram:
-        """See ``membership.seal.Seal``."""
         receiver = datagram[HEADER_BYTES:OVERHEAD_BYTES]
         if not OVERHEAD_BYTES < len(datagram) <= DATAGRAM_BYTES_MAX or receiver not in (self._node, bytes(16)):
             raise SealError("not for us")

@@ -1,8 +1,7 @@
 """Local health: how much a node distrusts its own slowness (Lifeguard, LHA-Probe).
 
-The score grows when our probes fail without the helpers' complaint, when others accuse us and when we were stopped;
-it shrinks with each answered probe. Interval and time-out are multiplied by 1 + score; unlike memberlist, which scales
-the interval only, both are, as in the paper.
+The score grows when our probes fail and the helpers do not confirm it, when others accuse us and when we were stopped;
+it shrinks with each answered probe. Interval and time-out are both multiplied by 1 + score, as in the paper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Probes made for others: ping twice, then pass on the ack, or a nack with our signed accusation if we feel well."""
+"""Probes made for others: ping twice, then pass on the ack, or a nack, with our signed accusation if we are well."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from membership.node import MembershipNode
 from membership.pings import Pings
 from membership.verified_cache import Claim
 
-_RELAYED_PER_S = 200.0  # more than every member's helpers need, and no amplifier
+_RELAYED_PER_S = 200.0  # more than all members' requests need, and no amplifier
 _WELL = 2  # health score up to which our word counts
 
 
@@ -23,7 +23,7 @@ class IndirectProber:
         self._relay_at = now
 
     def on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
-        """Try a member for somebody else; only living members, and not too often."""
+        """Probe a member for another node; only living members, and within a rate."""
         _, sequence, handle = wire.REQUEST_HEAD.unpack_from(body)
         node = self._node
         self._relay_tokens = min(_RELAYED_PER_S, self._relay_tokens + (now - self._relay_at) * _RELAYED_PER_S)
@@ -34,7 +34,8 @@ class IndirectProber:
             return
         self._relay_tokens -= 1
         ours = self._pings.send(subject, now, sender, sequence)
-        # Not stretched by our health: the requester's round would be over. Who is not well only does not testify.
+        # Not stretched by our health, because the requester's round would be over. A node that is not well only does
+        # not testify.
         half = node.settings.probe_timeout_s / 2
         node.at(now + half, lambda later: self._on_relay_half(ours, later))
         node.at(now + 2 * half, lambda later: self._on_relay_over(ours, later))

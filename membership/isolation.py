@@ -1,8 +1,8 @@
-"""Whether we hear enough of the others to judge any of them.
+"""Whether this node hears enough of the others to judge any of them.
 
-Two measures over our own probes: did *anything* answer lately (else we are cut off), and did the members outside our
-rack mostly answer (else we may be in a group that is cut off together and hears only itself). The second needs
-several different silent members, so that one dead host in a small other rack does not silence a whole rack.
+Two measures over our own probes: did *anything* answer lately (else this node is cut off), and did the members outside
+our rack mostly answer (else a group may be cut off together and hear only itself). The second needs several silent
+members, so that one dead host in a small other rack does not silence a whole rack.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Isolation:
         self.silent = 0
 
     def answered(self) -> None:
-        """Something that we sent was answered: an ack, or a helper's nack."""
+        """A probe of ours was answered: by an ack, or by a helper's nack."""
         self.silent = 0
 
     def note(self, now: float, subject: Handle, *, answered: bool, outside: bool) -> None:
@@ -34,11 +34,11 @@ class Isolation:
             self._outside.append((now, subject, answered))
 
     def note_silence(self) -> None:
-        """A probe to which neither subject nor helpers answered."""
+        """Neither subject nor helpers answered a probe."""
         self.silent += 1
 
     def clear(self) -> None:
-        """The past tells nothing any more (we were stopped)."""
+        """Past outcomes say nothing any more, because this node was stopped."""
         self._outside.clear()
         self.silent = 0
 

@@ -1,12 +1,11 @@
-"""Getting in, and letting others in.
+"""Joining a cluster, and admitting other nodes.
 
-A joiner sends its record to one contact after another, with a growing, jittered pause, for ever, until a member
-welcomes it; later too, whenever it is alone, and slowly those at whose address it knows no living member. The welcome
-carries the contact's record and those of a few members at random, so that a thousand joiners find each other and
-synchronise among themselves instead of with the contacts.
+A joiner sends its record to one contact after another, with a growing, jittered pause, until a member welcomes it;
+again whenever it is alone, and slowly to contacts at whose address it knows no living member. The welcome carries the
+contact's record and those of a few random members, so that a thousand joiners find each other and synchronise.
 
-A name that a living member bears is refused to a new key; both are told. A new key may take the name of a member
-that is not alive, which then leaves the roster.
+A new key is refused the name of a living member, and both nodes are told. A member that is not alive loses its name to
+a new key, and leaves the roster.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from membership.synchroniser import Synchroniser
 from membership.verified_cache import Claim
 
 _CONTACTS_MAX = 256
-_SAMPLE = 3  # records in a welcome besides the contact's: what fits into one datagram
-_FLAG_TOLD = 1  # this JOIN tells a member of a refused namesake
+_SAMPLE = 3  # records in a welcome beside the contact's: what fits into one datagram
+_FLAG_TOLD = 1  # this JOIN tells a member of a namesake that was refused
 
 
 class Joiner:
@@ -46,7 +45,7 @@ class Joiner:
         self.welcomed = False
 
     def join(self, contacts: Sequence[Address], now: float) -> None:
-        """Start asking these; a later call replaces the list (a DNS name was resolved anew)."""
+        """Ask these contacts; a later call replaces the list (a DNS name has another address)."""
         own = self._node.own.address
         self._contacts = [contact for contact in contacts if contact != own][:_CONTACTS_MAX]
         self._node.rng.shuffle(self._contacts)
@@ -74,14 +73,14 @@ class Joiner:
         self._pause_s = min(settings.join_retry_max_s, self._pause_s * 1.5)
 
     def _unmet(self) -> list[Address]:
-        """Contacts at whose address no living member is: they may be the way to the rest of a cluster that started
-        in two halves, each of which found company and would never look for the other."""
+        """Contacts at whose address no living member is known. They may lead to the rest of a cluster that started in
+        two halves, of which neither would look for the other."""
         roster = self._node.roster
         met = {claim.address for handle, claim in roster.claims.items() if handle not in roster.gone}
         return [contact for contact in self._contacts if contact not in met]
 
     def on_join(self, body: bytes, source: NodeId, address: Address, now: float) -> None:
-        """Somebody wants in."""
+        """Another node asks to be admitted."""
         node, roster = self._node, self._node.roster
         _, flags = wire.BYTE_HEAD.unpack_from(body)
         items = wire.split_items(body, wire.BYTE_HEAD.size)
@@ -135,15 +134,15 @@ class Joiner:
             node.send_bare(bearer, bytes((wire.JOIN, _FLAG_TOLD)) + joiner_item)
 
     def on_welcome(self, peer: Claim, now: float) -> None:
-        """A member let us in; its records are in force already."""
+        """A member admitted this node; its records are in force already."""
         self.welcomed = True
         self._node.catching_up = True
-        # Not with the contact if it named others: a thousand joiners would all ask three contacts.
+        # Not with the contact if it named others, because a thousand joiners would all ask three contacts.
         for other in self._node.roster.pick(1) or [peer]:
             self._synchroniser.start(other, now)
 
     def on_refusal(self, body: bytes, now: float) -> None:
-        """A member would not let us in."""
+        """A member refused to admit this node."""
         node = self._node
         items = wire.split_items(body, wire.BYTE_HEAD.size)
         if not items or items[0][0] != wire.RECORD or self.welcomed:

@@ -1,13 +1,12 @@
 """Accusations, contradictions, suspicion deadlines, death.
 
 What lives here: what is heard about whether a member lives, and the verdicts. What does not: which record wins and who
-is on the roster (``record_merger``), finding out whether somebody answers (``prober``), the formula for the wait and
-its theory (``suspicion``).
+is on the roster (``record_merger``), probing (``prober``), the formula for the wait and its theory (``suspicion``).
 
-Within one life a higher signed incarnation beats suspicion and death, an equal one does not. Nothing a third party says
-revives anybody, and "dead" is never taken over from others: it comes with the accusations that led to it, and these
-start a suspicion here. Each probe carries a sum over all whom the sender suspects on enough accusations; where sums
-differ, suspects are named and missed accusations asked for, so that a rumour may miss a few without harm.
+Within one life a higher signed incarnation beats suspicion and death, an equal one does not. No third party's word
+revives a member, and no node takes "dead" over from another: it comes with the accusations that led to it, and these
+start a suspicion here. Each probe carries a sum over the members that the sender suspects on enough accusations. Where
+sums differ, suspects are named and missed accusations asked for, so a rumour may miss a few nodes without harm.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ from membership.roster import Gone
 from membership.suspicion import Credit, Suspicion
 from membership.verified_cache import Claim
 
-# A rumour reaches everybody within a second (simulated, 10,000 members); who has not heard by then has missed it.
+# A rumour reaches all members within a second (simulated, 10,000 members); a node without it by then has missed it.
 _WORRY_FROM_S = 0.8
 # Before a verdict every node asks the subject itself: time for two round trips of a busy host.
 _LAST_WORD_S = 0.6
-# Local health stretches our own wait too, up to this: thirty daemons on two busy cores were seen to stall for 10 s.
+# Local health stretches our own wait too, up to this, because busy hosts stall for seconds.
 _PATIENCE_MAX = 4
 _WORRY_DEAD_S = 6.0
 _WORRIES_MAX = 100  # named in one datagram
-_WORRY_WANTS_MAX = 4  # whose accusations (three of 94 B each) fit into one answer
-_REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whoever provokes them
+_WORRY_WANTS_MAX = 4  # their accusations (three of 94 B each) fit into one answer
+_REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whatever provokes them
 
 
 class Judge:
@@ -55,7 +54,7 @@ class Judge:
     # ---- signs of life
 
     def on_alive(self, data: bytes, now: float, *, relay: bool = True) -> None:
-        """A signed contradiction."""
+        """A member's signed contradiction."""
         node, roster = self._node, self._roster
         handle, boot, incarnation, part, signature = wire.parse_claim(data)
         claim = roster.claims.get(handle)
@@ -86,7 +85,7 @@ class Judge:
         node.tell(MemberUp(node.member(claim)) if gone else MemberChanged(node.member(claim)))
 
     def on_notice(self, data: bytes, now: float) -> None:
-        """Somebody tells us what it believes of us."""
+        """Another node tells us what it believes of us."""
         state, handle, boot, incarnation = wire.parse_notice(data)
         own = self._node.own
         if handle != own.handle or boot != own.record.boot or self._node.has_left:
@@ -97,7 +96,7 @@ class Judge:
     def _contradict(self, incarnation: int, now: float) -> None:
         node = self._node
         if incarnation < node.own.incarnation or incarnation >= wire.INCARNATION_MAX or node.has_left:
-            if node.own.proof:  # they have missed it: say it again
+            if node.own.proof:  # the sender has missed the proof: send it again
                 node.rumours.membership.add(("alive", node.own.handle), node.own.proof, urgent=True)
             return
         if now - self._refuted_s < _REFUTE_GAP_S:
@@ -110,13 +109,13 @@ class Judge:
     # ---- accusations
 
     def accusation(self, subject: Claim) -> bytes:
-        """Our signed word that ``subject`` does not answer."""
+        """Our signed statement that ``subject`` does not answer."""
         node = self._node
         part = wire.accusation_part(node.own.handle, subject.handle, subject.record.boot, subject.incarnation)
         return wire.item(wire.ACCUSE, part + node.sign(ACCUSE_LABEL + node.verified_cache.cluster_id + part))
 
     def on_accuse(self, data: bytes, now: float, *, relay: bool = True) -> None:
-        """Somebody's signed word that a member does not answer."""
+        """A signed statement that a member does not answer."""
         node, roster = self._node, self._roster
         accuser, subject, boot, incarnation = wire.parse_accusation(data)
         claim = roster.claims.get(subject)
@@ -155,7 +154,7 @@ class Judge:
         enough = suspicion.is_corroborated(claim.record.rack, roster.racks)
         suspicion.add(accusing.handle, accusing.record.rack, data)
         if relay and not enough:
-            # A further voice would shorten the wait a little, but is not worth everybody's bandwidth.
+            # A further accuser would shorten the wait a little, but is not worth the bandwidth of all nodes.
             node.rumours.membership.add((claim.handle, accusing.handle), data)
             node.hurry(now)
         self._set_deadline(claim, suspicion, now)
@@ -174,7 +173,7 @@ class Judge:
             node.at(deadline - _LAST_WORD_S, lambda later: self._ask_for_last_word(handle, suspicion, later))
 
     def compare_worry(self, peer: Claim, *, same: bool, now: float) -> None:
-        """A probe showed that a peer worries about others than we do, or holds another view: name our worries."""
+        """A probe showed that a peer suspects others than this node, or holds another view: name our suspects to it."""
         if same or not (self._suspicions or self._died) or not self._node.settings.corroborate:
             return
         recent = [handle for handle, since in self._died.items() if now - since <= _WORRY_DEAD_S]
@@ -191,7 +190,7 @@ class Judge:
             self._node.send_bare(peer, bytes((wire.WORRIES,)) + b"".join(worries))
 
     def on_worries(self, body: bytes, peer: Claim, now: float) -> None:
-        """A peer names whom it suspects: ask for the accusations that we have missed."""
+        """A peer names its suspects: ask for the accusations that this node has missed."""
         missed = [
             handle
             for handle in wire.parse_handles(body)
@@ -215,7 +214,7 @@ class Judge:
             self._node.send_bare(peer, bytes((wire.ITEMS,)) + b"".join(items))
 
     def _ask_for_last_word(self, handle: Handle, suspicion: Suspicion, now: float) -> None:
-        """Shortly before the verdict: an accusation that only we believe may never have come to its subject's ears."""
+        """Shortly before the verdict, ask the subject: it may not know of an accusation that only this node has."""
         due = now >= suspicion.deadline - _LAST_WORD_S - 0.001 and self._node.settings.corroborate
         if due and self._suspicions.get(handle) is suspicion and not suspicion.is_asked:
             suspicion.is_asked = True
@@ -223,7 +222,7 @@ class Judge:
                 self._pings.send(self._roster.claims[handle], now)
 
     def restart_suspicions(self, now: float) -> None:
-        """After a freeze or a gap: everybody gets the full time again."""
+        """After a freeze or a gap every suspect gets the full time again."""
         for handle, suspicion in self._suspicions.items():
             suspicion.since_s = now
             suspicion.is_asked = False
@@ -231,7 +230,7 @@ class Judge:
             self._set_deadline(self._roster.claims[handle], suspicion, now)
 
     def withdraw_accusations(self) -> None:
-        """We doubt ourselves: stop passing on what we accused others of."""
+        """This node doubts itself: it stops passing on its own accusations."""
         own = self._node.own.handle
         for handle in self._suspicions:
             self._node.rumours.membership.discard((handle, own))
@@ -262,14 +261,14 @@ class Judge:
         node.tell(MemberDown(node.member(claim), reason))
 
     def _is_too_early(self, claim: Claim, suspicion: Suspicion, now: float) -> bool:
-        """Who is slow itself has perhaps not heard yet what the subject has to say, and gives it more time."""
+        """A slow node may not have heard the subject's answer yet, so it gives the subject more time."""
         node = self._node
         patience = min(_PATIENCE_MAX, node.health.factor)
         wait = suspicion.wait_s(node.settings, self._roster.live, claim.record.rack, self._roster.racks)
         return patience > 1 and now < suspicion.since_s + wait * patience
 
     def drop_suspicion(self, handle: Handle) -> None:
-        """It is over: contradicted, judged, or about a former life."""
+        """The suspicion is over: contradicted, judged, or about a former life."""
         suspicion = self._suspicions.pop(handle, None)
         if suspicion is not None:
             for accuser in suspicion.accusers:

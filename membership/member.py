@@ -1,11 +1,11 @@
-"""Names of members: who somebody is, what it says of itself, and what we believe of its state.
+"""Names of members: the identity of a node, what it says of itself, and what this node believes of its state.
 
 What lives here: values. What does not: their encoding (``record``, ``wire``) and their table (``roster``).
 
-Identity is (node key, boot number, incarnation). The key says who; the boot number, which must grow with every start
-of the process, says which life; the incarnation counts how often that life had to contradict a rumour of its death.
-Name and address are attributes and may change. Rejected: identity by name or by address, as in memberlist, where a
-restart with a new address is refused for minutes (memberlist #157, consul #733).
+Identity is (node key, boot number, incarnation). The key names the node. The boot number, which must grow with every
+start of the process, names the life. The incarnation counts how often that life had to contradict a rumour of its
+death. Name and address are attributes and may change. Rejected: identity by name or by address, as in memberlist,
+because a restart with a new address is refused for minutes (memberlist #157, consul #733).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hashlib import blake2b
 from typing import NewType, TypeAlias
 
 NodeId = NewType("NodeId", bytes)
-"""First 16 bytes of BLAKE2b over the node's Ed25519 public key: who it is, whatever its name or address."""
+"""First 16 bytes of BLAKE2b over the node's Ed25519 public key: the node, whatever its name or address."""
 
 NODE_ID_BYTES = 16
 
@@ -36,20 +36,20 @@ def node_id(public_key: bytes) -> NodeId:
 
 
 class MemberState(Enum):
-    """What the cluster, as far as we have heard, believes of a member."""
+    """What the cluster, as far as this node has heard, believes of a member."""
 
     ALIVE = "alive"
-    SUSPECT = "suspect"  # somebody could not reach it; it has some seconds to contradict
+    SUSPECT = "suspect"  # another member could not reach it; it has some seconds to contradict
     DEAD = "dead"  # stays on the roster and is probed for ever at a low rate
-    LEFT = "left"  # said goodbye itself
+    LEFT = "left"  # said goodbye
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
     """What a member says of itself, signed by itself. ``version`` orders records of one ``boot``.
 
-    ``port`` serves UDP (membership) and TCP (the host's control plane); ``payload`` is the application's, at most
-    64 bytes; ``capacity`` is in bytes per second, 0 when unknown. ``signature`` is empty until it is signed.
+    ``port`` serves UDP (membership) and TCP (the host's control plane); ``payload`` is the application's, at most 64
+    bytes; ``capacity`` is in bytes per second, 0 when unknown; ``signature`` is empty until the record is signed.
     """
 
     public_key: bytes
@@ -69,12 +69,12 @@ class Record:
 
     @property
     def node(self) -> NodeId:
-        """Whose record it is."""
+        """The node that the record describes."""
         return node_id(self.public_key)
 
     @property
     def address(self) -> Address:
-        """Where its membership datagrams go."""
+        """The address for its membership datagrams."""
         return (self.host, self.port)
 
 
@@ -89,5 +89,5 @@ class Member:
 
     @property
     def node(self) -> NodeId:
-        """Who it is."""
+        """The node's id."""
         return self.record.node

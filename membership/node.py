@@ -1,8 +1,8 @@
 """What all parts of one brain share: identity, table, rumours, outbox, timers, counters.
 
-What lives here: no decisions, only the ground that ``prober``, ``judge``, ``synchroniser``, ``joiner`` and
-``event_store`` stand on. Timers are a heap of (deadline, sequence, callback); a callback looks at the state it finds
-and does nothing when it came too late, so nothing is ever cancelled.
+What lives here: no decisions, only the state under ``prober``, ``judge``, ``synchroniser``, ``joiner`` and
+``event_store``. Timers are a heap of (deadline, sequence, callback). A callback looks at the state it finds and does
+nothing when it came too late, so nothing is ever cancelled.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GOSSIP_OVERHEAD_BYTES = 28 + OVERHEAD_BYTES + 1  # IPv4 and UDP headers, seal, 
 
 
 class MembershipNode:
-    """The ground of one brain."""
+    """The shared state of one brain."""
 
     def __init__(
         self, settings: SwimSettings, record: Record, credentials: Credentials, *, rng: Random, now: float
@@ -68,16 +68,16 @@ class MembershipNode:
 
     @property
     def own(self) -> Claim:
-        """What we say of ourselves now."""
+        """What this node says of itself now."""
         return self.roster.own
 
     @property
     def frozen(self) -> bool:
-        """We pass no verdicts: either we hear too few, or we are back and have not caught up."""
+        """Whether this node passes no verdicts: it hears too few members, or is back and has not caught up."""
         return self.isolated or self.returning
 
     def worry(self) -> int:
-        """A sum over all whom we suspect on enough accusations; on every probe, so that a missed one shows at once."""
+        """A sum over the members suspected on enough accusations; on every probe, so that a missed accusation shows."""
         firm = (int.from_bytes(handle[:4]) for handle, known in self.suspected.items() if known.is_firm)
         return sum(firm) & 0xFFFFFFFF
 
@@ -90,7 +90,7 @@ class MembershipNode:
 
     @property
     def timer_count(self) -> int:
-        """How many callbacks wait."""
+        """Number of callbacks that wait."""
         return len(self._timers)
 
     def next_deadline(self) -> float:
@@ -98,7 +98,7 @@ class MembershipNode:
         return self._timers[0][0] if self._timers else float("inf")
 
     def run_timers(self, now: float) -> None:
-        """All that are due, in order."""
+        """Run all timers that are due, in order."""
         timers = self._timers
         while timers and timers[0][0] <= now:
             heapq.heappop(timers)[2](now)
@@ -110,7 +110,7 @@ class MembershipNode:
         self.out.append(event)
 
     def send(self, claim: Claim, head: bytes, now: float, items: bytes = b"") -> None:
-        """One datagram to a member: head, notice if it is believed ill, given items, and rumours as far as they fit."""
+        """One datagram to a member: head, notice if it is suspected or dead, items, and rumours as far as they fit."""
         handle = claim.handle
         if (handle in self.suspected or handle in self.roster.gone) and self.settings.lifeguard:
             items = self.notice_for(claim) + items
@@ -119,7 +119,7 @@ class MembershipNode:
         self.out.append(SendDatagram(claim.address, self.seal.seal(body, claim.node)))
 
     def send_rumours(self, claim: Claim, now: float) -> bool:
-        """One datagram of nothing but rumours; False when the budgets allow none, and then nothing is sent."""
+        """One datagram of nothing but rumours. False when the budgets allow none; then nothing is sent."""
         limit = self.settings.transmit_limit(self.roster.live)
         rumours = self.rumours.take(BODY_BYTES_MAX - 1, limit, now, _GOSSIP_OVERHEAD_BYTES)
         if rumours:
@@ -131,11 +131,11 @@ class MembershipNode:
         self.out.append(SendDatagram(claim.address, self.seal.seal(body, claim.node)))
 
     def send_to_address(self, address: Address, body: bytes, node: NodeId | None) -> None:
-        """One datagram to somebody who is not on the roster."""
+        """One datagram to a node that is not on the roster."""
         self.out.append(SendDatagram(address, self.seal.seal(body, node)))
 
     def notice_for(self, claim: Claim) -> bytes:
-        """Tells a suspected or dead member what we believe (Lifeguard's buddy system), so that it can contradict."""
+        """Tells a suspected or dead member so (Lifeguard's buddy system), so that it can contradict."""
         gone = self.roster.gone.get(claim.handle)
         state = STATE_SUSPECT
         if gone is not None:
@@ -154,7 +154,7 @@ class MembershipNode:
     # ---- ourselves
 
     def set_keys(self, keyring: KeyRing) -> None:
-        """Seal and open with these from now, in a later life too."""
+        """Seal and open with these keys from now, in a later life too."""
         self.seal.set_keys(keyring)
         self._credentials = replace(self._credentials, keyring=keyring)
 
@@ -163,7 +163,7 @@ class MembershipNode:
         return FLAG_SETTLED if now - self.changed_s >= self.settings.settle_s and not self.frozen else 0
 
     def resign(self, record: Record, incarnation: int, now: float) -> None:
-        """Put a new own record (or incarnation) into force and tell everybody."""
+        """Put a new own record (or incarnation) into force and tell all members."""
         if record.boot != self.own.record.boot:
             kept = self._credentials
             self.seal = kept.make_seal(kept.keyring, self.own.node, record.boot)  # a life has its own sealing keys

@@ -1,4 +1,4 @@
-"""Pings on their way: what was sent, to whom, for whom, and what came back; bounded."""
+"""Pings on their way: subject, requester and what came back; bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _PENDING_MAX = 4096  # our probes and those for others; the oldest goes
 
 
 class PendingPing:
-    """Something sent that wants an answer."""
+    """A ping that waits for its answer."""
 
     __slots__ = (
         "accusations",
@@ -36,7 +36,7 @@ class PendingPing:
 
 
 class Pings:
-    """One table per brain, shared by those who probe."""
+    """One table per brain, shared by all probers."""
 
     def __init__(self, node: MembershipNode) -> None:
         self._node = node

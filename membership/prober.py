@@ -1,11 +1,10 @@
-"""Finds out who answers: rounds of probes, and doubts about ourselves. Probes for others are in ``indirect_prober``.
+"""Finds out which members answer: rounds of probes, and doubts about this node. ``indirect_prober`` probes for others.
 
-One round, with all times multiplied by the health factor: ping at 0; without an ack at ``probe_timeout_s`` ping again,
-ask helpers in other racks, and ask the host to try the control channel; at ``probe_interval_s`` the verdict. A helper
-pings twice and answers with the subject's ack or with a nack, which carries its own signed accusation if it feels
-well. These are held back until the round has failed, and then go out together with ours: a crash is accused from
-several racks at once, and a lost datagram from none. A round in which not even the helpers answered speaks against
-ourselves and accuses nobody.
+One round, with all times multiplied by the health factor: ping at 0. Without an ack at ``probe_timeout_s`` ping again,
+ask helpers in other racks, and ask the host to try the control channel. At ``probe_interval_s`` the verdict. A helper
+pings twice and answers with the subject's ack or with a nack, which carries its own signed accusation if it is well.
+Accusations are held back until the round has failed, and then go out together: a crash is accused from several racks at
+once, and a lost datagram from none. A round in which not even the helpers answered accuses no member.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from membership.node import MembershipNode
 from membership.pings import PendingPing, Pings
 from membership.verified_cache import Claim
 
-_RETURN_S = 2.0  # after a freeze, at most so long until we judge again
+_RETURN_S = 2.0  # after a freeze, seconds at most until this node judges again
 
 
 class Prober:
@@ -69,7 +68,7 @@ class Prober:
             node.tell(ControlProbeWanted(subject.node))
 
     def _conclude(self, now: float) -> None:
-        """The round is over; if nobody answered, say so."""
+        """The round is over; accuse the subject if it did not answer."""
         if self._current is None:
             return
         sequence, probe = self._current
@@ -77,7 +76,7 @@ class Prober:
         if sequence not in self._pings.pending:
             return  # answered
         node = self._node
-        probe.is_over = True  # stays a while, for nacks that come late
+        probe.is_over = True  # stays a while, for late nacks
         node.at(now + node.settings.probe_interval_s * 2, lambda _: self._forget_round(sequence))
         node.counts["probes_failed"] += 1
         heard = probe.nacks > 0 or not probe.helpers
@@ -104,7 +103,7 @@ class Prober:
     def on_ping(
         self, body: bytes, sender: Claim | None, source: NodeId, address: Address, now: float, *, told: bool
     ) -> None:
-        """Answer; to a stranger with the question who it is, to one who told us that we are ill with the contrary."""
+        """Answer; ask an unknown sender for its record, contradict a sender that told us that we are ill."""
         _, sequence, *_ = wire.PROBE_HEAD.unpack_from(body)
         if sender is None:
             self._node.send_to_address(address, self._pings.head(wire.ACK, sequence, now, wire.FLAG_WHO), source)
@@ -142,7 +141,7 @@ class Prober:
         self._isolation.note(now, subject.handle, answered=True, outside=outside)
 
     def on_control_result(self, subject: NodeId, now: float) -> None:
-        """The control channel answered: as good as an ack."""
+        """The control channel answered, which counts as an ack."""
         if self._current is None or self._current[1].subject.node != subject:
             return
         sequence, probe = self._current
@@ -196,7 +195,7 @@ class Prober:
             self.come_back(now)
 
     def come_back(self, now: float) -> None:
-        """We hear again, or run again: first catch up, then judge."""
+        """This node hears again, or runs again: it catches up first, then judges."""
         node = self._node
         node.returning = True
         node.catching_up = True
@@ -210,7 +209,7 @@ class Prober:
             self._node.returning = False
 
     def on_gap(self, late_s: float, now: float) -> None:
-        """We were stopped: what we sent may have been answered long ago, or never."""
+        """This node was stopped: its probes may have been answered long ago, or never."""
         node = self._node
         node.counts["gaps"] += 1
         node.health.worsen(1)

@@ -6,7 +6,7 @@ Format, version 1::
     | name, rack, zone, host, software, payload: length 1 B and bytes each | signature 64 B
 
 The signature (Ed25519) is over a label, the cluster id and everything before it, so a record cannot move to another
-cluster. The bytes are kept and relayed as they came; nobody but the member can make a valid change.
+cluster. The bytes are kept and relayed as they came; only the member can make a valid change.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def sign_record(record: Record, cluster_id: bytes, sign: Sign) -> tuple[Record, 
 
 
 def decode_record(data: bytes, cluster_id: bytes, verify: Verify) -> Record:
-    """Bytes of a stranger to a verified record. Raises WireError."""
+    """Bytes from another node to a verified record. Raises WireError."""
     record = parse_record(data)
     if not verify(record.public_key, record.signature, _LABEL + cluster_id + data[:-SIGNATURE_BYTES]):
         raise WireError("the record's signature is wrong")
@@ -61,7 +61,7 @@ def parse_record(data: bytes) -> Record:
     if not _FIXED.size + len(_LIMITS) + SIGNATURE_BYTES <= len(data) <= RECORD_BYTES_MAX:
         raise WireError("a record of this size cannot be")
     form, public_key, transport_key, boot, version, port, bulk_port, capacity = _FIXED.unpack_from(data)
-    if form != _FORMAT or boot > BOOT_MAX or capacity > CAPACITY_MAX:  # what is kept must be fit to be told on
+    if form != _FORMAT or boot > BOOT_MAX or capacity > CAPACITY_MAX:  # what is kept must be fit to be passed on
         raise WireError("unknown record format")
     at = _FIXED.size
     end = len(data) - SIGNATURE_BYTES

@@ -1,8 +1,8 @@
-"""Who is on the roster: records, goodbyes, forgetting.
+"""Which nodes are on the roster: records, goodbyes, forgetting.
 
-Which record of a member wins: higher boot, then higher version, then larger bytes, so that merging commutes even if a
-member lies. Goodbye is final for that life. A member known by hearsay only (from the roster of an earlier life, or
-because somebody listed it so) lives as soon as anybody says so; one that we declared dead ourselves does not.
+Of two records of a member the higher boot wins, then the higher version, then the larger bytes, so that merging
+commutes even if a member lies. A goodbye is final for its life. A member known by hearsay only (from the roster of an
+earlier life, or another node's list) lives as soon as any node says so; one that this node declared dead does not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from membership.roster import Gone
 from membership.tombstones import Tombstones
 from membership.verified_cache import Claim
 
-# A clone of us may have used up the versions of this boot; half of them are then left for changes of our own.
+# Another process with our key may have used up the versions of this boot; half of them are then left for our own
+# changes.
 _VERSION_SPENT = VERSION_MAX // 2
 
 
@@ -36,7 +37,7 @@ class RecordMerger:
     # ---- records
 
     def on_record(self, data: bytes, now: float, *, relay: bool = True, direct: bool = False) -> Claim | None:
-        """A record (bytes) was heard; ``direct`` when its owner asks to be let in itself. Returns what we now hold."""
+        """Merge a record (bytes); ``direct`` when its owner asks to be admitted. Returns the claim that is held now."""
         node, roster = self._node, self._roster
         claim = node.verified_cache.first_claim(data)
         handle = claim.handle
@@ -95,7 +96,7 @@ class RecordMerger:
             self._node.rumours.membership.add(("record", claim.handle), claim.item)
 
     def _on_own_record(self, heard: Claim, now: float) -> None:
-        """Somebody knows a newer us: we lost our state, or another process uses our key."""
+        """A newer record of this node is about: it lost its state, or another process uses its key."""
         own = self._node.own
         if heard.rank() <= own.rank() or heard.record_bytes == own.record_bytes:
             return
@@ -108,7 +109,7 @@ class RecordMerger:
             self._node.resign(replace(own.record, version=version), own.incarnation, now)
 
     def on_roster_item(self, data: bytes, now: float) -> None:
-        """A member that somebody holds on its roster as not alive. News only if we never heard of it."""
+        """A member that another node holds on its roster as not alive. New only if this node never heard of it."""
         state, _, record = wire.parse_roster(data)
         claim = self._node.verified_cache.first_claim(record)
         handle = claim.handle
@@ -116,14 +117,14 @@ class RecordMerger:
             return
         if len(self._roster.claims) >= self._node.settings.member_count_max:
             return
-        # Not an adopted verdict: it was never alive here, and any sign of life from itself will raise it.
+        # Not an adopted verdict: the member was never alive here, and any sign of life of its own raises it.
         left = state == wire.STATE_LEFT
         self._roster.put(claim, now, Gone(MemberState.LEFT if left else MemberState.DEAD, now, hearsay=not left))
 
     # ---- goodbye and forgetting
 
     def on_leave(self, data: bytes, now: float, *, relay: bool = True) -> None:
-        """A signed goodbye."""
+        """A member's signed goodbye."""
         node, roster = self._node, self._roster
         handle, boot, _incarnation, part, signature = wire.parse_claim(data)
         claim = roster.claims.get(handle)
@@ -160,7 +161,7 @@ class RecordMerger:
         node.rumours.membership.add(("forget", handle), data)
 
     def on_forget(self, data: bytes, now: float) -> None:
-        """Somebody's signed word that a member belongs no more. A living one is not forgotten, whoever says so."""
+        """A signed statement that a member is off the roster. A living member is not forgotten, whatever the issuer."""
         node, roster = self._node, self._roster
         issuer, subject, boot = wire.parse_forget(data)
         claim, issuing = roster.claims.get(subject), roster.claims.get(issuer)
@@ -174,7 +175,7 @@ class RecordMerger:
         node.rumours.membership.add(("forget", subject), data)
 
     def remove(self, handle: Handle, now: float) -> None:
-        """Off the roster here, with a tombstone."""
+        """Take a member off the roster here, with a tombstone."""
         claim = self._roster.claims[handle]
         self._judge.drop_suspicion(handle)
         self._roster.remove(handle)

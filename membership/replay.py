@@ -1,9 +1,8 @@
 """Counters seen from each sender, so that a datagram counts once.
 
-Per sender: boot number, highest counter, and one bit for each of the 256 before it (DTLS uses 64; a busy sender's
-reordering here is a fraction of a second, 256 datagrams). An older boot is refused, a newer one starts afresh. The
-table is bounded; the sender heard first is dropped first. What slips through then is harmless: everything that a
-datagram says is idempotent, and acknowledgements are matched with our own sequence numbers.
+Per sender: boot number, highest counter, and one bit for each of the 256 before it (DTLS uses 64; a busy sender
+reorders more here). An older boot is refused, a newer one starts afresh. The table is bounded and drops the sender that
+was added first. A datagram that then counts twice is harmless: it is idempotent, and acks match our own numbers.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class ReplayWindows:
         self._seen: OrderedDict[NodeId, tuple[int, int, int]] = OrderedDict()
 
     def is_fresh(self, node: NodeId, boot: int, counter: int) -> bool:
-        """True once per (node, boot, counter); notes it."""
+        """True once per (node, boot, counter), which it notes."""
         known = self._seen.get(node)
         if known is None:
             self._seen[node] = (boot, counter, 1)

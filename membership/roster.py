@@ -1,9 +1,9 @@
-"""The table of members: who is on the roster, who of them lives, and a digest of the living.
+"""The table of members: the roster, its living members, and a digest of the living.
 
-What lives here: the table, the shuffled probe order, picking at random. What does not: deciding that somebody is
-dead (``judge``). *Roster* (who belongs) and *liveness* are apart: a dead member stays in ``claims`` and gains an
-entry in ``gone``; only forgetting removes it. Living members are in the digest, dead ones are not: two nodes that
-forget a dead member at different times must not look different for ever.
+What lives here: the table, the shuffled probe order, picking at random. What does not: deciding that a member is dead
+(``judge``). *Roster* (which nodes belong) and *liveness* are apart: a dead member stays in ``claims`` and gains an
+entry in ``gone``; only forgetting removes it. Living members are in the digest, dead ones are not, because two nodes
+that forget a dead member at different times must not look different for ever.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from membership.verified_cache import Claim
 class Gone:
     """Why a member of the roster is not alive. ``evidence`` are the signed items that say so.
 
-    ``hearsay``: we never judged it ourselves (it stood in the roster of an earlier life, or somebody listed it so),
-    and so anybody's word that it lives is enough.
+    ``hearsay``: this node never judged the member (it comes from the roster of an earlier life, or another node's
+    list), so any node's word that it lives is enough.
     """
 
     state: MemberState
@@ -32,7 +32,7 @@ class Gone:
 
 
 class Roster:
-    """One node's table. Its own claim is in it too."""
+    """One node's table, its own claim included."""
 
     def __init__(self, own: Claim, rng: Random) -> None:
         self._rng = rng
@@ -49,7 +49,7 @@ class Roster:
         self.claims[own.handle] = own
 
     def put(self, claim: Claim, now: float, gone: Gone | None = None) -> None:
-        """Insert or replace; ``gone`` says that it does not live, None that it does."""
+        """Insert or replace; ``gone`` says that the member does not live, None that it does."""
         handle = claim.handle
         old = self.claims.get(handle)
         if old is None:
@@ -67,13 +67,13 @@ class Roster:
             self.own = claim
 
     def bury(self, handle: Handle, gone: Gone) -> None:
-        """A living member is no more."""
+        """A living member is dead or has left."""
         self._count(self.claims[handle], -1)
         self.gone[handle] = gone
         self.since.pop(handle, None)
 
     def remove(self, handle: Handle) -> None:
-        """Off the roster. The probe order drops it in passing."""
+        """Take a member off the roster. The probe order drops it in passing."""
         claim = self.claims.pop(handle)
         if self.gone.pop(handle, None) is None:
             self._count(claim, -1)
@@ -84,7 +84,7 @@ class Roster:
         return handle in self.claims and handle not in self.gone
 
     def adopt(self, other: Roster, rng: Random) -> None:
-        """Believe what ``other`` believes of everybody but ourselves (for a simulator's warm start)."""
+        """Believe what ``other`` believes of all members but this node (for a simulator's warm start)."""
         own = self.own
         claims = other.claims.copy()
         claims[own.handle] = own
@@ -98,7 +98,7 @@ class Roster:
         self._at = 0
 
     def next_to_probe(self) -> Claim | None:
-        """The next living member in a shuffled round; everybody's turn comes within two rounds at the latest."""
+        """The next living member in a shuffled round; each member's turn comes within two rounds."""
         order = self._order
         left = len(order) + 1
         while left:
@@ -116,7 +116,7 @@ class Roster:
         return None
 
     def pick(self, count: int, avoid: frozenset[Handle] | tuple[Handle, ...] = ()) -> list[Claim]:
-        """Up to ``count`` different living members at random, never ourselves."""
+        """Up to ``count`` different living members at random, never this node."""
         order = self._order
         size = len(order)
         picked: list[Claim] = []
@@ -139,7 +139,7 @@ class Roster:
         return picked
 
     def pick_helpers(self, count: int, subject: Claim) -> list[Claim]:
-        """Who shall try ``subject`` too: different racks, neither ours nor the subject's, as far as there are any."""
+        """Helpers that probe ``subject`` too, if possible of different racks, neither ours nor the subject's."""
         bad_racks = {subject.record.rack, self.own.record.rack}
         best: list[Claim] = []
         rest: list[Claim] = []
@@ -157,11 +157,11 @@ class Roster:
         return (best + rest)[:count]
 
     def dead(self) -> list[Handle]:
-        """Members to be tried now and then; those who said goodbye are not."""
+        """Members to be tried now and then; those that said goodbye are not among them."""
         return [handle for handle, gone in self.gone.items() if gone.state is MemberState.DEAD]
 
     def bucket_members(self, wanted: Container[int]) -> Iterator[Claim]:
-        """All members of the roster, alive or not, whose bucket is among ``wanted``."""
+        """All members of the roster, alive or not, in the buckets ``wanted``."""
         for claim in self.claims.values():
             if claim.bucket in wanted:
                 yield claim

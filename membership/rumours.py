@@ -1,14 +1,13 @@
-"""What is passed on: bounded queues of items, each sent a limited number of times, in three classes with own budgets.
+"""Rumours: bounded queues of items, each sent a limited number of times, in three classes with their own budgets.
 
-Classes: membership (records, contradictions, accusations), statements, progress. Each has a byte budget per second,
-so none can starve another (memberlist drains system messages first, and user data starves at 1,000 members,
-memberlist #299). Within a class the least-sent go first and, of those, the newest. A newer item with the same key
-supersedes; hearing an item again from others counts as half a sending, because it is then less news than we thought
-(not so statements, see ``event_store``).
+Classes: membership (records, contradictions, accusations), statements, progress. Each has a byte budget per second, so
+that none can starve another (memberlist drains system messages first, and user data starves, memberlist #299). Within a
+class the item sent least goes first and, of equals, the newest. A newer item with the same key supersedes. Hearing an
+item from another node counts as half a sending, because fewer nodes lack it then (not so statements, ``event_store``).
 
-Budgets are buckets that fill with time and hold half a second's worth, so that the worst second of one node stays
-bounded too; the membership class also pays what a datagram of nothing but rumours costs besides them (``overhead``).
-A membership backlog above ``_BACKLOG`` bytes doubles the rate of its class, but not its burst.
+Budgets fill with time and hold half a second's worth, so that the worst second of one node stays bounded too; the
+membership class also pays the cost of a datagram of nothing but rumours (``overhead``). A membership backlog above
+``_BACKLOG`` bytes doubles the rate of its class, but not its burst.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from collections.abc import Hashable
 MEMBERSHIP, STATEMENT, PROGRESS = 0, 1, 2
 _BURST_S = 0.5
 _BACKLOG = 5000  # thirteen crashes at once, with four accusations each
-_URGENT_LEAD = 2.0  # a contradiction that waits behind accusations comes too late: liars could see to that
+_URGENT_LEAD = 2.0  # a contradiction that waits behind accusations comes too late, and liars could cause that
 _ROOM_MIN = 32  # smaller items do not exist
 _TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
 _QUEUE_MAX = (8192, 4096, 8192)
@@ -40,8 +39,8 @@ class Rumour:
 class RumourClass:
     """One queue and its budget.
 
-    A heap of (sendings, newest first) orders the rumours. Its entries are not taken out when a rumour is superseded,
-    discarded or heard again: what comes up stale is dropped or put back at its right place.
+    A heap of (sendings, newest first) orders the rumours. Its entries stay when a rumour is superseded, discarded or
+    heard again: a stale one that comes up is dropped or put back at its right place.
     """
 
     def __init__(self, bytes_per_s: float, length_max: int, *, doubles: bool = False) -> None:
@@ -60,7 +59,7 @@ class RumourClass:
         return len(self._by_key)
 
     def add(self, key: Hashable, data: bytes, *, urgent: bool = False) -> None:
-        """Pass on from now; replaces what has the same key. ``urgent`` goes before all that is not."""
+        """Pass on from now; replaces the item with the same key. ``urgent`` items go before all others."""
         self.discard(key)
         if len(self._by_key) >= self._length_max:
             self.discard(next(iter(self._by_key)))  # the oldest has had its time
@@ -74,7 +73,7 @@ class RumourClass:
             heapq.heapify(self._heap)
 
     def heard_again(self, key: Hashable) -> None:
-        """Somebody told us what we are telling."""
+        """Another node told us this item."""
         rumour = self._by_key.get(key)
         if rumour is not None:
             rumour.sent += 0.5
@@ -88,7 +87,7 @@ class RumourClass:
     def take(self, room: int, limit: int, now: float, overhead: int = 0) -> list[bytes]:
         """Items for one datagram with ``room`` bytes left; each taking counts as one sending.
 
-        ``overhead`` is what the datagram costs besides, when it would not be sent without these items.
+        ``overhead`` is the further cost of the datagram when it would not be sent without these items.
         """
         if not self._by_key:
             return []
@@ -140,7 +139,7 @@ class Rumours:
         return bool(self.membership or self.statements or self.progress)
 
     def take(self, room: int, limit: int, now: float, overhead: int = 0) -> bytes:
-        """As much as fits into ``room`` bytes: while others wait, each class takes a share."""
+        """As much as fits into ``room`` bytes; while several classes wait, each takes a share."""
         if not self:
             return b""
         parts: list[bytes] = []

@@ -1,13 +1,12 @@
-"""The trio body of one brain: a UDP socket, a clock, one task. The only file of the package that does I/O.
+"""Runs one brain under trio: a UDP socket, a clock, two tasks. The only file of the package that does I/O.
 
-Two tasks share the brain without a lock, because neither awaits while it holds it: one receives, the other sleeps
-until the next deadline or ``wake``. After every wake-up all waiting datagrams are handed over before any timer runs:
-a host that was stopped must find the answers that were waiting, not the silence. Sending never blocks; a full socket
-buffer loses the datagram, as a network would.
+The tasks share the brain without a lock, because neither awaits while it holds it: one receives, the other sleeps until
+the next deadline or ``wake``. After every wake-up all waiting datagrams are handed over before any timer runs: a host
+that was stopped must find the answers that were waiting, not the silence. Sending never blocks; a full socket buffer
+loses the datagram.
 
-A program that looks at many things in a rhythm of its own may look at this too (``catch_up``), and say so as an
-``Attendant``: then the two tasks do not wake up for each datagram and each deadline, which costs more than what there
-is to do.
+A program that turns in a rhythm of its own may drive this too (``catch_up``), and say so as an ``Attendant``: then the
+two tasks do not wake up for each datagram and each deadline, which costs more than the work itself.
 """
 
 from __future__ import annotations
@@ -100,7 +99,7 @@ class SwimRuntime:
             await ended.wait()
 
     def _reconsider(self) -> None:
-        # Most datagrams move no deadline to an earlier time: waking the timer for each was half of its turns.
+        # Most datagrams move no deadline to an earlier time, so the timer is not woken for each.
         if self._swim.next_deadline() < self._due_s:
             self._woken.set()
 
@@ -118,7 +117,7 @@ class SwimRuntime:
             await trio.lowlevel.checkpoint()
 
     def catch_up(self) -> None:
-        """All that waits in the socket, and only then the timers that are due."""
+        """Handle all that waits in the socket, and only then the timers that are due."""
         self._drain_socket()
         self._swim.handle_timer(trio.current_time())
         self.flush()
@@ -131,7 +130,7 @@ class SwimRuntime:
             except BlockingIOError:
                 return
             except OSError:
-                self.send_errors += 1  # an ICMP error of something sent earlier
+                self.send_errors += 1  # an ICMP error of a datagram sent earlier
                 continue
             self._swim.handle_datagram(datagram, (sender[0], sender[1]), trio.current_time())
 
@@ -151,13 +150,13 @@ class SwimRuntime:
         try:
             self._socket.sendto(output.datagram, output.address)
         except OSError as error:
-            # Unreachable, buffer full, interface down: the network's business, which is what the brain judges.
+            # Unreachable, buffer full, interface down: the network's fault, which the brain judges.
             self.send_errors += 1
             if error.errno in (errno.EBADF, errno.EMSGSIZE):
                 raise
 
     def _is_numeric(self, host: str) -> bool:
-        # A name would be looked up inside sendto, which blocks for seconds: whoever advertises one is not reached.
+        # A name would be looked up inside sendto, which blocks for seconds: a node that advertises one is not reached.
         try:
             ip_address(host)
         except ValueError:

@@ -7,15 +7,11 @@ Format (all integers big-endian)::
 ChaCha20-Poly1305 under a subkey of the cluster key, derived with BLAKE2b (keyed; cluster id, node id and boot number
 as input), so that no two senders and no two lives of one sender share a key; the counter is the nonce and is never
 used twice within a boot. The header is authenticated together with the cluster id and, unless the flag says that the
-receiver was known by its address only (a first hello), the receiver's node id: a captured datagram cannot be shown
-to somebody else. The key tag (a hash of cluster id and key) finds the key in the ring without trying each.
+receiver was known by its address only (a first hello), the receiver's node id: a captured datagram cannot be sent to
+another node. The key tag (a hash of cluster id and key) finds the key in the ring without trying each.
 
-What this proves: the sender holds the cluster key. Which member it is, is proved by signatures on records and
-accusations, not here. Rejected: AES-GCM under one shared key with random nonces (memberlist), where 2**32 datagrams
-of a whole fleet are the safe limit.
-
-The same seal carries the *record hello*: a host's own signed record, sent by UDP to a contact before its control
-port is dialled (``seal_hello``, ``open_hello``).
+The seal proves that the sender holds the cluster key. Signatures on records and accusations prove which member it is.
+Rejected: AES-GCM under one shared key with random nonces, because a fleet may then send only 2**32 datagrams.
 """
 
 from __future__ import annotations
@@ -71,14 +67,14 @@ class OpenedDatagram(NamedTuple):
 
 
 class Seal(Protocol):
-    """What the brain needs: the real one is below, a simulator may leave the cipher out and keep the sizes."""
+    """What the brain needs of a seal; a simulator may leave the cipher out and keep the sizes."""
 
     def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
         """Sealed bytes for one receiver; None when only its address is known."""
         ...
 
     def open(self, datagram: bytes) -> OpenedDatagram:
-        """Raises SealError when it is not authentic or not for us."""
+        """Raises SealError when the datagram is not authentic or for another node."""
         ...
 
     def set_keys(self, ring: KeyRing) -> None:
@@ -87,17 +83,17 @@ class Seal(Protocol):
 
 
 def key_tag(cluster_id: bytes, key: bytes) -> bytes:
-    """Names a key without telling anything of it."""
+    """Names a key without revealing it."""
     return blake2b(cluster_id, digest_size=4, key=key, person=b"gossip key tag").digest()
 
 
 def subkey(cluster_id: bytes, key: bytes, node: bytes, boot: int) -> bytes:
-    """The key that one life of one node seals with."""
+    """The key with which one life of one node seals."""
     return blake2b(cluster_id + node + boot.to_bytes(8), digest_size=32, key=key, person=b"gossip subkey 1").digest()
 
 
 class DatagramSeal:
-    """The seal of one node in one life."""
+    """The ``Seal`` of one node in one life."""
 
     def __init__(self, ring: KeyRing, node: NodeId, boot: int) -> None:
         self._cluster = ring.cluster_id
@@ -108,7 +104,7 @@ class DatagramSeal:
         self.set_keys(ring)
 
     def set_keys(self, ring: KeyRing) -> None:
-        """See ``Seal``. The counter goes on: a key that comes back must not meet its nonces again."""
+        """The counter goes on: a key that comes back must not meet its nonces again."""
         if ring.cluster_id != self._cluster:
             raise SealError("a key ring of another cluster")
         self._keys = {key_tag(ring.cluster_id, key): key for key in ring.keys}
@@ -118,7 +114,6 @@ class DatagramSeal:
             del self._openers[known]
 
     def seal(self, body: bytes, receiver: NodeId | None) -> bytes:
-        """See ``Seal``."""
         self._counter += 1
         flags = _TO_ADDRESS if receiver is None else _TO_NODE
         header = _HEADER.pack(_VERSION, self._tag, flags, self._node, self._boot, self._counter)
@@ -126,7 +121,6 @@ class DatagramSeal:
         return header + self._cipher.encrypt(self._counter.to_bytes(12), body, bound)
 
     def open(self, datagram: bytes) -> OpenedDatagram:
-        """See ``Seal``."""
         if not OVERHEAD_BYTES < len(datagram) <= DATAGRAM_BYTES_MAX:
             raise SealError("size")
         version, tag, flags, node, boot, counter = _HEADER.unpack_from(datagram)
@@ -142,7 +136,7 @@ class DatagramSeal:
             body = opener.decrypt(counter.to_bytes(12), datagram[HEADER_BYTES:], bound)
         except InvalidTag:
             raise SealError("not authentic") from None
-        if known is None:  # only authentic senders get a place, so a stranger cannot fill the table
+        if known is None:  # only authentic senders get a place, so an outsider cannot fill the table
             self._openers[(tag, node, boot)] = opener
             if len(self._openers) > _OPENERS_MAX:
                 self._openers.popitem(last=False)

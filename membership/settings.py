@@ -1,7 +1,6 @@
 """Every interval, limit and budget of the brain, each with its unit, range, source and trade.
 
-One configuration serves every size and every scenario of the benchmark; what depends on the number of members does
-so by formula.
+One configuration serves every size and every scenario of the benchmark; formulas follow the number of members.
 """
 
 from __future__ import annotations
@@ -14,18 +13,19 @@ from membership.errors import SettingsError
 
 @dataclass(frozen=True, slots=True)
 class SwimSettings:
-    """Defaults are what the benchmark ran with."""
+    """The defaults are those of the benchmark."""
 
-    # One probe each. memberlist probes every second; half of that buys the detection time for 440 B/s (measured).
+    # Seconds between probes. memberlist takes 1; half of that halves the detection time and costs some 440 B/s.
     probe_interval_s: float = 0.5
-    # A local network answers in under a millisecond; 0.2 s is what a descheduled process needs (memberlist Local).
+    # Seconds. A local network answers within a millisecond; 0.2 s is what a descheduled process needs (memberlist
+    # Local).
     probe_timeout_s: float = 0.2
-    # Members asked to try it too, in racks other than ours and the subject's (SWIM and memberlist: 3).
+    # Members asked to probe too, in racks other than ours and the subject's (SWIM and memberlist: 3).
     helper_count: int = 3
     # Local health multiplies interval and time-out by 1..8 (Lifeguard: 8).
     health_max: int = 8
-    # Suspicion lasts base + per_decade * log10(members): 3.1 s at 100, 3.9 s at 1,000. A contradiction needs about
-    # 2 s to reach everybody at 1,000 (simulated); memberlist waits 4 * log10(members).
+    # Suspicion lasts base + per_decade * log10(members) seconds. A contradiction needs about 2 s to reach 1,000 members
+    # (simulated); memberlist waits 4 * log10(members).
     suspicion_base_s: float = 1.5
     suspicion_per_decade_s: float = 0.8
     # A lone accuser waits this much longer (memberlist's suspicion_max_timeout_mult: 6).
@@ -35,13 +35,12 @@ class SwimSettings:
     # Rumours travel every 0.2 s to 3 members (memberlist LAN), and at once when they are about a death.
     gossip_interval_s: float = 0.2
     gossip_fanout: int = 3
-    # A rumour is sent 1 + mult * log10(members + 1) times. memberlist's 4 doubles the bytes of a crash; whoever is
-    # missed here is found by the sums on the next probes (simulated at 100 and 1,000).
+    # A rumour is sent 1 + mult * log10(members + 1) times. memberlist's 4 doubles the bytes of a crash; the sums on the
+    # next probes find a node that is missed.
     transmit_mult: float = 2.0
     # Bytes per second for rumours, by class. The first is for SWIM itself and doubles when its backlog is long; more
-    # than 3,500 breaks the 8 kB of the worst second with ten crashes (simulated). The last binds from 40 hosts on:
-    # what hosts have of each other is 0.89 refreshes old in the median and 3.3 at p99 with 6,000, 1.00 and 3.7 with
-    # 5,000, 1.08 and 4.1 with 4,500 (250 hosts, simulated); five make a record stale.
+    # breaks the bound on the worst second of a node. The last binds from 40 hosts on: less makes progress records
+    # stale.
     rumour_bytes_per_s: int = 3500
     statement_bytes_per_s: int = 3000
     progress_bytes_per_s: int = 5000
@@ -62,7 +61,7 @@ class SwimSettings:
     # Joining: first retry, doubling up to the last.
     join_retry_s: float = 0.5
     join_retry_max_s: float = 8.0
-    # Roster: days a dead member stays, and for how long a forgotten one cannot come back by rumour.
+    # Roster: seconds for which a dead member stays, and for which a forgotten one cannot come back by rumour.
     roster_keep_s: float = 14 * 86400.0
     tombstone_keep_s: float = 2 * 86400.0
     tombstone_count_max: int = 4096
@@ -71,13 +70,14 @@ class SwimSettings:
     isolation_share: float = 0.6
     isolation_window: int = 10
     isolation_subjects_min: int = 3
-    # What plain SWIM has not; off only for comparison. Lifeguard: health, nacks, notices, rumours of a death at once.
+    # Beyond plain SWIM; off only for comparison. Lifeguard: health, nacks, notices, rumours of a death at once.
     lifeguard: bool = True
-    # Two accusers in two racks; helpers' testimony, disbelief, the last word, and sums over the suspected on probes.
+    # Two accusers in two racks; helpers' testimony, disbelief, the last question, and sums over the suspected on
+    # probes.
     corroborate: bool = True
-    # Who hears too few passes no verdicts.
+    # A node that hears too few members passes no verdicts.
     isolation_freeze: bool = True
-    # A ping that was not answered is sent again, and the control channel is tried.
+    # A ping without an answer is sent again, and the control channel is tried.
     second_try: bool = True
 
     def validate(self) -> None:
@@ -96,9 +96,9 @@ class SwimSettings:
             raise SettingsError("event_bytes_max must be at most 900: it has to fit into one datagram")
 
     def suspicion_s(self, members: int) -> float:
-        """How long a well-corroborated suspicion lasts among so many members."""
+        """How long a well-corroborated suspicion lasts among ``members`` members."""
         return self.suspicion_base_s + self.suspicion_per_decade_s * log10(max(members, 10))
 
     def transmit_limit(self, members: int) -> int:
-        """How often one rumour is passed on by one node."""
+        """How often one node passes on one rumour."""
         return 1 + int(self.transmit_mult * log10(members + 1) + 0.999)

@@ -1,8 +1,7 @@
 """Virtual time: one heap of actions, and the time of the action that runs.
 
-What lives here: the clock that every simulation of this repository runs on. What does not: hosts, networks and faults,
-which are the simulations' own. Deterministic: actions that are due at one time run in the order in which they were
-scheduled.
+What lives here: the clock of every simulation of this repository. What does not: hosts, networks and faults, which are
+the simulations' own. Deterministic: actions due at one time run in the order in which they were scheduled.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""One suspicion: who accuses, and how long the subject has to contradict.
+"""One suspicion: its accusers, and how long the subject has to contradict.
 
 What lives here: a formula and a small value. What does not: timers, and what to do when the time is over (``judge``).
 
-Theory. Nobody spreads verdicts; accusations are spread, each signed by its accuser, and every node lets its own clock
+Theory. No node spreads verdicts. Accusations are spread, each signed by its accuser, and every node lets its own clock
 run from when it heard of them. Two accusers in two living racks other than the subject's (as far as there are such
 racks) make a *corroborated* suspicion, which lasts ``suspicion_s`` times a factor that falls to 1 as the accusers
 become four (Lifeguard's decay, with K = 3); a lone accuser's lasts six times as long. So a member that is cut off, or
-lies, cannot condemn anybody by itself, and a stale accusation that a healing network releases is answered by its
-subject long before any clock runs out. Who is slow itself (local health) waits up to four times as long: it may be the
-one that has not heard the answer yet.
+lies, cannot condemn another by itself, and a stale accusation that a healing network releases is answered by its
+subject long before any clock runs out. A node that is slow itself (local health) waits up to four times as long,
+because it may not have heard the answer yet.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Suspicion:
         self.racks: dict[Handle, str] = {}
 
     def add(self, accuser: Handle, rack: str, signed_item: bytes) -> None:
-        """Another accuser with its signed word."""
+        """Another accuser with its signed accusation."""
         self.accusers[accuser] = signed_item
         self.racks[accuser] = rack
 
     def has_room_for(self, rack: str, subject_rack: str) -> bool:
-        """Whether another accuser from ``rack`` could change anything; a useless one makes way for a useful one."""
+        """Whether another accuser from ``rack`` can change anything; a useless accuser makes way for a useful one."""
         if len(self.accusers) < ACCUSERS_MAX:
             return True
         if rack == subject_rack or rack in self.racks.values():
@@ -56,7 +56,7 @@ class Suspicion:
         return False
 
     def is_corroborated(self, subject_rack: str, live_racks: Mapping[str, int]) -> bool:
-        """Enough accusers, far enough apart."""
+        """Whether there are enough accusers, far enough apart."""
         if len(self.accusers) < 2:
             return False
         others = len(live_racks) - (subject_rack in live_racks)
@@ -64,7 +64,7 @@ class Suspicion:
         return len(seen) >= min(2, others)
 
     def wait_s(self, settings: SwimSettings, members: int, subject_rack: str, live_racks: Mapping[str, int]) -> float:
-        """From its beginning to the verdict."""
+        """Seconds from the start of the suspicion to the verdict."""
         base = settings.suspicion_s(members)
         self.is_firm = self.is_corroborated(subject_rack, live_racks)
         if not settings.corroborate:
@@ -76,10 +76,10 @@ class Suspicion:
 
 
 class Credit:
-    """How often each accuser was contradicted lately; whoever was too often is not believed for a while.
+    """How often each accuser was contradicted lately; one that was contradicted too often is not believed for a while.
 
-    A score falls by half in 30 s. Above 4 an accuser counts no more: a healthy member at 5 % loss is contradicted
-    less than once an hour, one behind a half-broken cable or a liar several times a minute. Bounded.
+    A score falls by half in 30 s. Above 4 an accuser counts no more: a healthy member at 5 % loss is contradicted less
+    than once an hour, a liar, or a member behind a half-broken cable, several times a minute. Bounded.
     """
 
     _HALF_LIFE_S = 30.0
@@ -90,7 +90,7 @@ class Credit:
         self._scores: dict[Handle, tuple[float, float]] = {}
 
     def contradicted(self, accuser: Handle, now: float) -> None:
-        """Its word was answered by the living subject in time."""
+        """The living subject answered this accuser's accusation in time."""
         self._scores[accuser] = (self._score(accuser, now) + 1, now)
         if len(self._scores) > self._ACCUSERS_MAX:
             del self._scores[next(iter(self._scores))]

@@ -1,10 +1,10 @@
 """``Swim``: one member's brain. Datagram or timer in with ``now``; datagrams, events and the next deadline out.
 
-What lives here: the front door (unseal, replay check, dispatch), gossip rounds, housekeeping, and what a host may call.
-Decisions live in ``prober``, ``judge``, ``synchroniser``, ``joiner`` and ``event_store``, over the ground of ``node``.
+What lives here: the entry (unseal, replay check, dispatch), gossip rounds, housekeeping, and what a host may call. What
+does not: decisions (``prober``, ``judge``, ``synchroniser``, ``joiner``, ``event_store``), over the state in ``node``.
 
-The host calls ``handle_datagram`` and ``handle_timer`` with its monotonic clock, then drains. After a long stop it
-must hand over waiting datagrams before it calls the timer: answers that were waiting shall not look like silence.
+The host calls ``handle_datagram`` and ``handle_timer`` with its monotonic clock, then drains. After a long stop it must
+hand over waiting datagrams before it calls the timer, because answers that were waiting must not look like silence.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from membership.synchroniser import Synchroniser
 from membership.verified_cache import Claim
 
 _HOUSEKEEPING_S = 60.0
-_PAST_LIFE_GAP_S = 0.2  # a replayed JOIN shall not make us talk
-_FAREWELL_FANOUT = 12  # goodbye goes to so many at once, without waiting for rounds
+_PAST_LIFE_GAP_S = 0.2  # a replayed JOIN must not make this node send much
+_FAREWELL_FANOUT = 12  # goodbye goes to this many at once, without waiting for rounds
 
 
 class Swim:
@@ -51,8 +51,8 @@ class Swim:
         """Begin a life.
 
         Args:
-            record: what we say of ourselves, unsigned. ``boot`` must be larger than in any earlier life (the time in
-                milliseconds will do): keys for sealing derive from it.
+            record: what this node says of itself, unsigned. ``boot`` must be larger than in any earlier life (the time
+                in milliseconds will do), because keys for sealing derive from it.
             roster: signed records of members known in an earlier life; they count as dead until they answer.
 
         Raises: SettingsError, RecordError: the caller's fault.
@@ -92,7 +92,7 @@ class Swim:
     # ---- what a host calls
 
     def join(self, contacts: Sequence[Address], now: float) -> None:
-        """Ask these members to let us in, for ever until one does. Call again when a DNS name resolves anew."""
+        """Ask these contacts to admit this node, until one does. Call again when a DNS name has another address."""
         self._joiner.join(contacts, now)
         self._after(now)
 
@@ -109,7 +109,7 @@ class Swim:
         node.has_left = True
 
     def update_payload(self, payload: bytes, now: float) -> None:
-        """Put a new application payload (at most 64 bytes) into our record and tell everybody."""
+        """Put a new application payload (at most 64 bytes) into our record and tell all members."""
         own = self._node.own
         if own.record.payload != payload:
             self._node.resign(
@@ -118,26 +118,26 @@ class Swim:
             self._after(now)
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
-        """Tell everybody an application event; per kind and key the highest version wins. Raises PublishError."""
+        """Tell all members an application event, the highest version per kind and key. Raises PayloadRefusedError."""
         self._event_store.publish(kind, key, version, payload, now)
         self._after(now)
 
     def set_keys(self, keyring: KeyRing) -> None:
         """Another key ring of the same cluster, without a restart. The first key seals, all of them open.
 
-        A rotation takes three rounds over all hosts, and no datagram is lost in any: the new key last, the new key
-        first, the new key alone. Raises SealError when it is another cluster's; then nothing is changed.
+        A rotation takes three rounds over all hosts, and loses no datagram: the new key last, the new key first, the
+        new key alone. Raises SealError when the ring is another cluster's; then nothing is changed.
         """
         self._node.set_keys(keyring)
 
     def control_probe_result(self, node: NodeId, ok: bool, now: float) -> None:
-        """Answer to ``ControlProbeWanted``. Only a yes says anything."""
+        """Answer to ``ControlProbeWanted``. Only True says anything."""
         if ok:
             self._prober.on_control_result(node, now)
             self._after(now)
 
     def forget(self, node: NodeId, now: float) -> bool:
-        """Take a member that is not alive off everybody's roster. False when it is unknown or alive."""
+        """Take a member that is not alive off all rosters. False when it is unknown or alive."""
         handle = node[:HANDLE_BYTES]
         claim = self._node.roster.claims.get(handle)
         if claim is None or claim.node != node or handle not in self._node.roster.gone:
@@ -147,16 +147,16 @@ class Swim:
         return True
 
     def members(self) -> list[Member]:
-        """Everybody on the roster, ourselves too, in whatever state."""
+        """All members on the roster, this node too, in whatever state."""
         return [self._node.member(claim) for claim in self._node.roster.claims.values()]
 
     def member(self, node: NodeId) -> Member | None:
-        """One row of it."""
+        """One row of the roster."""
         claim = self._node.roster.claims.get(node[:HANDLE_BYTES])
         return None if claim is None or claim.node != node else self._node.member(claim)
 
     def roster_records(self) -> list[Record]:
-        """Signed records of everybody but ourselves and those who left: what to persist for the next life."""
+        """Signed records of all but this node and those that left: what to keep for the next life."""
         roster = self._node.roster
         left = {handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT}
         return [
@@ -196,7 +196,7 @@ class Swim:
         return float("inf") if self._node.has_left else self._node.next_deadline()
 
     def adopt_view(self, others: Sequence[Swim]) -> None:
-        """Believe what others believe, without a word on the network: a simulator's warm start.
+        """Believe what others believe, without a datagram: a simulator's warm start.
 
         One other: its whole view. Several: that each of them lives.
         """
@@ -213,16 +213,16 @@ class Swim:
 
     @property
     def view_digest(self) -> int:
-        """Equal digests, equal views."""
+        """Equal for equal views."""
         return self._node.roster.digest.total
 
     @property
     def is_frozen(self) -> bool:
-        """We pass no verdicts at present."""
+        """Whether this node passes no verdicts at present."""
         return self._node.isolated or self._node.returning
 
     def evidence(self, node: NodeId) -> tuple[bytes, ...]:
-        """The signed items because of which a member is not alive here."""
+        """The signed items that prove that a member is not alive here."""
         gone = self._node.roster.gone.get(node[:HANDLE_BYTES])
         return () if gone is None else gone.evidence
 
@@ -233,7 +233,7 @@ class Swim:
         return living + [(bucket, mark) for bucket, _, mark in self._event_store.rows()]
 
     def sizes(self) -> dict[str, int]:
-        """How full each bounded thing is."""
+        """The number of entries of each bounded table."""
         node = self._node
         return {
             "members": len(node.roster.claims),
@@ -247,7 +247,7 @@ class Swim:
     # ---- in
 
     def handle_timer(self, now: float) -> None:
-        """Some deadline has passed, or none: harmless."""
+        """A deadline may have passed; harmless when none has."""
         if self._node.has_left:
             return
         self._check_gap(now)
@@ -255,7 +255,7 @@ class Swim:
         self._after(now)
 
     def handle_datagram(self, datagram: bytes, sender: Address, now: float) -> None:
-        """A datagram arrived. Whatever is not authentic, fresh and well-formed is dropped and counted."""
+        """A datagram arrived. One that is not authentic, fresh and well-formed is dropped and counted."""
         node = self._node
         if node.has_left:
             return
@@ -306,7 +306,7 @@ class Swim:
             node.counts["dropped_unknown_types"] += 1
 
     def _on_past_life(self, body: bytes, known: Claim, address: Address, now: float) -> None:
-        """A replay, or a member whose clock went back: who asks to be let in is told of its newest record, rarely."""
+        """A replay, or a member whose clock went back. A JOIN is answered with the member's newest record, rarely."""
         node = self._node
         node.counts["dropped_past_lives"] += 1
         if body[:1] == bytes((wire.JOIN,)) and now - self._past_life_s >= _PAST_LIFE_GAP_S:
@@ -354,12 +354,12 @@ class Swim:
         self._synchroniser.on_items(len(items), int(news), sender, now)
 
     def _on_stranger(self, body: bytes, opened: OpenedDatagram, now: float) -> None:
-        """From somebody with the cluster's key who is not on our roster (yet)."""
+        """A datagram from a node that has the cluster's key and is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
             self._take_items(wire.split_items(body, 1), now, opened.node, relay=kind == wire.GOSSIP)
             return
-        if kind == wire.SYNC_ASK:  # a joiner that heard of us before we heard of it brings its record along
+        if kind == wire.SYNC_ASK:  # a joiner that heard of this node first brings its record along
             self._take_items(wire.split_items(body, ASK_BYTES), now, opened.node)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:

@@ -1,7 +1,6 @@
 """What a SYNC_LIST carries: per bucket, an id and a mark for all that its sender believes there.
 
-A mark's lower half is zero for a member that is not alive. A bucket with more rows than fit comes in parts, none of
-which claims to be the whole.
+A mark's lower half is zero for a member that is not alive. A bucket with more rows than fit comes in partial lists.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import struct
 
 from membership.errors import WireError
 
-LOW = 0xFFFFFFFF  # the liveness half of a mark; zero for who is not alive
+LOW = 0xFFFFFFFF  # the liveness half of a mark; zero for a member that is not alive
 _ROW = struct.Struct(">8sQ")
 _BUCKET_HEAD = struct.Struct(">BBB")
 _WHOLE = 1  # flag: these rows are all that the peer has in this bucket

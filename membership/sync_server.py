@@ -1,7 +1,7 @@
-"""The answering side of anti-entropy: lists what we have where hashes differ, and sends what is asked for.
+"""The answering side of anti-entropy: lists what this node has where hashes differ, and sends what is asked for.
 
-All within a budget of datagrams per second, so that a thousand joiners do not drown the few that they know; who comes
-in vain is told so at once and asks somebody else.
+A budget of datagrams per second bounds all of it, so that a thousand joiners do not drown the few members that they
+know; a peer beyond the budget is told so at once and asks another one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class SyncServer:
         self._tokens_at = now
 
     def on_ask(self, body: bytes, peer: Claim, now: float) -> None:
-        """List what we have in the buckets that differ."""
+        """List what this node has in the buckets that differ."""
         node = self._node
         _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
         if len(body) < ASK_BYTES:
@@ -61,7 +61,7 @@ class SyncServer:
             node.send_bare(peer, head + part)
 
     def on_want(self, body: bytes, peer: Claim, now: float) -> None:
-        """Send what was asked for, as far as our budget goes."""
+        """Send what was asked for, as far as the budget goes."""
         at = wire.SEQUENCE_HEAD.size
         if (len(body) - at) % WANT_ROW.size:
             raise WireError("a SYNC_WANT of the wrong size")
@@ -71,7 +71,7 @@ class SyncServer:
         self.send_items(peer, items, now)
 
     def items_of(self, row_id: bytes, what: int) -> list[bytes]:
-        """What there is to send about one row."""
+        """The items to send about one row."""
         roster = self._node.roster
         claim = roster.claims.get(row_id)
         if claim is None:
@@ -86,7 +86,7 @@ class SyncServer:
         return [listed, *gone.evidence] if what & wire.WANT_RECORD else list(gone.evidence)
 
     def send_items(self, peer: Claim, items: list[bytes], now: float) -> None:
-        """In as few datagrams as hold them, as far as the budget goes."""
+        """Send the items in as few datagrams as hold them, as far as the budget goes."""
         parts: list[bytes] = [bytes((wire.ITEMS,))]
         size = 1
         for data in items:

@@ -1,14 +1,14 @@
-"""Anti-entropy: makes two views equal when their digests say that they are not.
+"""Anti-entropy: makes two views equal when their digests differ.
 
-A session is one node asking one peer: the asker sends the hashes of its 256 buckets; the peer answers with a row
-(id, mark) for all it believes in the buckets that differ; the asker then asks for exactly what it lacks, in pieces of
+A session is one node asking one peer. The asker sends the hashes of its 256 buckets. The peer answers with a row (id,
+mark) for all that it believes in the buckets that differ. The asker then asks for exactly what it lacks, in pieces of
 at most 48, and pushes what the peer lacks. Nothing travels that both have. A peer whose budget of datagrams is used up
-says so, and the asker takes another one: a thousand joiners spread over everybody they have just learnt of.
+says so, and the asker takes another one: a thousand joiners spread over all members that they have just learnt of.
 
-When: at once after joining or after coming back (``catching_up``); else only when both sides say that their views have
-been still for a while, or when no digest has been equal to ours for some seconds, because a rumour on its way makes
-all digests differ for a moment. A session that brought nothing doubles the pause before the next. Rejected: full
-exchanges on a timer of 30 s and more (memberlist, foca), which is why their last joiner waits for minutes.
+When: at once after joining or after coming back (``catching_up``). Else only when both sides say that their views have
+been still for a while, or when no digest has been equal to ours for some seconds, because a rumour on its way makes all
+digests differ for a moment. A session that brought nothing doubles the pause before the next. Rejected: full exchanges
+on a timer of 30 s and more (memberlist, foca), because their last joiner waits for minutes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from membership.verified_cache import Claim
 _WANTS_AT_ONCE = 48
 _WANTED_MAX = 20000
 _PUSHES_MAX = 400
-_QUIET_S = 0.2  # a session without an answer for so long is over
+_QUIET_S = 0.2  # a session without an answer for this long is over
 _EQUALS_ENOUGH = 3
-_UNEQUAL_S = 4.0  # no equal digest for so long: reconcile although views are moving
+_UNEQUAL_S = 4.0  # no equal digest for this long: reconcile although views are moving
 
 
 class Session:
-    """What we are asking one peer."""
+    """What this node is asking one peer."""
 
     __slots__ = ("asked", "gained", "heard_s", "peer", "sequence", "wanted")
 
@@ -66,7 +66,7 @@ class Synchroniser:
             self._equal_s = now
             self._gap_s = node.settings.sync_gap_s
             self._equals += 1
-            # One equal digest may be that of somebody who is as far behind as we are.
+            # One equal digest may be that of a node that is as far behind as this one.
             if self._equals >= _EQUALS_ENOUGH:
                 node.catching_up = False
                 node.returning = False
@@ -122,7 +122,7 @@ class Synchroniser:
             node.at(self._next_s, self._on_again)
 
     def _on_again(self, now: float) -> None:
-        # Still catching up: do not wait for the next ping to show that we differ.
+        # Still catching up: do not wait for the next ping to show that views differ.
         node = self._node
         if self._session is None and node.catching_up and now >= self._next_s and not node.has_left:
             for peer in node.roster.pick(1):
@@ -131,13 +131,13 @@ class Synchroniser:
     # ---- asking
 
     def on_busy(self, body: bytes, peer: Claim, now: float) -> None:
-        """The peer has no budget left: another one, soon."""
+        """The peer has no budget left: ask another one, soon."""
         _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
         if self._is_current(sequence, peer):
             self._finish(now, busy=True)
 
     def on_list(self, body: bytes, peer: Claim, now: float) -> None:
-        """Compare with ours: ask for what we lack, push what the peer lacks."""
+        """Compare with ours: ask for what this node lacks, push what the peer lacks."""
         _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
         if not self._is_current(sequence, peer):
             return
@@ -173,15 +173,15 @@ class Synchroniser:
             everything = wire.WANT_RECORD | wire.WANT_LIVENESS
             same_record = ours >> 32 == mark >> 32
             if len(session.wanted) < _WANTED_MAX:
-                # If it is not alive here, the record itself may be the sign of life that we lack (hearsay).
+                # A member that is not alive here may need the record itself as its sign of life (hearsay).
                 session.wanted.append(
                     (row_id, wire.WANT_LIVENESS if same_record and row_id not in roster.gone else everything)
                 )
-            # If it lives here and not there, the record may be what they lack; its death is proved without it.
+            # Where it lives here and not there, the peer may lack the record; a death is proved without it.
             pushes.append((row_id, wire.WANT_LIVENESS if same_record and mark & LOW else everything))
 
     def _missing_there(self, theirs: dict[int, dict[bytes, int]]) -> list[bytes]:
-        """What we have, and the peer has not, in the buckets that it listed as a whole; one look at everything."""
+        """What this node has, and the peer lacks, in the buckets that the peer listed as a whole; one pass over all."""
         ours = [
             claim.handle
             for claim in self._node.roster.bucket_members(theirs)
@@ -202,7 +202,7 @@ class Synchroniser:
         self._node.send_bare(session.peer, head + b"".join(WANT_ROW.pack(*row) for row in batch))
 
     def on_items(self, count: int, news: int, peer: Claim, now: float) -> None:
-        """So many items came from a peer, of which so many changed our view."""
+        """``count`` items came from a peer, of which ``news`` changed our view."""
         session = self._session
         if session is None or peer.handle != session.peer.handle:
             return

@@ -1,15 +1,14 @@
-"""A simulator of many brains on one virtual clock: the shipping code, made-up network, every fault from one seed.
+"""A simulator of many brains on one virtual clock: the shipping code, a made-up network, every fault from one seed.
 
-What lives here: the clock, the network with its faults, the hosts. What does not: what must hold (``checkers``).
-Same seed, same trace (``trace_hash``). No trio: its scheduler shuffles on purpose.
+What lives here: the network with its faults, and the hosts. What does not: the clock (``simulation``), the rules that
+must hold (``checkers``). Same seed, same trace (``trace_hash``). No trio, because its scheduler shuffles on purpose.
 
-A host is a ``Swim`` with a stand-in signature (keyed BLAKE2b with a registry of keys: unforgeable for the members, a
-hundredth of the price) and a stand-in seal without cipher, which keeps sizes, sender, receiver and counter. All share
-one ``VerifiedCache``, so a signature is checked once for all, and a view costs a pointer per member.
+A host is a ``Swim`` with a stand-in signature (keyed BLAKE2b with a registry of keys: members cannot forge it) and a
+stand-in seal without cipher, which keeps sizes, sender, receiver and counter. All share one ``VerifiedCache``.
 
 Faults: loss (all, or into or out of one host), delay, duplication, reordering, cuts that drop and cuts that queue and
 release, partitions, freezes, clock jumps, crashes, restarts with and without state, slow hosts. ``struck`` counts how
-often each of them really hit something: a campaign that struck nothing proves nothing.
+often each fault hit something, because a campaign that struck nothing proves nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +38,13 @@ FAULTS = (
     "loss", "loss_in", "loss_out", "duplicate", "reorder", "slow", "cut_drop", "cut_queue", "released", "freeze",
     "clock_jump", "crash", "restart_with_state", "restart_without_state",
 )  # fmt: skip
-"""What ``SimulatedCluster.struck`` counts; a class that never struck stands there with a zero."""
+"""What ``SimulatedCluster.struck`` counts; a fault that never struck stands there with a zero."""
 RING = KeyRing(b"simulated cluste", (b"k" * 32,))
-FORWARDER = NodeId(b"whoever tells it")  # whom to name where a test hands items to a brain itself
+FORWARDER = NodeId(b"simulated member")  # named where a test hands items to a brain itself
 
 
 class SimulatedHost:
-    """One simulated machine and what is wrong with it."""
+    """One simulated machine and its faults."""
 
     __slots__ = (
         "address", "clock_offset", "frozen", "group", "loss_in", "loss_out", "name", "public", "queue", "rack",
@@ -84,7 +83,7 @@ class SimulatedHost:
 
 
 class Checker(Protocol):
-    """Looks on; raises AssertionError when something that must hold does not."""
+    """Observes; raises AssertionError when a rule does not hold."""
 
     def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         """Host ``index`` was told this."""
@@ -164,7 +163,7 @@ class SimulatedCluster:
         return host.swim
 
     def start_all_known(self) -> None:
-        """Everybody runs and knows everybody: the state that a quiet cluster is in."""
+        """Every host runs and knows all others: the state of a quiet cluster."""
         for index in range(len(self.hosts)):
             self.start(index)
         first = self.swim(0)
@@ -179,7 +178,7 @@ class SimulatedCluster:
         return swim
 
     def readdress(self, index: int) -> None:
-        """The host gets an address that nobody had before; takes effect when it is started again."""
+        """The host gets an address that no host had before; takes effect when it is started again."""
         number = len(self.by_address)
         host = self.hosts[index]
         host.address = (f"10.{200 + (number >> 16 & 7)}.{number >> 8 & 255}.{number & 255}", 7946)
@@ -219,7 +218,7 @@ class SimulatedCluster:
         self.struck["freeze"] += 1
 
     def thaw(self, index: int) -> None:
-        """SIGCONT: first what waited in the socket, then the timers."""
+        """SIGCONT: first the datagrams that waited in the socket, then the timers."""
         host = self.hosts[index]
         host.frozen = False
         host.wake_at = float("inf")  # the wake-up that was due meanwhile is lost
@@ -240,7 +239,7 @@ class SimulatedCluster:
         self.hosts[index].wake_at = self.now
 
     def inject(self, index: int, target: Address, datagram: bytes) -> None:
-        """Send these bytes from a host's address, whatever its brain thinks (for liars)."""
+        """Send these bytes from a host's address, whatever its brain does (for liars)."""
         self._transmit(self.hosts[index], index, SendDatagram(target, datagram))
 
     # ---- time
@@ -251,11 +250,11 @@ class SimulatedCluster:
         return self._clock.now
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """Do something at a time."""
+        """Run ``action`` at a time."""
         self._clock.at(when, action)
 
     def run(self, until: float) -> None:
-        """Let everything happen up to ``until``."""
+        """Run everything that is due up to ``until``."""
         clock = self._clock
         while clock.step(until):
             pass
@@ -282,7 +281,7 @@ class SimulatedCluster:
             checker.on_step(self, index)
 
     def run_until(self, condition: Callable[[], bool], limit: float, step_s: float = 0.1) -> float | None:
-        """Run until the condition holds (looked at every ``step_s``); the time it took, None when it never did."""
+        """Run until the condition holds (checked every ``step_s``); the time it took, None when it never did."""
         began = self.now
         while not condition():
             if self.now - began >= limit:

@@ -1,7 +1,7 @@
-"""Who was taken off the roster, so that no late rumour brings them back; bounded in time and number.
+"""Members taken off the roster, so that no late rumour brings them back; bounded in time and number.
 
-A tombstone names a life (boot number): a newer life of the same key passes, and so does the member itself when it
-asks to join. The oldest goes when there are too many.
+A tombstone names a life (boot number): a newer life of the same key passes, and so does the member itself when it asks
+to join. When there are too many, the oldest goes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Tombstones:
         self._stones: OrderedDict[Handle, tuple[int, float]] = OrderedDict()
 
     def add(self, handle: Handle, boot: int, now: float) -> None:
-        """This life is over for us."""
+        """This life is off the roster here."""
         self._stones[handle] = (boot, now)
         self._stones.move_to_end(handle)
         if len(self._stones) > self._count_max:
@@ -37,7 +37,7 @@ class Tombstones:
         return boot <= stone[0]
 
     def lift(self, handle: Handle) -> None:
-        """It came back by itself."""
+        """The member asked to join again."""
         self._stones.pop(handle, None)
 
     def __len__(self) -> int:

@@ -1,9 +1,8 @@
-"""Signed things that were decoded and verified once, kept so that nobody pays twice.
+"""Signed things that were decoded and verified once, kept so that no signature is checked twice.
 
 What lives here: *claims* (a record at an incarnation, immutable and shared), verified records by their bytes, and the
-verdicts on signatures by the signed bytes; all bounded. What does not: any belief about who is alive. Because nothing
-here depends on the observer, the simulator hands one lexicon to all of its nodes: a record is then verified once per
-version for all of them, and a view costs one pointer per member.
+verdicts on signatures by the signed bytes; all bounded. What does not: any belief about which members live. Nothing
+here depends on the observer, so the simulator's nodes share one cache: a view then costs one pointer per member.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from membership.member import HANDLE_BYTES, Record, node_id
 from membership.record import Verify, decode_record
 from membership.wire import RECORD, item
 
-_CACHE_MAX = 16384  # entries of each sort: what 10,000 members need, and under 30 MB whatever comes
+_CACHE_MAX = 16384  # entries of each sort: what 10,000 members need, and under 30 MB in any case
 
 
 def verify_ed25519(public_key: bytes, signature: bytes, message: bytes) -> bool:
@@ -31,7 +30,7 @@ def verify_ed25519(public_key: bytes, signature: bytes, message: bytes) -> bool:
 
 
 class Claim:
-    """A member as it describes itself, at one incarnation. Immutable; shared by everybody who believes it.
+    """A member as it describes itself, at one incarnation. Immutable; all nodes that believe it share it.
 
     ``mark`` (64 bits, upper half of the record, lower half of the liveness) is what digests add up; ``proof`` is the
     signed ALIVE item, empty at incarnation 0, which the record itself proves.
@@ -79,7 +78,7 @@ class VerifiedCache:
         return self._keep(Claim(decode_record(record_bytes, self.cluster_id, self._verify), record_bytes, 0, b""))
 
     def own_claim(self, record: Record, record_bytes: bytes, incarnation: int, proof: bytes) -> Claim:
-        """A claim about ourselves, which needs no check."""
+        """A claim about this node, which needs no check."""
         return self._keep(Claim(record, record_bytes, incarnation, proof))
 
     def raised(self, claim: Claim, incarnation: int, proof: bytes) -> Claim:

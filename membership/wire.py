@@ -1,8 +1,8 @@
-"""What stands inside a sealed datagram, as bytes.
+"""The content of a sealed datagram, as bytes.
 
 A body is one type byte, the type's fixed part, and then *items* to its end. An item is kind (1 B), length (2 B),
-content. Items are made once by their author and relayed byte for byte, so a relay needs no encoder and a receiver
-that has seen the bytes needs no decoder. All integers are big-endian.
+content. Their author makes them once, and they are relayed byte for byte: a relay needs no encoder, and a receiver that
+has seen the bytes needs no decoder. All integers are big-endian.
 
 =========  ====  =====================================================================================
 body       type  fixed part
@@ -38,8 +38,7 @@ EVENT      7     class 1 B, version 8 B, key length 1 B, key, payload; then the 
 ROSTER     8     state 1 B, incarnation 4 B, a signed record: on the roster, but not alive
 =========  ====  =====================================================================================
 
-The first byte of a sealed datagram is the version of all of this; a receiver drops versions, body types and item
-kinds that it does not know, and counts them.
+The first byte of a sealed datagram is the version of this format. A receiver drops and counts what it does not know.
 """
 
 from __future__ import annotations

@@ -40,6 +40,7 @@ class _Verb(NamedTuple):
 VERBS = {
     "demo": _Verb("gossipd.cli.demo", "demo", "Watch a model spread over real daemons on this machine."),
     "keygen": _Verb("gossipd.cli.keygen", "keygen", "Make a publisher's key."),
+    "key": _Verb("gossipd.cli.key", "key", "Rotate the cluster key."),
     "publish": _Verb("gossipd.cli.publish", "publish", "Hash and sign a model: the manifest."),
     "init": _Verb("gossipd.cli.init", "init", "Set up this host."),
     "run": _Verb("gossipd.cli.run", "run", "Be the daemon, in the foreground."),
@@ -56,6 +57,7 @@ VERBS = {
     "forget": _Verb("gossipd.cli.members", "forget", "Take a scrapped host off the roster."),
     "audit": _Verb("gossipd.cli.audit", "audit", "Check the audit log."),
     "simulate": _Verb("gossipd.cli.simulate", "simulate", "Run a cluster of any size on a virtual clock."),
+    "help": _Verb("gossipd.cli.help", "manual", "Read the manual."),
 }
 
 
@@ -81,8 +83,8 @@ class _LazyGroup(click.Group):
 @click.group(
     cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nExamples:\n  gossipd demo\n  gossipd status --watch\n  gossipd wait qwen@3 --timeout 30m\n\n"
-    + _EXIT_CODES,
+    epilog="\b\nExamples:\n  gossipd demo\n  gossipd status --watch\n  gossipd wait qwen@3 --timeout 30m\n"
+    "  gossipd help operations\n\n" + _EXIT_CODES,
 )
 @click.version_option(__version__, prog_name="gossipd")
 def cli() -> None:

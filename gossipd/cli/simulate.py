@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gossipd.sim.scenario import Scenario
     from gossipd.sim.world import World
 
-_DELIVERIES_PER_MINUTE = 40_000  # of CPU time: 1,000 hosts x 2,000 chunks take 50 minutes, compiled 26 (README)
+_DELIVERIES_PER_MINUTE = 40_000  # of CPU time (tests/bench/RESULTS.md, row sim-1000, which runs compiled)
 _DELIVERIES_MAX = 50 * _DELIVERIES_PER_MINUTE
 _CHUNKS_MAX = 2_000  # a publisher makes 1,024 to 2,048 of 256 MiB to 32 GiB
 _CHUNKS_MIN = 200  # coarser ones distort: 40 chunks have a p99.9 over p50 of 1.05, 200 of 1.01 (1,000 hosts)

@@ -1,5 +1,4 @@
-"""Values and decisions: no clock, no chance, no I/O, no payload bytes.
+"""The words that all packages share: values, events, commands and errors. Pure.
 
-Floors: ``errors``, ``ids`` (words); ``chunkset``, ``manifest``, ``events`` and the other values;
-``planner`` and what it owns (decisions). See ``tests/test_house.py`` for the rules.
+What lives here: no decision and no I/O. What does not: manifests (``manifest``) and keys (``identity``).
 """

@@ -1,11 +1,9 @@
 """An immutable set of chunk indexes, kept as the bits of one Python integer.
 
-What lives here: the set, its algebra and its wire form. What does not: who holds it.
+What lives here: the set, its algebra and its wire form. What does not: which host holds it.
 
-Why an integer: for 30,000 chunks it is 3,750 bytes, all algebra runs in C over machine words, and values
-compare and hash. ``bitarray`` is as compact but mutable; Roaring is larger than raw bits exactly where
-gossip is busiest, half-full sets (8,208 bytes against 4,000; design/libraries.md). Measured here: union of
-two 30,000-bit sets 0.4 us, count 4 us.
+Why an integer: the algebra runs in C over machine words, and values compare and hash. Rejected: ``bitarray``, because
+it is mutable; Roaring, because it is larger than raw bits for half-full sets, which gossip sends most.
 
 Wire form: one kind byte, then
 
@@ -13,7 +11,7 @@ Wire form: one kind byte, then
 * ``1`` a list of 3-byte little-endian indexes, ascending: for nearly empty sets;
 * ``2`` the same list, of what is *missing*: for nearly full ones.
 
-The shortest is chosen. The receiver knows ``size`` from the manifest; anything that does not fit is refused.
+The shortest is chosen. The receiver knows ``size`` from the manifest and refuses what does not fit.
 """
 
 from __future__ import annotations
@@ -101,11 +99,7 @@ class ChunkSet:
 
     @classmethod
     def from_wire(cls, wire: bytes, *, size: int) -> ChunkSet:
-        """The set that ``to_wire`` wrote.
-
-        Raises:
-            ChunkSetError: unknown kind, wrong length or an index outside ``range(size)``.
-        """
+        """The set that ``to_wire`` wrote. Raises ChunkSetError: wrong kind or length, or an index beyond ``size``."""
         if not wire:
             raise ChunkSetError("a chunk set must have a kind byte")
         kind, body = wire[0], wire[1:]

@@ -1,12 +1,11 @@
 """Every error gossipd raises on purpose, and the exit codes of the commands.
 
-What lives here: the base classes, the exit codes, and errors that more than one package raises.
-What does not: errors of one hand (they live beside it and derive from these).
+What lives here: the base classes, the exit codes, and errors that more than one package raises. What does not: errors
+of one adapter (they live beside it and derive from these).
 
-An error has a stable ``code`` (``E_...``, documented in the README, matched by scripts), one sentence
-that names the field, the limit and the cure, and three properties that its docstring states: whose
-fault it is, whether our state changed, whether a retry may help. Network peers are sent at most the
-code; the sentence is for operators. Our own bugs are assertions, never one of these.
+An error has a stable ``code`` (``E_...``, matched by scripts), a sentence for operators that names the field, the limit
+and the cure, and three properties that its docstring states: whose fault it is, whether our state changed, whether a
+retry may help. Peers are sent at most the code. Our own bugs are assertions.
 """
 
 from __future__ import annotations
@@ -16,10 +15,7 @@ from typing import ClassVar
 
 
 class ExitCode(IntEnum):
-    """Exit codes of every command; stable, listed in the README and tested.
-
-    The numbers follow the plan of design/operations.md, which took the habit from aria2 and rclone.
-    """
+    """Exit codes of every command; stable, listed in the manual (``operations``) and tested, as those of rclone."""
 
     DONE = 0
     OTHER = 1
@@ -59,7 +55,7 @@ class GossipdError(Exception):
 class LocalError(GossipdError):
     """Something on this host: configuration, disk, an operator's input.
 
-    Fault: this host or its operator. Retry: after the cure the sentence names.
+    Fault: this host or its operator. Retry: after the cure that the sentence names.
     """
 
 

@@ -1,9 +1,7 @@
-"""The whole vocabulary of a node's brain: events in, commands out.
+"""The whole vocabulary of the swarm brain: events in, commands out.
 
-What lives here: frozen values only. Events are past tense and come from hands (store, sources, transfer,
-control, membership); commands are imperative and are performed by hands. Payload bytes appear in neither.
-Every arrow of the daemon is one of these, so the journal, the metrics, the simulator and the tests read the
-same list.
+What lives here: frozen values only. Events are past tense and come from adapters and membership; commands are
+imperative, and adapters perform them. Payload bytes appear in neither. Metrics, simulator and tests read the same list.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ class FailReason(Enum):
     """Why a fetch or a source read ended without a chunk."""
 
     BUSY = "busy"  # the peer has no free upload slot
-    NOT_HELD = "not_held"  # the peer does not hold it (any more)
+    NOT_HELD = "not_held"  # the peer does not hold the chunk (any more)
     GONE = "gone"  # connection refused, reset or closed
     CORRUPT = "corrupt"  # the bytes do not hash to the manifest's digest
     SLOW = "slow"  # no progress within the deadline
-    REFUSED = "refused"  # the peer does not let us in, or does not know the deployment
-    CANCELLED = "cancelled"  # we stopped it
+    REFUSED = "refused"  # the peer does not admit us, or does not know the deployment
+    CANCELLED = "cancelled"  # this host stopped the fetch
     DISK = "disk"  # our own store could not write
-    SOURCE = "source"  # external storage failed; the hand retries before it says so
+    SOURCE = "source"  # external storage failed, after the adapter's own retries
 
 
 # ---- events ------------------------------------------------------------------------------------
@@ -38,7 +36,7 @@ class FailReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DeploymentOpened:
-    """This host is a target of the deployment, its space is reserved, and ``held`` is verified here."""
+    """This host is a target of the deployment, its space is reserved, and the chunks ``held`` are verified here."""
 
     deployment: DeploymentId
     shape: Shape
@@ -50,7 +48,7 @@ class DeploymentOpened:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentClosed:
-    """The deployment was cancelled, failed or removed here: stop fetching, forget it."""
+    """The deployment was cancelled, failed or was removed here: stop fetching and drop it."""
 
     deployment: DeploymentId
 
@@ -68,9 +66,9 @@ class ChunkStored:
 
 @dataclass(frozen=True, slots=True)
 class ChunkArriving:
-    """So much of a chunk has come that others may be sent it while the rest comes.
+    """Enough of a chunk has come for others to be sent it while the rest comes.
 
-    Again for the same chunk when what had come was lost, those that had begun with it were refused, and it comes anew.
+    Posted again if the first copy was lost, its relays were refused, and the chunk is being received a second time.
     """
 
     deployment: DeploymentId
@@ -80,10 +78,9 @@ class ChunkArriving:
 
 @dataclass(frozen=True, slots=True)
 class ChunkEnding:
-    """The rest of a chunk is about to come: what its supplier sends next can be asked for now.
+    """The rest of a chunk is about to come: the next chunk may be asked of its supplier now.
 
-    Told for a fetch, and for a read of its last chunk, again when that is repeated; not at all where a chunk comes in
-    one piece, or its last piece takes long.
+    Posted for a fetch, and for the last chunk of a read, again when the read is repeated; not for a chunk in one piece.
     """
 
     deployment: DeploymentId
@@ -111,7 +108,7 @@ class FetchFailed:
 
 @dataclass(frozen=True, slots=True)
 class SourceReadFailed:
-    """A read from external storage ended; these chunks of it did not arrive."""
+    """A read from external storage ended; these of its chunks did not arrive."""
 
     deployment: DeploymentId
     chunks: tuple[ChunkIndex, ...]
@@ -120,7 +117,7 @@ class SourceReadFailed:
 
 @dataclass(frozen=True, slots=True)
 class SourceProbed:
-    """Whether this host can read the deployment's source, as a real probe has shown."""
+    """Whether this host can read the deployment's source, as a probe has shown."""
 
     deployment: DeploymentId
     readable: bool
@@ -135,15 +132,15 @@ class PeerSeen:
 
 @dataclass(frozen=True, slots=True)
 class MembersSeen:
-    """All members, at once, instead of a ``PeerSeen`` for each: ten thousand planners may share one mapping."""
+    """All members at once, in place of a ``PeerSeen`` for each: ten thousand planners may share one mapping."""
 
     peers: dict[NodeId, PeerView]
-    """By node; this host may be among them. Nobody changes it any more."""
+    """By node; this host may be among them. No holder of the mapping changes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerLost:
-    """The cluster's verdict: dead, left or forgotten."""
+    """The cluster's verdict: the node is dead, left or forgotten."""
 
     node: NodeId
 
@@ -168,7 +165,7 @@ class HoldingsHeard:
 
 @dataclass(frozen=True, slots=True)
 class DeltaHeard:
-    """What a peer has verified since its last word, what it is reading from storage, its free slots."""
+    """What a peer has verified since its last message, what it is reading from storage, its free upload slots."""
 
     peer: NodeId
     deployment: DeploymentId
@@ -196,14 +193,14 @@ class UnsubscribeHeard:
 
 @dataclass(frozen=True, slots=True)
 class SlotsChanged:
-    """How many uploads this host could begin now."""
+    """The number of uploads that this host could begin now."""
 
     free_slots: int
 
 
 @dataclass(frozen=True, slots=True)
 class IsolationChanged:
-    """Membership hears nobody of those it should hear (True), or hears somebody again (False)."""
+    """Membership hears no member that it should hear (True), or hears one again (False)."""
 
     isolated: bool
 
@@ -239,7 +236,7 @@ class StartFetch:
     """Fetch one chunk from one peer; end with ChunkStored or FetchFailed within ``timeout_s``.
 
     ``behind``: ask on the connection on which that chunk of the same deployment still comes, so that this one follows
-    it at once, and in the same upload slot unless another is quicker; if it has come already, ask as ever.
+    it at once and inherits its upload slot. If that chunk has come already, ask as usual.
     """
 
     deployment: DeploymentId
@@ -251,7 +248,7 @@ class StartFetch:
 
 @dataclass(frozen=True, slots=True)
 class CancelFetch:
-    """Stop a fetch that is no longer wanted; it ends with FetchFailed(CANCELLED) if it had not ended."""
+    """Stop a fetch that is no longer wanted; it ends with FetchFailed(CANCELLED) unless it has ended."""
 
     deployment: DeploymentId
     chunk: ChunkIndex
@@ -262,7 +259,7 @@ class CancelFetch:
 class StartSourceRead:
     """Read these adjacent chunks from external storage; each ends with ChunkStored or in SourceReadFailed.
 
-    ``is_awaited``: others listen, and may ask for a chunk while it comes (``ChunkArriving``).
+    ``is_awaited``: this host has subscribers, which may ask for a chunk while it comes (``ChunkArriving``).
     """
 
     deployment: DeploymentId
@@ -305,7 +302,7 @@ class SendHoldings:
 
 @dataclass(frozen=True, slots=True)
 class SendDelta:
-    """Tell several peers the same news at once."""
+    """Tell several peers the same changes at once."""
 
     peers: tuple[NodeId, ...]
     deployment: DeploymentId
@@ -317,21 +314,21 @@ class SendDelta:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSeed:
-    """Put this term on our own member record: we are our rack's seed. Zero gives the claim up."""
+    """Put this term on our own member record: this host claims to be a seed of its rack. Zero gives the claim up."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class FinishModel:
-    """Everything is held: sync, rename, publish."""
+    """Every chunk is held: sync, rename, publish."""
 
     deployment: DeploymentId
 
 
 @dataclass(frozen=True, slots=True)
 class LimitUploads:
-    """Serve at most this many uploads at a time from now on; those under way go on."""
+    """Serve at most this many uploads at a time from now on; uploads under way go on."""
 
     slots: int
 
@@ -350,7 +347,7 @@ class StallReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReportStall:
-    """Progress stopped for ``reason``; None when it goes on again."""
+    """No chunk comes, for ``reason``; None when chunks come again."""
 
     deployment: DeploymentId
     reason: StallReason | None

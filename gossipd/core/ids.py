@@ -1,9 +1,8 @@
 """The names of things that cross module borders: deployments, chunks, suppliers.
 
-A node is named by ``membership.member.NodeId`` (16 bytes derived from its public key); a deployment by
-the BLAKE3-256 hash of its manifest's payload (32 bytes). Sources have no id of their own here: a chunk
-that came from external storage has the supplier ``SOURCE``, one that was copied from another version
-on this host has ``LOCAL``.
+A node is named by ``membership.member.NodeId`` (16 bytes derived from its public key), a deployment by the BLAKE3-256
+hash of its manifest's payload (32 bytes). Sources have no id: a chunk from external storage has the supplier
+``SOURCE``, a chunk copied from another version on this host has ``LOCAL``.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ ChunkIndex: TypeAlias = int
 
 
 class Origin(Enum):
-    """Where a chunk came from when it did not come from a peer."""
+    """The origin of a chunk that did not come from a peer."""
 
     SOURCE = "source"
     LOCAL = "local"
@@ -31,9 +30,9 @@ SOURCE = Origin.SOURCE
 LOCAL = Origin.LOCAL
 
 Supplier: TypeAlias = NodeId | Origin
-"""Who delivered one chunk: exactly one peer, external storage, or this host's own disk."""
+"""What delivered one chunk: one peer, external storage, or this host's own disk."""
 
 
 def short(identifier: bytes) -> str:
-    """First 12 hex digits, for people; never parsed back."""
+    """First 12 hex digits, for people; never parsed."""
     return identifier.hex()[:12]

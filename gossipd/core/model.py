@@ -1,4 +1,4 @@
-"""What the brains know of a model and of a member: no names of files, no hashes.
+"""What the brains know of a model and of a member.
 
 What lives here: the two values. What does not: the manifest and the member record from which adapters make them.
 """
@@ -33,6 +33,6 @@ class PeerView:
     zone: str
     can_read_sources: bool = False
     seed_term: int = 0
-    """Zero: claims no seedship. Else the term of its claim for its rack."""
+    """The term of its claim to be a seed of its rack; zero: no claim."""
     name: str = ""
-    """Its host name: targets of a deployment may be named by it."""
+    """Its host name, by which the targets of a deployment may name it."""

@@ -17,7 +17,7 @@ class Targets:
     names: tuple[str, ...] = ()
 
     def include(self, *, name: str, rack: str) -> bool:
-        """Whether the host of that name in that rack is one."""
+        """Whether the host with that name in that rack is one of them."""
         in_rack = not self.racks or rack in self.racks
         return in_rack and (not self.names or any(fnmatchcase(name, glob) for glob in self.names))
 

@@ -32,7 +32,7 @@ def parse_bytes(text: str) -> int:
 
 
 def show_bytes(count: float) -> str:
-    """``1.5 GiB``, ``4 MiB``, ``150 MiB``: powers of 1024; a decimal only below 100, and only where there is one."""
+    """``1.5 GiB``, ``4 MiB``, ``150 MiB``: powers of 1024; with a decimal only below 100 and where it is not zero."""
     unit = 0
     while count >= 1024 and unit < len(_BINARY) - 1:
         count /= 1024
@@ -51,7 +51,7 @@ def parse_seconds(text: str) -> float:
 
 
 def show_time(seconds: float) -> str:
-    """A point in time, from seconds since 1970; the bare number where no calendar reaches."""
+    """A point in time, from seconds since 1970; the bare number outside the calendar's range."""
     try:
         return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     except (ValueError, OverflowError, OSError):

@@ -27,11 +27,10 @@ bytes what
 
 Byte counts are sums of chunk lengths, and a chunk is a power of two of at least 256 KiB: 27 significant bits are exact
 to 2**45 bytes (the limit of a model is 2**44) but for the short last chunks, where the error is below 1 in 10**8.
-Flooring keeps the order, so a counter that never falls never falls here. Verified bytes are not carried: they follow
-from the verified chunks, and so they are exact at nothing and at everything.
+Flooring keeps the order, so the record of a counter never falls. Verified bytes follow from the verified chunks.
 
-Rejected: variable-length integers (eight to ten bytes for one byte counter of a 500 GB model, four of them) and sending
-differences (one lost record and every total is wrong for ever).
+Rejected: variable-length integers, because they are longer for large models; sending differences, because one lost
+record makes every total wrong for ever.
 """
 
 from __future__ import annotations
@@ -44,16 +43,14 @@ from gossipd.core.ids import DeploymentId
 
 VERSION = 1
 RECORD_BYTES = 32
-KEY_BYTES = (
-    8  # 2**32 deployments before two share a key by chance; a collision mixes two rows of a status page, no more
-)
+KEY_BYTES = 8  # 2**32 deployments before two share a key by chance; a collision only mixes two rows of a status page
 EXPONENT_BITS = 5
 REFRESH_FLOOR_S = 1.0  # the interval that the status page promises for small clusters
-REFRESH_HOSTS_PER_S = 50.0  # 1000 hosts: one record each 20 s, 50 records a second in the whole cluster
+REFRESH_HOSTS_PER_S = 50.0  # 1,000 hosts: one record each per 20 s, 50 records a second in the whole cluster
 
 
 class HostState(Enum):
-    """How a deployment stands on one host. The order is the wire code."""
+    """The state of a deployment on one host. The order is the wire code."""
 
     INIT = "init"
     DOWNLOADING = "downloading"
@@ -65,7 +62,7 @@ class HostState(Enum):
 
 
 class HostReason(Enum):
-    """Why a host is not further, in the words of ``status``. The order is the wire code: append only, at most 31."""
+    """Why a host is no further, in the words of ``status``. The order is the wire code: append only, at most 31."""
 
     NONE = ""
     OTHER = "other"
@@ -97,7 +94,7 @@ _REASONS = tuple(HostReason)
 class ProgressFormatError(RemoteError):
     """Bytes that are not a progress record of this version.
 
-    Fault: the sender, or it is newer than we are. State: unchanged. Retry: no.
+    Fault: the sender, or the sender is newer. State: unchanged. Retry: no.
     """
 
     code = "E_PROGRESS_FORMAT"
@@ -105,7 +102,7 @@ class ProgressFormatError(RemoteError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """One host's word about one deployment. Counters include everything since the deployment was first heard of."""
+    """One host's report on one deployment. Counters include everything since the deployment was first heard of."""
 
     state: HostState
     reason: HostReason = HostReason.NONE
@@ -119,7 +116,7 @@ class Progress:
     rate_out_bytes_per_s: int = 0
     started_s: int = 0
     elapsed_s: int = 0
-    """Seconds from ``started_s`` until the present, final state was reached; 0 while it is not final."""
+    """Seconds from ``started_s`` until the final state was reached; 0 while the state is not final."""
 
     def to_bytes(self) -> bytes:
         """The 32-byte record."""
@@ -142,7 +139,7 @@ class Progress:
 
     @classmethod
     def from_bytes(cls, record: bytes) -> Progress:
-        """Raises ProgressFormatError; never anything else, whatever the bytes."""
+        """Raises ProgressFormatError, and nothing else, whatever the bytes."""
         if len(record) != RECORD_BYTES:
             raise ProgressFormatError(f"a progress record has {len(record)} bytes, expected {RECORD_BYTES}")
         if record[0] != VERSION:
@@ -153,7 +150,7 @@ class Progress:
         rates = int.from_bytes(record[23:26], "big")
         return cls(
             state=_STATES[state],
-            # A reason from a newer version is still a reason; only its name is lost.
+            # A newer version's reason is still a reason; only its name is lost.
             reason=_REASONS[reason] if reason < len(_REASONS) else HostReason.OTHER,
             chunks_verified=int.from_bytes(record[2:5], "big"),
             source_bytes=_expand(int.from_bytes(record[5:9], "big"), 27),
@@ -179,19 +176,19 @@ def next_version(last: int, wall_s: float) -> int:
 
 
 def refresh_interval_s(hosts: int) -> float:
-    """How often a host renews its record when nothing but numbers has changed."""
+    """Seconds after which a host renews its record when only numbers have changed."""
     return max(REFRESH_FLOOR_S, hosts / REFRESH_HOSTS_PER_S)
 
 
 def verified_bytes(chunks_verified: int, chunk_count: int, bytes_total: int) -> int:
-    """Bytes behind ``chunks_verified`` chunks: a fair share half-way, exact at none and at all."""
+    """Bytes of ``chunks_verified`` chunks: a proportional share, exact for none and for all."""
     if chunk_count <= 0:
         return bytes_total
     return bytes_total * min(chunks_verified, chunk_count) // chunk_count
 
 
 def _squeeze(value: int, mantissa_bits: int) -> int:
-    """The largest number that fits the form and is not above ``value``: a shift of 5 bits, then the leading bits."""
+    """The largest number of this form that is not above ``value``: a shift of 5 bits, then the leading bits."""
     value = max(value, 0)
     shift = max(0, value.bit_length() - mantissa_bits)
     if shift >= 1 << EXPONENT_BITS:

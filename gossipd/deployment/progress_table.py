@@ -1,17 +1,17 @@
-"""What this node knows of every host's progress, and the totals over all of them.
+"""What this node knows of every host's progress, and the totals over all hosts.
 
-What lives here: the latest record of each host and deployment, their ages, and sums that never fall. What does not:
-the record itself (``progress``), and how any of it is shown (``api.schema``).
+What lives here: the latest record of each host and deployment, their ages, and sums that never fall. What does not: the
+record itself (``progress``), and its display (``api.schema``).
 
-Totals survive anything that can happen to a host: a counter only ever rises to the larger of what was heard before
-and what is heard now (a host that was re-installed starts again at zero), a chunk that rots away stays in the host's
-high-water mark, and a host that is forgotten leaves its counters behind. ``to_bytes`` keeps the table over a restart.
+Totals survive anything that can happen to a host. A counter only rises, to the larger of what was heard before and now,
+because a host that was re-installed starts at zero. A chunk that rots stays in the host's peak. A host that is
+forgotten leaves its counters behind. ``to_bytes`` keeps the table over a restart.
 
-``chunks_verified`` of a host is what it says now; ``chunks_peak`` is the most it ever said, and totals use that.
+``chunks_verified`` of a host is what it says now; ``chunks_peak`` is the most it ever said, and totals use the peak.
 
 Format of ``to_bytes``, big-endian: one byte version (1), then for each row 16 bytes node, 8 bytes key, 8 bytes record
 version, 1 byte flags (1: forgotten), 3 bytes peak, 32 bytes record with the merged counters. A table of another version
-is not read: the totals then start again from what gossip brings, which is at most one refresh away.
+is not read: the totals then start from what gossip brings within one refresh.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from gossipd.deployment.progress import (
 from membership.member import NODE_ID_BYTES, NodeId
 
 TABLE_VERSION = 1
-ROWS_MAX = 262_144  # 4096 hosts with 64 deployments; the table is then 18 MB on disk
-CLOCK_SKEW_S = 5.0  # hosts with NTP agree far better; below this a record counts as just made
-STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes are no longer believed
+ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
+CLOCK_SKEW_S = 5.0  # hosts with NTP agree far better; a record of a lower age counts as new
+STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do not count
 
 _ROW = struct.Struct(">16s8sQI32s")
 _FORGOTTEN = 1 << 24
@@ -48,7 +48,7 @@ class ProgressTableError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class HostProgress:
-    """One host's last word. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is how old it was then."""
+    """One host's last record. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is its age at that time."""
 
     progress: Progress
     record: bytes
@@ -60,13 +60,13 @@ class HostProgress:
     forgotten: bool = False
 
     def age_s(self, now: float) -> float:
-        """How old the word is."""
+        """The age of the record in seconds."""
         return max(0.0, now - self.heard_at) + self.age_when_heard_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """One deployment over all hosts. Bytes and chunks verified count the targets, traffic counts everybody."""
+    """One deployment over all hosts. Chunks and bytes verified count the targets, traffic counts all hosts."""
 
     hosts_total: int
     hosts_complete: int
@@ -87,7 +87,7 @@ class Totals:
 
 
 class ClusterProgress:
-    """The table. Owned by one task; times are arguments."""
+    """The table. One task owns it; times are arguments."""
 
     def __init__(self, *, rows_max: int = ROWS_MAX) -> None:
         self._rows: dict[bytes, dict[NodeId, HostProgress]] = {}
@@ -95,14 +95,14 @@ class ClusterProgress:
         self._count = 0
 
     def record(self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float) -> bool:
-        """Take a word, our own included. False when it is not newer than what is known or the table is full.
+        """Take a record, our own included. False when it is not newer than the known one or the table is full.
 
-        Our own is taken as others hear it, rounded: every host then shows the same totals, before and after a restart.
+        Our own is rounded as others hear it, so that every host shows the same totals, before and after a restart.
         """
         return self.heard(node, key, version, progress.to_bytes(), now=now, wall_s=wall_s)
 
     def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
-        """The same from the wire. Raises ProgressFormatError."""
+        """The same for a record from the wire. Raises ProgressFormatError."""
         if len(node) != NODE_ID_BYTES or len(key) != KEY_BYTES:  # gossip takes any key; saved rows have fixed widths
             raise ProgressFormatError(
                 f"a progress record's key has {len(node) + len(key)} bytes, need {NODE_ID_BYTES + KEY_BYTES}"
@@ -129,29 +129,29 @@ class ClusterProgress:
         return True
 
     def forget(self, node: NodeId) -> None:
-        """A scrapped host is no row any more, but what it moved was moved."""
+        """A forgotten host has no row any more, but its traffic still counts."""
         for rows in self._rows.values():
             if node in rows:
                 rows[node] = replace(rows[node], forgotten=True)
 
     def drop(self, key: bytes) -> None:
-        """Forget a whole deployment."""
+        """Drop a whole deployment."""
         self._count -= len(self._rows.pop(key, {}))
 
     def version(self, node: NodeId, key: bytes) -> int:
-        """Version of the last record, 0 when there is none; what our own next record must exceed."""
+        """Version of the last record, 0 when there is none. Our own next record must exceed it."""
         row = self._rows.get(key, {}).get(node)
         return 0 if row is None else row.version
 
     def host(self, node: NodeId, key: bytes) -> HostProgress | None:
-        """One host's last word, None when it has not been heard or is forgotten."""
+        """One host's last record, None when none was heard or the host is forgotten."""
         row = self._rows.get(key, {}).get(node)
         return None if row is None or row.forgotten else row
 
     def totals(
         self, key: bytes, targets: Collection[NodeId], *, chunk_count: int, bytes_total: int, now: float
     ) -> Totals:
-        """Sum one deployment; ``targets`` are the hosts on the roster that it is meant for."""
+        """Sum one deployment over ``targets``, the hosts on the roster for which it is meant."""
         everybody = self._rows.get(key, {})
         chosen = [row for node in targets if (row := self.host(node, key)) is not None]
         states = [row.progress.state for row in chosen]
@@ -212,10 +212,10 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
 
     Args:
         states: of its targets; a target that has not been heard counts as ``init``.
-        one_copy: evidence from elsewhere (the planner's availability) that every chunk is held by somebody.
+        one_copy: the planner knows a holder of every chunk.
         cancelled: the last statement about the deployment is a cancel.
-    Returns: ``downloading`` until the cluster holds one full copy, then ``distributing`` while any target is under
-        way, and in the end what its hosts are: ``complete`` only when all are, else the worst of their endings.
+    Returns: ``downloading`` until the cluster holds one full copy, then ``distributing`` while any target is under way.
+        In the end ``complete`` when all targets are, else the worst of their final states.
     """
     if cancelled:
         return HostState.CANCELLED.value

@@ -1,7 +1,7 @@
-"""A signed word about one deployment: deploy it, or cancel it.
+"""A signed statement about one deployment: deploy it, or cancel it.
 
-What lives here: the value, its wire form, which of two is the last word. What does not: which ones a node knows
-(``statement_store``), and who carries them.
+What lives here: the value, its wire form, and which of two is the later. What does not: the statements that a node
+knows (``statement_store``), and their transport.
 
 Wire form, 150 bytes, little-endian::
 
@@ -9,15 +9,15 @@ Wire form, 150 bytes, little-endian::
     u8        verb: 1 deploy, 2 cancel
     32 bytes  deployment
     u64       epoch, from 1
-    u32       size of the manifest's envelope, so that a stranger to it knows how much to ask for
+    u32       size of the manifest's envelope, so that a host without it knows how much to ask for
     u64       when it was issued, seconds since 1970 by its signer's clock: for people, and for forgetting the oldest
     32 bytes  the signer's Ed25519 public key
     64 bytes  signature over "gossipd-statement-1 " and everything before it
 
-The key itself, not its id, is on the wire: a node must be able to judge a statement before it has heard of the
-member that signed it. Who may sign is the register's question.
+The key itself, not its id, is on the wire: a node must be able to check a statement before it has heard of the member
+that signed it. ``statement_store`` knows the keys that may sign.
 
-The last word is the one of the highest ``rank``: higher epoch first, cancel before deploy. Two different
+The last statement is the one of the highest ``rank``: higher epoch first, cancel before deploy. Two different
 statements of equal rank say the same thing, so either may be kept.
 """
 
@@ -51,7 +51,7 @@ class Verb(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One word. ``decode`` proves its signature; ``sign`` makes one."""
+    """One statement. ``decode`` proves its signature; ``sign_statement`` makes one."""
 
     deployment: DeploymentId
     epoch: int
@@ -63,7 +63,7 @@ class Statement:
 
     @property
     def rank(self) -> int:
-        """Which word is the last: compare ranks of one deployment. Also its version where it rides on gossip."""
+        """Of two statements on one deployment the higher rank is the last word. Also their version under gossip."""
         return self.epoch * 2 + (self.verb is Verb.CANCEL)
 
     def encode(self) -> bytes:
@@ -72,11 +72,8 @@ class Statement:
 
     @classmethod
     def decode(cls, wire: bytes) -> Statement:
-        """The statement, if the key that it names has signed it; whether that key may is not asked here.
-
-        Raises:
-            ManifestError: ``E_SCHEMA_VERSION``, ``E_DECODE`` or ``E_SIG_INVALID``.
-        """
+        """The statement, if the key that it names has signed it; whether that key may sign is not checked here. Raises
+        ManifestError ``E_SCHEMA_VERSION``, ``E_DECODE`` or ``E_SIG_INVALID``."""
         if not wire or wire[0] != STATEMENT_VERSION:
             found = wire[0] if wire else "none"
             raise ManifestError(f"statement version {found}, supported {STATEMENT_VERSION}", code="E_SCHEMA_VERSION")
@@ -98,7 +95,7 @@ class Statement:
 def sign_statement(
     secret: SecretKey, deployment: DeploymentId, *, epoch: int, verb: Verb, manifest_bytes: int, now_s: float
 ) -> Statement:
-    """A new word. ``epoch`` is one more than the highest that was heard (``StatementStore.next_epoch``)."""
+    """A new statement. ``epoch`` is one more than the highest that was heard (``StatementStore.next_epoch``)."""
     assert 1 <= epoch <= EPOCH_MAX
     assert 1 <= manifest_bytes <= ENVELOPE_BYTES_MAX
     issued_s = min(max(0, int(now_s)), ISSUED_MAX_S)

@@ -1,11 +1,10 @@
-"""The bytes in which a register is kept between runs.
+"""The bytes in which a statement store is kept between runs.
 
-What lives here: the format. What does not: the file; whoever writes it does so atomically and durably.
+What lives here: the format. What does not: the file, which the daemon writes atomically and durably.
 
-Format: one byte, the version (1); 16 bytes of BLAKE3 over what follows; then a MessagePack map: ``statements``
-(wire forms), ``versions`` (name, version, id), ``removed`` (ids), ``alarms`` (name, version, id, id) and
-``last_signed``. Unknown keys are ignored, as in manifests. The checksum finds torn and rotted files; it is no
-signature, as who can write here can also write the models.
+Format: one byte, the version (1); 16 bytes of BLAKE3 over what follows; then a MessagePack map: ``statements`` (wire
+forms), ``versions`` (name, version, id), ``removed`` (ids), ``alarms`` (name, version, id, id) and ``last_signed``.
+Unknown keys are ignored, as in manifests. The checksum finds torn and rotted files; it is no signature.
 """
 
 from __future__ import annotations
@@ -37,10 +36,10 @@ _Natural = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 
 
 class RegisterFormatError(LocalError):
-    """The kept register is damaged or from a newer gossipd; it is never deleted by itself.
+    """The kept store is damaged or from a newer gossipd; gossipd never deletes it.
 
-    Fault: this host's disk, or a downgrade. State: unchanged. Retry: after restoring or removing the file; without
-    it the versions that this host trusts are unknown, so removing it is an operator's decision.
+    Fault: this host's disk, or a downgrade. State: unchanged. Retry: after restoring or removing the file. Without it
+    the versions that this host trusts are unknown, so removing it is an operator's decision.
     """
 
     code = "E_STORE_FORMAT"
@@ -56,7 +55,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
 
 def register_to_bytes(register: StatementStore) -> bytes:
-    """What ``register_from_bytes`` reads."""
+    """The bytes that ``register_from_bytes`` reads."""
     state = register.state
     kept = {
         "statements": [one.encode() for one in register.statements()],
@@ -70,12 +69,12 @@ def register_to_bytes(register: StatementStore) -> bytes:
 
 
 def snapshot(register: StatementStore) -> tuple[bytes, int]:
-    """What to keep, and its place among all that are made of this register."""
+    """The bytes to keep, and the revision that orders them among all snapshots of this store."""
     return register_to_bytes(register), register.revision
 
 
 def register_from_bytes(kept: bytes) -> StatementStore:
-    """The register that was kept. Raises RegisterFormatError (``E_STORE_VERSION``, ``E_STORE_FORMAT``)."""
+    """The store that was kept. Raises RegisterFormatError (``E_STORE_VERSION``, ``E_STORE_FORMAT``)."""
     if kept and kept[0] != REGISTER_VERSION:
         raise RegisterFormatError(
             f"the register has version {kept[0]}, supported {REGISTER_VERSION}", code="E_STORE_VERSION"

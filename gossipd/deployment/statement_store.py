@@ -1,21 +1,20 @@
-"""What a node believes about deployments: the last word on each, and which versions of which model it trusts.
+"""What a node believes about deployments: the last statement on each, and the versions of each model that it trusts.
 
-What lives here: merging statements, the rules for versions, what was removed on this host, and the bytes that all
-of it is kept in. What does not: files (the daemon writes ``to_bytes`` whenever ``revision`` has changed, before it
-acts on what it heard), gossip, and whether a manifest is signed (``manifest``).
+What lives here: merging statements, the rules for versions, and what was removed on this host. What does not: files
+(the daemon keeps ``statement_file``'s bytes whenever ``revision`` has changed, before it acts on what it heard),
+gossip, and whether a manifest is signed (``manifest``).
 
-**Statements** merge like a register per deployment that only moves up: the highest rank wins, whatever order they
-come in and however often, so all nodes end at the same state. ``digest`` covers ranks only, as two statements of
-one rank say the same. When there are too many, those issued longest ago go first; the order is the same
-everywhere, so nodes forget the same ones and do not teach them to each other again.
+**Statements** merge like a register per deployment that only moves up: the highest rank wins, whatever their order and
+number, so all nodes end at the same state. ``digest`` covers ranks only, because two statements of one rank say the
+same. When there are too many, those issued longest ago are dropped first. The order is the same everywhere, so all
+nodes drop the same ones and do not teach them to each other again.
 
 **Versions** of one name only go up. A manifest is judged when this host first accepts it (rollback, equivocation,
 expiry) and never again: accepted ones are remembered by id, so a restart, or hearing an old one once more, is
-"already". A host that hears version 9 before 8 refuses 8, though another host has it; nothing older than what is
-trusted is worth fetching.
+"already". A host that hears version 9 before 8 refuses 8, though another host has it.
 
-**Removed** marks are this host's own: an operator's ``rm`` outlasts every later word about the deployment, until
-the operator drops the manifest into this host's inbox again.
+**Removed** marks are this host's own: an operator's ``rm`` outlasts every later statement on the deployment, until the
+operator drops the manifest into this host's inbox again.
 """
 
 from __future__ import annotations
@@ -43,9 +42,9 @@ DIGEST_BYTES = 16
 class Heard(Enum):
     """What a statement meant to this node."""
 
-    NEWS = "news"  # it is the last word now: act on it, tell it on
-    KNOWN = "known"  # we had it
-    OLDER = "older"  # we know a later word, which its bearer should be told
+    NEWS = "news"  # it is the last statement now: act on it, pass it on
+    KNOWN = "known"  # this node had it
+    OLDER = "older"  # this node knows a later statement
 
 
 class Acceptance(Enum):
@@ -57,7 +56,7 @@ class Acceptance(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Equivocation:
-    """One version of one name with two contents: somebody signs carelessly, or a key is stolen."""
+    """One version of one name with two contents: a publisher signs carelessly, or a key is stolen."""
 
     name: str
     version: int
@@ -67,44 +66,40 @@ class Equivocation:
 
 @dataclass(slots=True)
 class RegisterState:
-    """Everything that is kept; ``statement_file`` writes and reads it."""
+    """All that is kept; ``statement_file`` writes and reads it."""
 
     statements: dict[DeploymentId, Statement] = field(default_factory=dict)
     versions: dict[str, dict[int, DeploymentId]] = field(default_factory=dict)
-    """Name -> accepted versions, the highest among them always."""
+    """Name -> accepted versions, always with the highest."""
     removed: dict[DeploymentId, None] = field(default_factory=dict)
     alarms: dict[Equivocation, None] = field(default_factory=dict)
     last_signed_s: int = 0
-    """Latest creation date of any accepted manifest: no clock of ours can be right and earlier than it."""
+    """Latest creation date of any accepted manifest: a clock of ours that is earlier is wrong."""
 
 
 class StatementStore:
-    """One node's beliefs. Owned by one task."""
+    """One node's beliefs. One task owns it."""
 
     def __init__(self, state: RegisterState | None = None) -> None:
         self._state = state or RegisterState()
         self._signers: frozenset[bytes] = frozenset()
         self._digest: bytes | None = None
         self.revision = 0
-        """Goes up with every change that must be kept."""
+        """Grows with every change that must be kept."""
 
     @property
     def state(self) -> RegisterState:
-        """What to keep; not to be changed."""
+        """All that is kept; callers do not change it."""
         return self._state
 
     # ---- statements ----
 
     def set_signers(self, keys: Collection[bytes]) -> None:
-        """Who may sign statements from now on: Ed25519 keys of the roster's nodes and of configured clients."""
+        """The keys that may sign statements from now on: Ed25519 keys of the roster's nodes and of known clients."""
         self._signers = frozenset(keys)
 
     def hear(self, statement: Statement) -> Heard:
-        """Take in a statement (its signature was proved by ``Statement.decode`` or it is our own).
-
-        Raises:
-            ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements.
-        """
+        """Merge a statement with a proved signature. Raises ManifestError ``E_KEY_UNKNOWN``: its key may not sign."""
         known = self._state.statements.get(statement.deployment)
         if known is not None and known.rank >= statement.rank:
             return Heard.KNOWN if known.rank == statement.rank else Heard.OLDER
@@ -120,32 +115,32 @@ class StatementStore:
         return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
 
     def statement(self, deployment: DeploymentId) -> Statement | None:
-        """The last word on a deployment."""
+        """The last statement on a deployment."""
         return self._state.statements.get(deployment)
 
     def statements(self) -> tuple[Statement, ...]:
-        """All last words, oldest issued first; the order does not depend on the order of hearing."""
+        """All last statements, oldest issued first; the order does not depend on the order of hearing."""
         return tuple(sorted(self._state.statements.values(), key=_age))
 
     def next_epoch(self, deployment: DeploymentId) -> int:
-        """The epoch that a new word on a deployment must have."""
+        """The epoch that a new statement on a deployment must have."""
         known = self._state.statements.get(deployment)
         return min(known.epoch + 1, EPOCH_MAX) if known else 1
 
     def orphans(self) -> tuple[Statement, ...]:
-        """Words whose signer may no longer sign: a newcomer would refuse them, so a member should say them anew."""
+        """Statements whose signer may no longer sign. A newcomer would refuse them, so a member should sign them."""
         return tuple(one for one in self.statements() if one.signer not in self._signers)
 
     def ranks(self) -> dict[DeploymentId, int]:
-        """Rank of the last word on each deployment: what a peer needs to know what it has not heard."""
+        """Rank of the last statement on each deployment: with it a peer finds what this node has not heard."""
         return {deployment: one.rank for deployment, one in self._state.statements.items()}
 
     def news_for(self, ranks: Mapping[DeploymentId, int]) -> tuple[Statement, ...]:
-        """What a peer with these ranks has not heard."""
+        """The statements that a peer with these ranks has not heard."""
         return tuple(one for one in self.statements() if ranks.get(one.deployment, 0) < one.rank)
 
     def digest(self) -> bytes:
-        """16 bytes, equal on two nodes when they believe the same last words."""
+        """16 bytes, equal on two nodes that believe the same last statements."""
         if self._digest is None:
             hasher = blake3()
             for deployment, rank in sorted(self.ranks().items()):
@@ -161,11 +156,8 @@ class StatementStore:
     # ---- versions ----
 
     def accept(self, manifest: Manifest, now_s: float) -> Acceptance:
-        """Trust this version of its name from now on, or say why not.
-
-        Raises:
-            ManifestError: ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``; or ``E_EQUIVOCATION``, after which
-                ``alarms`` names both contents and the one accepted first is still trusted.
+        """Trust this version of its name from now on. Raises ManifestError ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``,
+        or ``E_EQUIVOCATION``, after which ``alarms`` names both contents and the one accepted first stays trusted.
         """
         versions = self._state.versions.get(manifest.name, {})
         trusted = versions.get(manifest.version)
@@ -211,20 +203,20 @@ class StatementStore:
     # ---- removed here ----
 
     def mark_removed(self, deployment: DeploymentId) -> None:
-        """An operator removed it from this host: later words do not bring it back here."""
+        """An operator removed the deployment from this host: later statements do not bring it back here."""
         self._state.removed[deployment] = None
         if len(self._state.removed) > REMOVED_MAX:
             del self._state.removed[next(iter(self._state.removed))]
         self._changed()
 
     def clear_removed(self, deployment: DeploymentId) -> None:
-        """An operator dropped it into this host's inbox again."""
+        """An operator dropped the manifest into this host's inbox again."""
         if deployment in self._state.removed:
             del self._state.removed[deployment]
             self._changed()
 
     def is_removed(self, deployment: DeploymentId) -> bool:
-        """Whether it must not be fetched here."""
+        """Whether the deployment must not be fetched here."""
         return deployment in self._state.removed
 
     def _changed(self) -> None:

@@ -1,18 +1,17 @@
 """Certificates of the bulk path: an authority that every holder of the cluster key derives, and one leaf per node.
 
-What lives here: making and reading them, as values. What does not: TLS contexts (``transfer.credentials``) and who is
-a member (the caller compares the leaf's key with the member's record).
+What lives here: making and reading them, as values. What does not: TLS contexts (``transfer.credentials``) and
+membership (the caller compares the leaf's key with the member's record).
 
-Python's TLS server shows a client certificate only if it can verify a chain to it. So the cluster key is stretched
-with HKDF-SHA256 into the Ed25519 key of an authority, the same on every host, and each node signs a leaf for its own
-identity key with it. What the chain proves is that the peer holds the cluster key; what the handshake proves is that
-it holds the node key in the leaf; whether that node is a member is another question, asked afterwards. After a
-rotation of the cluster key there are two authorities until the old key is dropped.
+Python's TLS server shows a client certificate only if it can verify a chain to it. So the cluster key is stretched with
+HKDF-SHA256 into the Ed25519 key of an authority, the same on every host, and with it each node signs a leaf for its own
+identity key. The chain proves that the peer holds the cluster key; the handshake proves that it holds the node key in
+the leaf; whether that node is a member is checked afterwards. After a rotation of the cluster key there are two
+authorities until the old key is dropped.
 
-Everything is a function of the two keys: same key, same bytes (Ed25519 signatures are deterministic, the serial
-number is a hash). Certificates carry no meaningful dates, from 1970 to the "no expiry" date of RFC 5280 section
-4.1.2.5: admission ends when the cluster key is rotated or the member is forgotten, and a host whose wall clock is
-ten years off may not be cut off by it.
+Everything is a function of the two keys: same key, same bytes (Ed25519 signatures are deterministic, the serial number
+is a hash). The dates of a certificate mean nothing; they run from 1970 to the "no expiry" date of RFC 5280 section
+4.1.2.5. Admission ends when the cluster key is rotated or the member is forgotten, whatever a host's wall clock says.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _SERIAL_BYTES = 16  # RFC 5280 allows 20; two certificates never share one unles
 
 
 class CertificateError(RemoteError):
-    """A peer's certificate that is none, or is not for an Ed25519 key. Fault: the peer. Retry: no."""
+    """A peer's certificate that cannot be parsed, or is not for an Ed25519 key. Fault: the peer. Retry: no."""
 
     code = "E_CERTIFICATE"
 

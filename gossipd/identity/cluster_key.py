@@ -1,18 +1,18 @@
 """The cluster key: the secret that all hosts of one cluster share, as text, and its rotation.
 
-What lives here: values and their text form. What does not: reading and writing the file (``ops/keyfiles``), and
+What lives here: values and their text form. What does not: reading and writing the file (``identity.key_files``), and
 what the keys seal (``membership.seal``).
 
-Whoever holds the cluster key may join. Text form, one field a line, first line names format and version; an
-unknown version is refused::
+Every holder of the cluster key may join. Text form, one field a line, first line names format and version; an unknown
+version is refused::
 
     gossipd-cluster-key 1
     cluster <32 hex digits>      16 random bytes that name the cluster, the same across rotations
     key <64 hex digits>          the first key sends ...
     key <64 hex digits>          ... and all of them are accepted: the overlap while a rotation goes round
 
-Rotation takes three rounds over all hosts: add the new key as the last line (accepted everywhere), move it to
-the first (it sends), drop the old one. A running daemon takes each of them over on SIGHUP.
+Rotation takes three rounds over all hosts: add the new key as the last line (accepted everywhere), move it to the first
+(it sends), drop the old one. A running daemon reads the file again on SIGHUP.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from membership.seal import KeyRing
 
 CLUSTER_ID_BYTES = 16
 CLUSTER_KEY_BYTES = 32
-KEYS_MAX = 4  # old, new and one for a rotation that overtook another; every further one costs a decryption a datagram
+KEYS_MAX = 4  # old, new and one for a second rotation; every further one costs a decryption a datagram
 _HEADER = "gossipd-cluster-key 1"
 
 
 class ClusterKeyError(LocalError):
-    """A text that is not a cluster key. Fault: whoever gave the file. Retry: with the right file."""
+    """A text that is not a cluster key. Fault: the caller that gave the file. Retry: with the right file."""
 
     code = "E_KEY_FORMAT"
     exit_code = ExitCode.TRUST
@@ -65,11 +65,7 @@ def format_key_ring(ring: KeyRing) -> str:
 
 
 def parse_key_ring(text: str) -> KeyRing:
-    """The key ring that ``text`` holds.
-
-    Raises:
-        ClusterKeyError: not this format; the sentence names the line and never the key.
-    """
+    """The key ring in ``text``. Raises ClusterKeyError: another format; the sentence names the line, never the key."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or lines[0] != _HEADER:
         raise ClusterKeyError(f"the first line must be '{_HEADER}'")

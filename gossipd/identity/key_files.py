@@ -1,10 +1,10 @@
-"""Key files on disk: secrets are made whole, 0600 and new, and refused when others can read them.
+"""Key files on disk: a secret is made whole, new and with mode 0600, and is refused when others can read it.
 
 What lives here: reading and writing. What does not: the formats (``identity.keys``, ``identity.cluster_key``).
 
-A secret file is created with ``O_EXCL`` and mode 0600 from the start, so that there is no moment at which another
-user could open it and no way to overwrite a key by mistake. It is read through one descriptor whose owner, type and
-mode are checked first; symbolic links are followed (secrets are often mounted as such), what they lead to is checked.
+A secret file is created with ``O_EXCL`` and mode 0600 from the start: at no moment can another user open it, and no key
+is overwritten by mistake. It is read through one descriptor whose owner, type and mode are checked first. Symbolic
+links are followed, because secrets are often mounted as such; their target is checked.
 """
 
 from __future__ import annotations
@@ -83,6 +83,26 @@ def write_key_ring(path: Path, ring: KeyRing) -> None:
     _create(path, format_key_ring(ring), SECRET_MODE)
 
 
+def replace_key_ring(path: Path, ring: KeyRing) -> None:
+    """Put ``ring`` in the place of the cluster key in ``path``, with its owner kept; the file is the old or the new.
+
+    Raises:
+        KeyFileError: the directory takes no file, or the owner cannot be kept. Fault: this host; the old file stands.
+    """
+    owner = path.stat()
+    fresh = path.with_name(f".{path.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        fresh.unlink()  # a replacement that was interrupted
+    _create(fresh, format_key_ring(ring), SECRET_MODE)
+    try:
+        os.chown(fresh, owner.st_uid, owner.st_gid)
+        fresh.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            fresh.unlink()
+        raise KeyFileError(f"{path} cannot be replaced: {error.strerror}") from None
+
+
 def _create(path: Path, text: str, mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
@@ -94,7 +114,7 @@ def _create(path: Path, text: str, mode: int) -> None:
         with os.fdopen(descriptor, "w", encoding="ascii") as file:
             file.write(text)
             file.flush()
-            os.fchmod(descriptor, mode)  # whatever the umask took away
+            os.fchmod(descriptor, mode)  # restores the bits that the umask took away
             os.fsync(descriptor)
     except OSError as error:
         with contextlib.suppress(OSError):

@@ -1,11 +1,10 @@
 """Key pairs of publishers, clients and nodes: one file format, one seed, two uses.
 
-What lives here: values and their text form. What does not: reading and writing files (``ops/keyfiles``).
+What lives here: values and their text form. What does not: reading and writing files (``identity.key_files``).
 
-A secret key is one 32-byte Ed25519 seed. It signs (manifests, statements, member records), and the X25519
-key that ZeroMQ's CURVE needs is derived from it with HKDF-SHA256, so that a person keeps one file. The two
-algebraic keys are independent for all practical purposes: HKDF stands between them, which is why we do
-not convert Ed25519 keys to X25519 directly, as libsodium can.
+A secret key is one 32-byte Ed25519 seed. It signs (manifests, statements, member records), and the X25519 key that
+ZeroMQ's CURVE needs is derived from it with HKDF-SHA256, so that a person keeps one file. Rejected: converting Ed25519
+keys to X25519 directly, as libsodium can, because the two keys would not be independent.
 
 Text form, one field a line, first line names format and version; unknown versions are refused::
 
@@ -32,7 +31,7 @@ _PUBLIC_HEADER = "gossipd-public-key 1"
 
 
 class KeyFormatError(LocalError):
-    """A text that is not a key of the expected kind. Fault: whoever gave the file. Retry: with the right file."""
+    """A text that is not a key of the expected kind. Fault: the caller's file. Retry: with the right file."""
 
     code = "E_KEY_FORMAT"
     exit_code = ExitCode.TRUST
@@ -40,7 +39,7 @@ class KeyFormatError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class PublicKey:
-    """What others may know: ``ed25519`` checks signatures, ``curve25519`` opens ZeroMQ connections; 32 bytes each."""
+    """The public half: ``ed25519`` checks signatures, ``curve25519`` opens ZeroMQ connections; 32 bytes each."""
 
     ed25519: bytes
     curve25519: bytes

@@ -1,11 +1,11 @@
-"""Which public keys may vouch for something: their short names, and keys that must never be trusted.
+"""Which public keys may sign for something: their short names, and keys that must never be trusted.
 
-What lives here: the id of a key, and the refusal of degenerate ones. What does not: reading key files, and who
-is trusted (configuration), which arrives here as a plain collection of 32-byte Ed25519 keys.
+What lives here: the id of a key, and the refusal of degenerate ones. What does not: reading key files, and the
+configured list of trusted keys, which arrives here as a plain collection of 32-byte Ed25519 keys.
 
-A key's id is the same 16 bytes that name a node (BLAKE2b of the key), so that logs show one kind of name.
-Trust is flat in this version: any listed publisher may sign any model. Thresholds, delegation by model prefix
-and revocation need a root role, which a later version adds as a document of its own type in the same envelope.
+A key's id is the same 16 bytes that name a node (BLAKE2b of the key), so that logs show one kind of name. Trust is flat
+in this version: any listed publisher may sign any model. Thresholds, delegation by model prefix and revocation need a
+root role, which a later version can add as a document of its own type in the same envelope.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ KEY_ID_BYTES = NODE_ID_BYTES
 
 _P = 2**255 - 19
 # Ordinates of the eight points of small order on Curve25519's Edwards form: of order 1, 2, 4 and 8 (RFC 7748's
-# list, converted; `test_trust.py` proves each by multiplying it by eight). Under such a "public key" anybody
+# list, converted; `test_trust.py` proves each by multiplying it by eight). Under such a "public key" any party
 # can make signatures that verify, and OpenSSL does not refuse them.
 _SMALL_ORDER_Y = (
     1,

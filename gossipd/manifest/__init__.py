@@ -1,5 +1,4 @@
 """The signed description of a model: its format, its limits, its chunks and its sources.
 
-What lives here: parsing and building manifests, pure. What does not: reading a source (``sources``) and hashing files
-(``publish``).
+What lives here: parsing and building manifests, pure. What does not: sources (``sources``) and files (``publish``).
 """

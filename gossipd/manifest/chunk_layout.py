@@ -1,15 +1,14 @@
-"""Where every chunk of a model lies: from the sizes of its files and the chunk size alone.
+"""Where every chunk of a model lies, from the sizes of its files and the chunk size alone.
 
 What lives here: the rule and the arithmetic. What does not: hashes, paths and bytes.
 
-The rule. Files of at least one chunk come first, in the order of the manifest, each beginning a new chunk; the
-last chunk of each may be short. All smaller files follow, in the same order, packed end to end as if they were
-one file. A file of no bytes lies nowhere. So a new version whose ``config.json`` changed shares every chunk of
-its weights with the old one, and ten thousand small files do not cost ten thousand chunks.
+The rule. Files of at least one chunk come first, in the order of the manifest; each begins a new chunk, and its last
+chunk may be short. All smaller files follow in the same order, packed end to end as if they were one file. A file of no
+bytes lies nowhere. So a new version with another ``config.json`` shares every chunk of its weights with the old one,
+and ten thousand small files do not cost ten thousand chunks.
 
-Nothing of it is in the manifest: offsets that are computed cannot be wrong, and no peer is ever asked for one.
-
-State is four integer arrays, 16 bytes a file: a chunk is found by bisection.
+The manifest holds no offsets: computed ones cannot be wrong, and no peer is ever asked for one. The state is four
+integer arrays, 16 bytes a file; a chunk is found by bisection.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ CHUNKS_MAX = 1_000_000
 BYTES_TOTAL_MAX = 16 * 2**40
 DEFAULT_CHUNK_BYTES_MIN = 256 * 1024
 DEFAULT_CHUNK_BYTES_MAX = 16 * 1024 * 1024
-DEFAULT_CHUNKS = 2048  # pipelining costs log2(hosts) chunk times: 10 of 2,048 is half a per cent
+DEFAULT_CHUNKS = 2048  # relaying costs log2(hosts) chunk times: 10 of 2,048 is half a per cent
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """``length`` bytes at ``offset`` of file ``file_index``; a chunk is one of these, or several when packed."""
+    """``length`` bytes at ``offset`` of file ``file_index``; a chunk of packed files may be several segments."""
 
     file_index: int
     offset: int
@@ -86,7 +85,7 @@ class Layout:
             raise ManifestError(f"chunks={self.chunk_count} max={CHUNKS_MAX}", code="E_LIMIT")
 
     def chunk_length(self, chunk: int) -> int:
-        """Bytes of ``chunk``: ``chunk_bytes``, or fewer for the last of a file and of the packed files."""
+        """Bytes of ``chunk``: ``chunk_bytes``, or fewer for the last one of a file and of the packed files."""
         self._check_index(chunk)
         return self._short.get(chunk, self.chunk_bytes)
 
@@ -110,7 +109,7 @@ class Layout:
         return tuple(found)
 
     def chunks_of(self, file_index: int) -> range:
-        """The chunks that hold any byte of a file; chunks of packed files hold others' bytes too."""
+        """The chunks that hold any byte of a file; chunks of packed files hold bytes of other files too."""
         size = self.sizes[file_index]
         if size >= self.chunk_bytes:
             at = bisect_right(self._whole_files, file_index) - 1

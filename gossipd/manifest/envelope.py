@@ -1,4 +1,4 @@
-"""A signed envelope: exact bytes of one type, and who vouches for them.
+"""A signed envelope: exact bytes of one type, and the signatures over them.
 
 What lives here: the format, sealing and opening. What does not: what the payload means (``manifest``).
 
@@ -14,9 +14,8 @@ Format, after DSSE's idea that the signature covers type and exact bytes, and is
     PAE(type, payload) = "gossipd-pae-1 " + len(type) + " " + type + " " + len(payload) + " " + payload
 
 The lengths inside the PAE (decimal, ASCII) make it injective: no type and payload can be read as another pair.
-The head has fixed widths rather than MessagePack, so that nothing clever runs on bytes nobody has vouched for.
-Rejected: JSON with base64 as in DSSE itself (a third larger, and a parser before the check); signing a hash of
-the payload (nothing gained: one megabyte signs in 4 ms).
+The head has fixed widths, so that no parser runs on bytes that no trusted key has signed. Rejected: JSON with base64 as
+in DSSE itself, because it is larger and parsed before the check; signing a hash of the payload: it gains nothing.
 
 A signature is never an identifier (Ed25519 signatures are not unique); the payload's hash is.
 """
@@ -38,7 +37,7 @@ ENVELOPE_BYTES_MAX = 64 * 1024 * 1024  # 1,000,000 chunk hashes are 32 MB; the r
 
 @dataclass(frozen=True, slots=True)
 class OpenedEnvelope:
-    """A payload that ``signer`` (an Ed25519 public key, 32 bytes) has vouched for."""
+    """A payload that ``signer`` (an Ed25519 public key, 32 bytes) has signed."""
 
     payload: memoryview
     signer: bytes
@@ -55,9 +54,9 @@ def seal(kind: str, payload: bytes, secrets: Collection[SecretKey]) -> bytes:
 
 
 def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> OpenedEnvelope:
-    """The payload, if a trusted key has signed it as ``kind``; it has not been parsed.
+    """The payload, not parsed yet, if a trusted key has signed it as ``kind``.
 
-    Signatures by unknown keys are ignored when a known one is good; a bad one by a known key never is.
+    Unknown keys' signatures are ignored when a known one is good; a bad signature by a known key is refused.
 
     Raises:
         ManifestError: ``E_LIMIT``, ``E_SCHEMA_VERSION``, ``E_DECODE``, ``E_SIG_MISSING``, ``E_SIG_THRESHOLD``,
@@ -85,7 +84,7 @@ def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> Ope
 
 
 def payload_of(kind: str, envelope: bytes) -> memoryview:
-    """The payload without any check of who signed it: only to compute its hash, never to be parsed."""
+    """The payload without any check of its signatures: only to compute its hash, never to be parsed."""
     return _split(kind, envelope)[0]
 
 

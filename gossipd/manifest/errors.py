@@ -2,7 +2,7 @@
 
 What lives here: the one class, so that every rule module can raise it. What does not: the rules.
 
-Codes (rows of the README's bad-input table): ``E_SIG_MISSING``, ``E_SIG_INVALID``, ``E_SIG_THRESHOLD``,
+Codes (rows of ``tests/bad_inputs``): ``E_SIG_MISSING``, ``E_SIG_INVALID``, ``E_SIG_THRESHOLD``,
 ``E_KEY_UNKNOWN``, ``E_SCHEMA_VERSION``, ``E_DECODE``, ``E_LIMIT``, ``E_EMPTY``, ``E_NAME``, ``E_EXPIRED``,
 ``E_ROLLBACK``, ``E_EQUIVOCATION``, ``E_PATH_ABSOLUTE``, ``E_PATH_COMPONENT``, ``E_PATH_CHAR``,
 ``E_PATH_UNICODE``, ``E_PATH_COLLISION``, ``E_PATH_RESERVED``, ``E_PATH_LENGTH``, ``E_PATH_PREFIX``,
@@ -19,9 +19,9 @@ SHOWN_CHARS_MAX = 80  # a refused path may be a kilobyte long; one line on a ter
 
 
 class ManifestError(RemoteError):
-    """A manifest or statement that must not be acted upon; ``code`` says which rule it broke.
+    """A manifest or statement that must not be acted upon; ``code`` names the rule that it breaks.
 
-    Fault: whoever made or altered it. State: unchanged, nothing was fetched. Retry: with a corrected one.
+    Fault: its author, or a host that altered it. State: unchanged, nothing was fetched. Retry: with a corrected one.
     """
 
     code = "E_DECODE"
@@ -29,6 +29,6 @@ class ManifestError(RemoteError):
 
 
 def shown(text: str) -> str:
-    """``text`` in quotes, cut, with everything that could move a terminal's cursor escaped."""
+    """``text`` in quotes, cut, with every character escaped that could move a terminal's cursor."""
     cut = text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "..."
     return ascii(cut)

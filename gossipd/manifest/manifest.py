@@ -1,12 +1,11 @@
 """What a publisher has signed: one version of one model, every byte of it by hash.
 
-What lives here: ``Manifest``, and the only ways to make and to open one. What does not: the payload's format and
-rules (``payload``), the envelope around it, and whether a version may follow the ones before it
-(``statement_store``).
+What lives here: ``Manifest``, and the only ways to make and to open one. What does not: the payload's format and rules
+(``payload``), the envelope around it, and whether a version may follow the ones before it (``statement_store``).
 
-A deployment's id is the BLAKE3-256 of the payload, schema byte included and signatures not, so that a second
-signature does not make another deployment. Parse, then trust: whoever holds a ``Manifest`` need not ask again
-whether it is signed, whether its paths stay inside, or whether its hashes fit its files.
+A deployment's id is the BLAKE3-256 of the payload, schema byte included and signatures not, so that a second signature
+does not make another deployment. Parse, then trust: a holder of a ``Manifest`` need not check again that it is signed,
+that its paths stay inside, and that its hashes fit its files.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ __all__ = [
 ENVELOPE_TYPE = "gossipd-manifest"
 EXTENT_BYTES_MAX = 16 * 1024 * 1024
 EXTENTS_MIN = 256  # extents in flight stay under one per cent of a model, two or three seeds reading at once
-CLOCK_SKEW_S = 600  # how far ahead of ours a publisher's clock may be; hosts without NTP drift minutes a month
+CLOCK_SKEW_S = 600  # how far ahead a publisher's clock may be; hosts without NTP drift minutes a month
 _PROOF = object()
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestDraft:
-    """What a publisher is about to sign; nothing of it is checked yet."""
+    """What a publisher is about to sign; no field is checked yet."""
 
     name: str
     version: int
@@ -88,9 +87,9 @@ class Manifest:
     targets: Targets
     priority: int
     signer: bytes = field(repr=False)
-    """Ed25519 public key of whoever signed it."""
+    """Ed25519 public key of the signer."""
     envelope: bytes = field(repr=False)
-    """The signed bytes, as they are told on."""
+    """The signed bytes, as other hosts are sent them."""
     proof: InitVar[object] = None
 
     def __post_init__(self, proof: object) -> None:
@@ -136,17 +135,14 @@ class Manifest:
         return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, max(1, extent_bytes // self.chunk_bytes))
 
     def is_target(self, name: str, rack: str) -> bool:
-        """Whether a host is meant to have this model."""
+        """Whether the model is meant for this host."""
         return self.targets.include(name=name, rack=rack)
 
     def check_time(self, now_s: float) -> None:
-        """For the first acceptance only: a host that has accepted a manifest does not ask again.
+        """Raises ManifestError ``E_EXPIRED``: expired, or made in the future. Only for a first acceptance.
 
         Args:
-            now_s: seconds since 1970; the later of the clock and the last signed time seen, so that a clock set
-                back does not bring an expired manifest back.
-        Raises:
-            ManifestError: ``E_EXPIRED``, expired or made in the future.
+            now_s: seconds since 1970; the later of the clock, which may be set back, and the last signed time seen.
         """
         if self.expires_s is not None and now_s >= self.expires_s:
             raise ManifestError(f"expired at {show_time(self.expires_s)}, now {show_time(now_s)}", code="E_EXPIRED")
@@ -159,13 +155,11 @@ class Manifest:
 
 
 def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float | None = None) -> Manifest:
-    """The manifest in ``envelope``, if a trusted key signed it and every rule holds.
+    """The manifest in ``envelope``. Raises ManifestError with the code of the first rule broken, the signature first.
 
     Args:
         trusted: Ed25519 public keys, 32 bytes each.
         now_s: when given, expiry is judged too; see ``Manifest.check_time``.
-    Raises:
-        ManifestError: with the code of the first rule that was broken; the signature comes first.
     """
     opened = open_envelope(ENVELOPE_TYPE, envelope, trusted)
     payload = parse_payload(opened.payload)

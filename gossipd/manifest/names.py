@@ -2,10 +2,10 @@
 
 What lives here: which names are allowed. What does not: paths inside a model (``paths``).
 
-A model is ``name`` or ``org/name``; a part is 1 to 128 of letters, digits, ``.``, ``_`` and ``-``, and begins
-with a letter, a digit or ``_``: a name becomes a directory (``.`` and ``..`` and hidden names must not) and an
-argument of commands (``-x`` must not). In ``org/name`` the second part must not be ``current`` nor only digits:
-``models/org/7`` would be version 7 of a model named ``org``.
+A model is ``name`` or ``org/name``. A part is 1 to 128 of letters, digits, ``.``, ``_`` and ``-``, and begins with a
+letter, a digit or ``_``, because a name becomes a directory (``.``, ``..`` and hidden names must not) and an argument
+of commands (``-x`` must not). In ``org/name`` the second part must not be ``current`` nor only digits: ``models/org/7``
+would be version 7 of a model named ``org``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _RULE = "must be 1 to 128 of letters, digits, '.', '_' and '-', beginning with a
 
 
 def check_label(text: str, field: str) -> str:
-    """A node's or rack's name, as it is. Raises ManifestError ``E_NAME``."""
+    """Returns a node's or rack's name unchanged. Raises ManifestError ``E_NAME``."""
     if not _PART.fullmatch(text) or text.endswith("."):
         raise ManifestError(f"{field} {shown(text)} {_RULE}", code="E_NAME")
     return text
 
 
 def check_model_name(text: str, field: str = "name") -> str:
-    """A model's name, as it is. Raises ManifestError ``E_NAME``."""
+    """Returns a model's name unchanged. Raises ManifestError ``E_NAME``."""
     parts = text.split("/")
     if len(parts) > 2:
         raise ManifestError(f"{field} {shown(text)} must be NAME or ORG/NAME", code="E_NAME")
@@ -40,14 +40,14 @@ def check_model_name(text: str, field: str = "name") -> str:
 
 
 def check_name_glob(text: str, field: str) -> str:
-    """A pattern over node names. Raises ManifestError ``E_NAME``."""
+    """Returns a pattern over node names unchanged. Raises ManifestError ``E_NAME``."""
     if not _GLOB.fullmatch(text):
         raise ManifestError(f"{field} {shown(text)} must be a pattern over node names (*, ?, [...])", code="E_NAME")
     return text
 
 
 def split_model(text: str) -> tuple[str, int | None]:
-    """``NAME`` or ``NAME@VERSION`` as a name and a version or None. Raises ManifestError ``E_NAME``."""
+    """``NAME`` or ``NAME@VERSION`` as a name, and a version or None. Raises ManifestError ``E_NAME``."""
     name, at, version = text.partition("@")
     check_model_name(name)
     if not at:

@@ -1,12 +1,11 @@
 """Which file paths a manifest may name: relative, plain, portable, and no two that could be one file.
 
-What lives here: the lexical rules. What does not: symbolic links planted on the disk; the store opens every
-path beneath its directory with ``openat2`` and lets the kernel refuse them.
+What lives here: the lexical rules. What does not: symbolic links on the disk; the store opens every path beneath its
+directory with ``openat2`` and lets the kernel refuse them.
 
-The rules are those of the strictest file system in use, on every platform, so that a model that one host can
-store every host can. Paths are checked as written and never cleaned up: normalising first and checking after
-is how ``node-tar`` and Go's ``os.Root`` were escaped. Twins are found by NFKC and case folding, as a file
-system that ignores case or form would see them.
+The rules are those of the strictest file system in use, so that every host can store a model that one host can. Paths
+are checked as written and never cleaned up: normalising first and checking after is how ``node-tar`` and Go's
+``os.Root`` were escaped. Twins are found by NFKC and case folding, as some file systems see them.
 """
 
 from __future__ import annotations
@@ -33,11 +32,7 @@ _FORBIDDEN = '\\:*?"<>|'  # of those, Windows refuses all and `\\` and `:` chang
 
 
 def check_paths(paths: Sequence[str]) -> None:
-    """Every path by itself, and all of them together.
-
-    Raises:
-        ManifestError: the first rule broken, naming ``files[i].path``.
-    """
+    """Check each path, and all together. Raises ManifestError with the first rule broken and ``files[i].path``."""
     files: dict[str, int] = {}
     directories: dict[str, tuple[str, int]] = {}
     for index, path in enumerate(paths):

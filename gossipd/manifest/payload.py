@@ -18,16 +18,15 @@ Format of the payload: one byte, the schema version, then a MessagePack map::
     names      array of text    patterns over target nodes' names; empty: all
     priority   integer          0 to 9; 9 is first
 
-The rule for the unknown: a reader ignores map keys it does not know and items past the third of a file, so what is
-added there must be safe to ignore. What is not safe to ignore raises the schema version, and a reader refuses
-versions it does not know. A deployment's id is the BLAKE3-256 of the payload, schema byte included.
+A reader ignores unknown map keys and items past the third of a file, so an addition there must be safe to ignore. Any
+other addition raises the schema version, and a reader refuses unknown versions.
 
 ``root`` names the content alone: BLAKE3-256 in key-derivation mode, context ``gossipd manifest root 1``, over
 little-endian ``u64 chunk``, ``u64 number of files``, for each file ``u32`` length of the path, the path in UTF-8,
 ``u64 size``, ``u32 mode``, and then ``hashes``. Two versions with one root hold the same tree, whatever their
 dates and targets; a list of hashes spliced from two manifests has a wrong root.
 
-Hashes are one byte string, not an array: 30,000 of them open in a few milliseconds and stay one object.
+Hashes are one byte string, not an array, because they stay one object and open faster.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ DIGEST_BYTES = 32
 FILES_MAX = 100_000
 SOURCES_MAX = 16
 TARGETS_MAX = 1_024  # racks, and name patterns: more than racks in a data centre hall
-TEXT_BYTES_MAX = 4_096  # longest text that gets as far as its own rule: URLs have 2,048
+TEXT_BYTES_MAX = 4_096  # longest text that reaches the rule of its field: URLs have 2,048
 _ROOT_CONTEXT = "gossipd manifest root 1"
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]
@@ -99,7 +98,7 @@ def parse_payload(payload: memoryview) -> Payload:
         raise ManifestError(f"manifest schema {found}, supported {SCHEMA_VERSION}", code="E_SCHEMA_VERSION")
     fields = unpack(
         payload[1:],
-        array_items_max=2 * FILES_MAX,  # so that a little too many are told how many are allowed
+        array_items_max=2 * FILES_MAX,  # so that a manifest with a few files too many is told the limit
         text_bytes_max=TEXT_BYTES_MAX,
         bytes_max=ENVELOPE_BYTES_MAX,
     )
@@ -112,7 +111,7 @@ def parse_payload(payload: memoryview) -> Payload:
 
 
 def check_payload(payload: Payload) -> Layout:
-    """Every rule that a signature does not prove; returns the layout that they imply."""
+    """Check every rule that a signature does not prove; returns the layout that the files imply."""
     check_model_name(payload.name)
     _limit("sources", len(payload.sources), SOURCES_MAX)
     _limit("racks", len(payload.racks), TARGETS_MAX)
@@ -129,7 +128,7 @@ def check_payload(payload: Payload) -> Layout:
 
 
 def check_tree(files: Sequence[FileEntry], chunk_bytes: int) -> Layout:
-    """The rules about files, together and each; returns the layout that their sizes imply."""
+    """Check the rules about files, each and together; returns the layout that their sizes imply."""
     if not files:
         raise ManifestError("a manifest must list at least one file", code="E_EMPTY")
     _limit("files", len(files), FILES_MAX)

@@ -1,8 +1,8 @@
 """Which external storage this host may read: the setting ``sources.allow``.
 
-What lives here: the setting's syntax and the decision. What does not: looking names up; the reader resolves a
-host, asks ``check_addresses`` about every address it got, and connects to one of those and to no other, so that a
-name that changes between the look-up and the connection gains nothing. Redirects are not followed.
+What lives here: the setting's syntax and the decision. What does not: looking names up. The source reader resolves a
+host, asks ``check_addresses`` about every address, and connects to one of those only, so that an attacker gains nothing
+by changing a name between look-up and connection. Redirects are not followed.
 
 Each entry of the list is one of::
 
@@ -18,8 +18,7 @@ names that very address (or ``localhost``, for that name): an entry with a schem
 whatever the name resolves to. IPv6 forms that carry an IPv4 address are judged as that address. Private networks
 (10/8 and the like) are where storage lives, and need no entry of their own.
 
-For schemes such as ``s3`` the host is a bucket; where its servers are is this host's own configuration, not the
-manifest's, and is not checked here.
+For schemes such as ``s3`` the host is a bucket. This host's configuration names the servers; they are not checked here.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ _V4_COMPATIBLE = IPv6Network("::/96")  # RFC 4291, deprecated
 
 
 class SourceRuleError(LocalError):
-    """An entry of ``sources.allow`` that means nothing. Fault: the configuration. Retry: corrected."""
+    """An entry of ``sources.allow`` without a meaning. Fault: the configuration. Retry: corrected."""
 
     code = "E_CONFIG"
     exit_code: ClassVar[ExitCode] = ExitCode.USAGE
@@ -85,7 +84,7 @@ class _Rule:
 
 @dataclass(frozen=True, slots=True)
 class SourcePolicy:
-    """The decision, from ``parse``."""
+    """The rules, made by ``parse``."""
 
     rules: tuple[_Rule, ...]
 
@@ -105,21 +104,15 @@ class SourcePolicy:
         return cls(tuple(rules))
 
     def check(self, text: str, field: str = "source") -> SourceUrl:
-        """The URL, if some entry covers it; an address in place of a name is checked too.
-
-        Raises:
-            ManifestError: ``E_SOURCE_FORBIDDEN``.
-        """
+        """The URL, if an entry covers it, and its address if it has one. Raises ManifestError
+        ``E_SOURCE_FORBIDDEN``."""
         url = parse_source_url(text, field)
         self.check_url(url, field)
         return url
 
     def check_url(self, url: SourceUrl, field: str = "source") -> None:
-        """The same of one that is parsed already: every request asks, and parsing was 5 % of what a read costs.
-
-        Raises:
-            ManifestError: ``E_SOURCE_FORBIDDEN``.
-        """
+        """The same for a URL that is parsed already: every request asks. Raises ManifestError
+        ``E_SOURCE_FORBIDDEN``."""
         if not any(rule.covers(url) for rule in self.rules):
             raise ManifestError(f"{field} {url.shown} is not among sources.allow", code="E_SOURCE_FORBIDDEN")
         literal = _literal(url)
@@ -127,11 +120,8 @@ class SourcePolicy:
             self.check_addresses(url, [str(literal)])
 
     def check_addresses(self, url: SourceUrl, addresses: Iterable[str]) -> None:
-        """What the host of an ``http`` or ``https`` URL resolved to, all of it.
-
-        Raises:
-            ManifestError: ``E_SOURCE_FORBIDDEN`` when one of them needs an entry of its own and has none.
-        """
+        """Check all addresses to which the host of an ``http`` or ``https`` URL resolved. Raises ManifestError
+        ``E_SOURCE_FORBIDDEN`` when one of them needs an entry of its own and has none."""
         for text in addresses:
             address = _plain(ip_address(text.partition("%")[0]))
             if _is_special(address) and not any(rule.names(address, url) for rule in self.rules):

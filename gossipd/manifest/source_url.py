@@ -1,15 +1,13 @@
 """The address of external storage, as a manifest may name it.
 
-What lives here: the syntax. What does not: whether this host may read it (``source_policy``) and reading
-(``gossipd.sources``).
+What lives here: the syntax. What does not: whether this host may read it (``source_policy``), reading (``sources``).
 
-A source is always a directory or prefix, with or without a ``/`` at its end: an object's address is the source's
-with the file's path below it, also when there is only one file. User names, queries and fragments are refused: a
-manifest is told to everybody, and all three are where credentials hide (pre-signed links among them).
+A source is always a directory or prefix, with or without a ``/`` at its end: an object's address is the source's with
+the file's path below it, also when there is only one file. User names, queries and fragments are refused, because all
+hosts see a manifest and all three are where credentials hide (pre-signed links among them).
 
-Hosts are taken in one spelling only. ``2130706433``, ``0x7f.1`` and ``127.1`` are 127.0.0.1 to some resolvers and
-names to others, so a host that ends in a number must be a dotted quad (the WHATWG URL standard's test), and
-nothing in a host may be percent-encoded.
+Hosts are taken in one spelling only. ``2130706433``, ``0x7f.1`` and ``127.1`` are 127.0.0.1 to some resolvers and names
+to others, so a host that ends in a number must be a dotted quad (the WHATWG URL standard's test), without ``%``.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ from gossipd.manifest.errors import ManifestError, shown
 URL_CHARS_MAX = 2048  # what browsers and proxies are known to carry
 WEB_SCHEMES = ("http", "https")
 SCHEMES = (*WEB_SCHEMES, "s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "file")
-"""What obstore reads. A manifest may name others, as mirrors for newer hosts."""
+"""The schemes that obstore reads. A manifest may name others, as mirrors for newer hosts."""
 _PORTS = {"http": 80, "https": 443}
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]{0,15}", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
@@ -36,7 +34,7 @@ _PRINTABLE = re.compile(r"[!-~]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class SourceUrl:
-    """A checked URL in parts. ``host`` is lower case (a bucket keeps its case); ``port`` 0 when it has none."""
+    """A checked URL in parts. ``host`` is lower case (a bucket keeps its case); ``port`` is 0 without a port."""
 
     text: str
     scheme: str
@@ -47,7 +45,7 @@ class SourceUrl:
 
     @property
     def shown(self) -> str:
-        """Scheme, host and port, for messages: paths may be long and are nobody else's business."""
+        """Scheme, host and port, for messages: paths may be long, and may be confidential."""
         return f"{self.scheme}://{self.host}" + (
             f":{self.port}" if self.port not in (0, _PORTS.get(self.scheme)) else ""
         )
@@ -78,7 +76,7 @@ def parse_source_url(text: str, field: str = "source") -> SourceUrl:
 
 
 def check_scheme(scheme: str, field: str) -> None:
-    """For what an operator writes. Raises ManifestError ``E_SOURCE_FORBIDDEN`` for a scheme that no host can read."""
+    """For an operator's entry. Raises ManifestError ``E_SOURCE_FORBIDDEN`` for a scheme that no host can read."""
     if scheme not in SCHEMES:
         _refuse(f"{field} has scheme {shown(scheme)}; hosts read {', '.join(SCHEMES)}")
 

@@ -1,11 +1,10 @@
-"""MessagePack with every limit set: the only way manifests and the like are packed and unpacked.
+"""MessagePack with every limit set: the only way in which manifests and statement files are packed and unpacked.
 
-What lives here: ``pack`` and ``unpack``. What does not: what the values mean (``msgspec.convert`` types them).
+What lives here: ``pack`` and ``unpack``. What does not: the types of the values (``msgspec.convert``).
 
-``msgpack.unpackb`` derives its limits from the length of the message, so nested array headers of 8 KiB cost
-tens of megabytes; every count is therefore given. Refused besides: trailing bytes, keys that are not text or
-come twice, extension types, floats (nothing here is one, so NaN cannot occur), integers beyond 53 bits (what
-every other language and JSON can hold), and nesting deeper than eight.
+``msgpack.unpackb`` derives its limits from the length of the message, so nested array headers of 8 KiB cost tens of
+megabytes; every count is therefore given. Also refused: trailing bytes, keys that are not text or come twice, extension
+types, floats (so NaN cannot occur), integers beyond 53 bits (the most that JSON can hold), and deep nesting.
 """
 
 from __future__ import annotations
@@ -29,14 +28,10 @@ def pack(value: object) -> bytes:
 
 
 def unpack(packed: bytes | memoryview, *, array_items_max: int, text_bytes_max: int, bytes_max: int) -> dict[str, Any]:
-    """The map that ``strict_msgpack`` holds.
+    """The map in ``packed``. Raises ManifestError ``E_DECODE`` with the reason.
 
     Args:
-        array_items_max: longest array anywhere.
-        text_bytes_max: longest text anywhere, in bytes of UTF-8.
-        bytes_max: longest byte string anywhere.
-    Raises:
-        ManifestError: ``E_DECODE`` and what was wrong with it.
+        array_items_max, text_bytes_max, bytes_max: the longest array, text (in UTF-8) and byte string anywhere.
     """
     try:
         value = msgpack.unpackb(
@@ -67,7 +62,7 @@ def unpack(packed: bytes | memoryview, *, array_items_max: int, text_bytes_max: 
 
 
 def check_plain(value: object, *, depth: int = 1) -> None:
-    """Refuse what ``convert`` would not look at: floats, wide integers and deep nesting in unknown fields."""
+    """Refuse in unknown fields what ``convert`` does not check: floats, wide integers and deep nesting."""
     if depth > DEPTH_MAX:
         raise ManifestError(f"nested deeper than {DEPTH_MAX}")
     if isinstance(value, dict):

@@ -10,10 +10,8 @@ host within its rack at C, into another rack at min(C, U); h is what one chunk t
 * ``tree``: the same, but every host passes each chunk on to two others, so that a level takes 2h. The upper
   ceil(log2 R) levels cross racks. Storage sends no faster than the first host passes on.
 
-Where all hops are alike that is t x (M + N - 1) for the chain and 2t x (M + ceil(log2 N)) for the tree. The classical
-figures are of 500 GB at 10 Gbit/s in 500 chunks of 1 GB (t is 0.8 s): 40,000 s for 100 hosts from storage, 811 s for
-the tree, 479 s for a chain of 100 and 1,199 s for one of 1,000. All assume that nothing is slow, nobody dies, and
-nothing is lost to delays and queues.
+Where all hops are alike that is t x (M + N - 1) for the chain and 2t x (M + ceil(log2 N)) for the tree. All assume that
+no host is slow or dies, and that delays and queues cost nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ STRATEGIES = ("sequential", "parallel", "tree", "chain")
 
 
 def completion_times(scenario: Scenario, strategy: str) -> list[float]:
-    """When each host has everything, ascending. Raises ValueError for an unknown strategy."""
+    """When each host holds everything, ascending. Raises ValueError for an unknown strategy."""
     hosts = scenario.hosts
     uplink = hosts / scenario.racks * scenario.link / scenario.oversubscription
     source = min(scenario.external, scenario.link, uplink)
@@ -49,7 +47,7 @@ def completion_times(scenario: Scenario, strategy: str) -> list[float]:
 
 
 def limit_words(scenario: Scenario, strategy: str) -> str:
-    """What a planner would have to change for the last host to be done sooner: links, or how the strategy uses them."""
+    """What a user would have to change for the last host to be done sooner: links, or how the strategy uses them."""
     if scenario.bound_s >= (1 - EQUAL_SHARE) * completion_times(scenario, strategy)[-1]:
         return scenario.limiting_resource
     hosts = scenario.hosts
@@ -65,7 +63,7 @@ def limit_words(scenario: Scenario, strategy: str) -> str:
 
 
 def _along(hops_s: list[float], chunks: int) -> list[float]:
-    """When the last chunk has passed each hop: it has made them all, behind the others through the slowest."""
+    """When the last chunk has passed each hop: it makes every hop, and follows at the pace of the slowest."""
     times: list[float] = []
     passed_s = slowest_s = 0.0
     for hop_s in hops_s:
@@ -76,7 +74,7 @@ def _along(hops_s: list[float], chunks: int) -> list[float]:
 
 
 def _opens_rack(scenario: Scenario, host: int) -> bool:
-    """Whether the host before it is in another rack; hosts are numbered rack by rack, as in ``world``."""
+    """Whether the host before this one is in another rack; hosts are numbered rack by rack, as in ``world``."""
     return host * scenario.racks // scenario.hosts != (host - 1) * scenario.racks // scenario.hosts
 
 
@@ -86,5 +84,5 @@ def external_copies(scenario: Scenario, strategy: str) -> float:
 
 
 def rack_copies(scenario: Scenario, strategy: str) -> float:
-    """How many copies enter a rack: a chain laid rack by rack, and a tree with subtrees by rack, need one."""
+    """How many copies enter a rack: one for a chain laid rack by rack, and for a tree with subtrees by rack."""
     return scenario.hosts / scenario.racks if strategy in ("sequential", "parallel") else 1.0

@@ -1,7 +1,7 @@
-"""What control costs a host: the sum over messages, links and membership, mean of the living.
+"""What control costs a host: the sum over messages, links and membership, as the mean of the living hosts.
 
-What lives here: that sum. What does not: how long a message is (``message_size``), what is sent all the time whatever
-is fetched (``steady_traffic``), and counting, which is each host's.
+What lives here: that sum. What does not: the length of a message (``message_size``), traffic that does not depend on
+the fetches (``steady_traffic``), and counting, which each host does.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from membership.member import NodeId
 
 
 class ControlSent(NamedTuple):
-    """Bytes that a host which is alive has sent, on average, until ``until_s``."""
+    """Bytes that a living host has sent, on average, until ``until_s``."""
 
     until_s: float
     messages: float
-    """And acknowledgements of those that have come."""
+    """Messages, and the acknowledgements of those that have come."""
     links: float
     membership: float
 
@@ -30,10 +30,10 @@ class ControlSent(NamedTuple):
 
 
 def control_sent(hosts: Mapping[NodeId, SimHost], now: float, *, membership_runs: bool) -> ControlSent:
-    """What has been sent until ``now``.
+    """The bytes sent until ``now``.
 
     Args:
-        membership_runs: it counts what it sends; else it is taken to be at rest.
+        membership_runs: membership counts what it sends; else it is taken to be at rest.
     """
     living = [host for host in hosts.values() if host.alive]
     messages = sum(host.control_bytes for host in living) / len(living)

@@ -1,15 +1,12 @@
-"""Links and flows: who gets how much of what, max-min fair.
+"""Links and flows: the rate that each flow gets, max-min fair.
 
-What lives here: ports (host up and down, rack up and down, external), flows over them, and their rates. What does not:
-why a flow exists.
+What lives here: links (host up and down, rack up and down, external), flows over them, and their rates.
 
-Rates are recomputed in full at most every quantum (a twentieth of a chunk time), by progressive filling: all flows
-grow together until a link is full, its flows are fixed, the others grow on. A flow that would end before the next time
-is slowed so that it ends just then, and what it leaves goes to the others: they could not have it in between, and half
-a quantum of every flow's rate would lie idle (250 hosts, 500 chunks: 0.960 of a chunk per chunk time in each host,
-0.963 with four times as many quanta, 0.963 with this). A flow that begins takes what is left on its own links. Exact
-max-min at every change would cost some 50 times more at 1,000 hosts for the same totals. Where nothing began or ended
-since the last time (storage that needs a hundred quanta for a chunk) the rates are what they were.
+Rates are recomputed in full at most every quantum (a twentieth of a chunk time), by progressive filling: all flows grow
+together until a link is full, its flows are fixed, the others grow on. A flow that would end before the next quantum is
+slowed so that it ends just then, and the others get what it leaves; else half a quantum of every flow's rate would lie
+idle. A flow that begins takes what is free on its own links. Where no flow began or ended since the last time, the
+rates stay. Rejected: exact max-min at every change, because it costs some 50 times more for the same totals.
 """
 
 from __future__ import annotations
@@ -29,15 +26,15 @@ class FabricLink:
         self.capacity = capacity
         self.free = capacity
         self.flows: dict[Flow, None] = {}  # ordered, so that runs repeat exactly
-        self.open_count = 0  # of its flows, those whose rate this filling has not set
+        self.open_count = 0  # flows of the link whose rate this filling has not set
 
     def busy(self) -> float:
-        """How much is in use, 0 to 1."""
+        """The part of the capacity that is in use, 0 to 1."""
         return 1.0 - max(0.0, self.free) / self.capacity if self.capacity else 1.0
 
 
 class Flow:
-    """Bytes under way over some links; with ``told_at`` left, somebody wants to know, and may set another mark."""
+    """Bytes under way over some links. When ``told_at`` bytes are left the owner is told, and may set another mark."""
 
     __slots__ = ("filling", "key", "length", "links", "moved_s", "rate", "remaining", "told_at")
 
@@ -51,7 +48,7 @@ class Flow:
         self.rate = 0.0
         self.moved_s = now
         self.told_at = told_at
-        self.filling = 0  # the last one that set the rate
+        self.filling = 0  # number of the last filling that set the rate
 
 
 class Fabric:
@@ -80,7 +77,7 @@ class Fabric:
             link.free -= flow.rate
 
     def end(self, flow: Flow) -> None:
-        """A flow is over, whether or not all of it has moved."""
+        """A flow is over, whether all of it has moved or not."""
         self.flows.pop(flow, None)
         self._has_changed = True
         for link in flow.links:
@@ -108,7 +105,7 @@ class Fabric:
         return ending, told
 
     def _fill(self, now: float, until: float) -> None:
-        """Max-min fair rates by progressive filling. A flow whose rate is fixed bears the number of this filling."""
+        """Max-min fair rates by progressive filling. A flow with a fixed rate bears the number of this filling."""
         self._filling += 1
         filling, links, quantum = self._filling, self._links, until - now
         for link in links:
@@ -139,7 +136,7 @@ class Fabric:
                         other.open_count -= 1
 
     def _end_later(self, flow: Flow, quantum: float) -> None:
-        """Less than it had, so that it fits; none of it where nobody else is there to use the rest."""
+        """Slow a flow down so that it ends with the quantum; not where no other flow is there to use the rest."""
         if all(len(link.flows) == 1 for link in flow.links):
             return
         flow.filling = self._filling

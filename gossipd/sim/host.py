@@ -1,4 +1,4 @@
-"""One simulated host: the daemon's Planner, and hands that take virtual time instead of moving bytes.
+"""One simulated host: the daemon's Planner, and adapters that take virtual time and move no bytes.
 
 What lives here: performing commands, upload slots, what is held. What does not: time and links (``world``).
 """
@@ -43,10 +43,10 @@ from membership.simulation import VirtualClock
 
 
 class Transfer:
-    """One fetch or read under way: from asking to the last byte.
+    """One fetch or read under way, from the request to the last byte.
 
-    ``relays``: of the same chunk, that cannot end before this one has. ``upstream``: the one that this is a relay of.
-    ``behind``: the chunk that is to come before this one on the same connection. ``next``: what waits for this one.
+    ``upstream``: the transfer of the same chunk that this one relays. ``relays``: the transfers that relay this one;
+    none ends before it. ``behind``: the chunk before this one on the connection. ``next``: the transfer after it.
     """
 
     __slots__ = (
@@ -64,14 +64,14 @@ class Transfer:
         self.flow: Flow | None = None
         self.behind = behind
         self.next: Transfer | None = None
-        self.is_told = False  # to others, while it comes
-        self.is_over = False  # all bytes have flowed; those of a relay wait for the last of its upstream
+        self.is_told = False  # announced while it comes
+        self.is_over = False  # all bytes have flowed; a relay still waits for the last bytes of its upstream
         self.upstream: Transfer | None = None
         self.relays: list[Transfer] = []
 
 
 class Network(Protocol):
-    """What a host needs of the world around it: time, other hosts, and the links between them."""
+    """What a host needs of the simulated world: time, other hosts, and the links between them."""
 
     clock: VirtualClock
     scenario: Scenario
@@ -132,7 +132,7 @@ class SimHost:
         self.control_bytes = 0
         self.membership_bytes = 0
         self.messages = 0
-        self.linked: set[NodeId] = set()  # whom a control link was made to, because there was something to say
+        self.linked: set[NodeId] = set()  # peers to which a control connection was made
         self.duplicates = 0
         self.fetching: dict[tuple[int, NodeId], Transfer] = {}
         self.arrivals: dict[int, Transfer] = {}  # chunks of which enough is here to be relayed
@@ -148,7 +148,7 @@ class SimHost:
             self.post(event)
 
     def post(self, event: Event) -> None:
-        """An event for the planner; it is heard at the next plan."""
+        """An event for the planner, which hears it at the next plan."""
         if self.alive:
             self.events.append(event)
             if self.plan_at > self.plan_earliest:
@@ -161,7 +161,7 @@ class SimHost:
             self.clock.at(when, self.plan, when)
 
     def plan(self, when: float) -> None:
-        """The daemon's loop, once."""
+        """One turn of the daemon's loop."""
         if not self.alive or when != self.plan_at:
             return
         now = self.clock.now
@@ -176,7 +176,7 @@ class SimHost:
             self._plan_by(self.planner.next_deadline(now))
 
     def perform(self, command: Command) -> None:
-        """What the daemon's hands would do."""
+        """What the daemon's adapters would do."""
         match command:
             case SendDelta():
                 self._send_delta(command)
@@ -279,7 +279,7 @@ class SimHost:
         self.post(FetchFailed(self.world.deployment, chunk, peer, FailReason.CANCELLED))
 
     def arriving(self, transfer: Transfer) -> None:
-        """So much of a fetch or read is here that the chunk can be relayed."""
+        """Enough of a fetch or read is here for the chunk to be relayed."""
         chunk = transfer.chunks[0]
         if not self.held >> chunk & 1 and chunk not in self.arrivals:
             self.arrivals[chunk] = transfer
@@ -292,7 +292,7 @@ class SimHost:
         self.post(ChunkEnding(self.world.deployment, transfer.chunks[0], supplier))
 
     def _let_relays_go(self, transfer: Transfer, *, has_landed: bool) -> None:
-        """A fetch or read has ended: with the chunk its relays may end, without it they must, wherever it came from."""
+        """A fetch or read has ended: with the chunk its relays may end, without it they must fail."""
         chunk = transfer.chunks[0]
         if self.arrivals.get(chunk) is transfer:
             del self.arrivals[chunk]
@@ -316,7 +316,7 @@ class SimHost:
     # ---- the end of a transfer -----------------------------------------------------------------
 
     def served(self, transfer: Transfer) -> None:
-        """The last byte has left, or the taker has gone: the slot is free, or the next request's on that connection."""
+        """The last byte has left, or the taker is gone: the slot passes to the next request there, or is free."""
         following, transfer.next = transfer.next, None
         if self.serving.pop(transfer, self) is None and self.alive:
             if following is not None:
@@ -348,7 +348,7 @@ class SimHost:
         self._let_relays_go(transfer, has_landed=True)
 
     def peer_died(self, node: NodeId) -> None:
-        """Our connections to a host are reset: everything asked of it fails."""
+        """Our connections to a host are reset: every request to it fails."""
         for (_chunk, peer), transfer in list(self.fetching.items()):
             if peer == node:
                 self._fail(transfer, FailReason.GONE)

@@ -1,19 +1,13 @@
 """The membership of a simulated cluster in full: each host's own ``Swim``, on the clock of the world.
 
 What lives here: the brains, their datagrams (delayed like any message of the world, counted with their headers), and
-what the planner hears of their verdicts, which is what ``daemon.member_directory`` makes of them: a member that is
-alive, has changed or is suspected is seen, one that is dead is lost. What does not: when verdicts come where the brains
-do not run (``verdicts``), evidence of broken connections (``world``).
+the translation of their verdicts for the planner, as ``daemon.member_directory`` does it: a member that is alive, has
+changed or is suspected is seen, a dead one is lost. What does not: verdicts where the brains do not run (``verdicts``),
+evidence of broken connections (``world``).
 
-The cluster is converged when time begins, as ``membership.testing.Cluster.start_all_known`` makes it: one brain is told
-of all others, which cost a record each, and the rest adopt its view. Seals and signatures are stand-ins of the same
-size. Left out: lost datagrams, and the fall-back probe's few bytes; it comes over the control link, in four delays, as
-a dead host never answers it and a living one hardly needs it.
-
-Nothing is skipped while nobody dies. 1,000 brains cost 0.1 s of CPU for a second of theirs at rest, and 15.6 s when
-fifty die at once; of 250 hosts with 100 chunks the planners take 79 s and the brains 20 s.
-
-Draws are the membership's own, so that a run is the run without deaths up to the first of them.
+The cluster is converged when time begins, as after ``membership.testing.SimulatedCluster.start_all_known``. Seals and
+signatures are stand-ins of the same size. Left out: lost datagrams, and the few bytes of the control probe, which takes
+four delays. Draws come from a source of their own, so that a run equals the run without deaths up to the first death.
 """
 
 from __future__ import annotations
@@ -43,7 +37,7 @@ _CONTROL_DELAYS = 4  # a connection and a question: there and back twice
 
 
 class _HostMembership:
-    """One host's, and when it wants to be woken."""
+    """The brain of one host, and its next deadline."""
 
     __slots__ = ("address", "host", "swim", "wake_at")
 
@@ -70,7 +64,7 @@ class MembershipWorld(Protocol):
 
 
 class Membership:
-    """All brains of one world. Everybody who lives now is a member."""
+    """All brains of one world. Every living host is a member."""
 
     def __init__(self, world: MembershipWorld, rng: Random) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""What came of a run, as figures: times, bytes, efficiency against the bound."""
+"""The result of a run as figures: times, bytes, efficiency against the bound."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Outcome:
     chunks: int
     strategy: str
     seconds_last: float
-    """Of the hosts that are alive and not slowed down; ``seconds_last_slow`` has the slowed."""
+    """Of the living hosts at the full rate; ``seconds_last_slow`` is that of the slowed hosts."""
     seconds_median: float
     seconds_last_slow: float | None
     bound_s: float
@@ -36,12 +36,12 @@ class Outcome:
     hosts_alive: int
     loss_chunk_times: float
     death_known_s_median: float | None
-    """From a death to a living host's verdict, median of all, and the last; None where nobody died."""
+    """From a death to a living host's verdict, median of all, and the last; None when no host died."""
     death_known_s_last: float | None
     rng: int
 
     def to_json(self) -> dict[str, object]:
-        """The fields, for ``--json``: JSON has no NaN, so the times of hosts of which none is ready are null."""
+        """The fields, for ``--json``. JSON has no NaN, so times are null when no host is ready."""
         return {
             key: None if isinstance(value, float) and isnan(value) else value for key, value in asdict(self).items()
         }
@@ -60,7 +60,7 @@ def closed_form(scenario: Scenario, strategy: str) -> Outcome:
 
 
 def simulated(world: World) -> Outcome:
-    """The figures of a run that is over."""
+    """The figures of a finished run."""
     scenario = world.scenario
     alive = [host for host in world.hosts if host.alive]
     slow = set(world.slowed)

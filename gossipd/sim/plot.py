@@ -1,7 +1,6 @@
 """The picture of a run: completion over time per rack, and when each host got each chunk.
 
-The only module here that touches a file and a graphics library. Matplotlib is an extra and is imported when a
-picture is asked for.
+The only module here that touches a file and a graphics library. Matplotlib is an extra and is imported when needed.
 """
 
 from __future__ import annotations
@@ -31,21 +30,19 @@ class PlotError(LocalError):
 
 
 def check(path: Path) -> None:
-    """Look before an hour's run whether ``draw`` can work; what is there already stays as it is.
-
-    Raises: PlotError without matplotlib; UsageError where no PNG can be written.
-    """
+    """Whether ``draw`` can work, before a long run; an existing file stays as it is. Raises PlotError without
+    matplotlib, UsageError where no PNG can be written."""
     if path.suffix != ".png":
         raise UsageError(f"--plot {path}: the picture is a PNG; give it a name that ends in .png")
     try:
-        import matplotlib.figure  # noqa: F401  # the one that would fail after the run
+        import matplotlib.figure  # noqa: F401  # the import that would fail after the run
     except ImportError as error:
         raise PlotError("--plot needs matplotlib: pip install 'gossipd[simulate]'") from error
     try:
         if path.exists():
             path.open("ab").close()
         else:
-            TemporaryFile(dir=path.parent).close()  # permission bits would not tell of a read-only file system
+            TemporaryFile(dir=path.parent).close()  # permission bits do not tell of a read-only file system
     except OSError as error:
         reason = error.strerror or error
         raise UsageError(f"--plot {path}: {reason}; name a file in a directory that exists and is writable") from error
@@ -78,7 +75,7 @@ def title_of(world: World) -> str:
 
 
 def end_s(world: World) -> float:
-    """When the last living host at the full rate was done; where one was not, when the run ended."""
+    """When the last living host at the full rate was done; when the run ended, if one of them was not."""
     slow = set(world.slowed)
     times = [host.done_s for host in world.hosts if host.alive and host.index not in slow]
     done = [when for when in times if when is not None]
@@ -86,7 +83,7 @@ def end_s(world: World) -> float:
 
 
 def curve_of(world: World, hosts: Iterable[int]) -> Curve:
-    """How many per cent of their chunks these hosts had when: few enough points to draw, the last among them."""
+    """The per cent of their chunks that these hosts had over time: few enough points to draw, with the last."""
     members = list(hosts)
     times = sorted(when for host in members for when in world.timeline[host])
     total = world.scenario.chunks * len(members)
@@ -95,11 +92,8 @@ def curve_of(world: World, hosts: Iterable[int]) -> Curve:
 
 
 def rack_curves(world: World) -> list[tuple[int, Curve]]:
-    """Each rack with its curve, the first to have everything first.
-
-    Of its living hosts at the full rate: the dead would hold it below 100 % for ever, the slow stretch the scale. A
-    rack without such hosts has no curve.
-    """
+    """Each rack with its curve, the first to have everything first. Only living hosts at the full rate count: the dead
+    would hold a curve below 100 % for ever, the slow stretch the scale."""
     slow = set(world.slowed)
     members: dict[int, list[int]] = {}
     for host in world.hosts:
@@ -110,7 +104,7 @@ def rack_curves(world: World) -> list[tuple[int, Curve]]:
 
 
 def deaths(world: World) -> list[tuple[float, int]]:
-    """When how many hosts died."""
+    """The times of deaths, each with the number of hosts."""
     return sorted(Counter(host.died_s for host in world.hosts if host.died_s is not None).items())
 
 
@@ -142,7 +136,7 @@ def _draw_completion(world: World, axes: Any) -> None:
 
 
 def _draw_arrivals(world: World, figure: Any, axes: Any) -> None:
-    """Colours end at the last host at the full rate: over all of a slow host's time the others would be one colour."""
+    """Colours end at the last host at the full rate: on a slow host's scale all others would be one colour."""
     from matplotlib import colormaps
 
     arrivals = [[math.nan] * world.scenario.chunks for _ in world.hosts]

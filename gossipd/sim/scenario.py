@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from gossipd.core.timing import TOLD_SHARE
 from gossipd.swarm.settings import PlannerSettings
 
-EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (README): what is closer than that no run could tell apart
+EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (tests/bench/RESULTS.md): no run could tell apart what is closer
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +47,27 @@ class Scenario:
     delay_s: float = 0.0005
     """One way between two hosts, idle: 0.1 to 0.6 ms in a data centre."""
     queue_s: float = 0.001
-    """Added one way by each saturated port. Data-centre switches mark or drop after about a millisecond; the lab's
-    tbf queues hold 50 ms."""
+    """Added one way by each saturated port. Data-centre switches mark or drop after about a millisecond."""
     store_s: float = 0.002
-    """From the last byte to the chunk being told: hash, write, hand-over. 16 MiB at 4 GB/s take 4 ms."""
+    """From the last byte to the announcement of the chunk: hash, write, hand-over. 16 MiB at 4 GB/s take 4 ms."""
     source_delay_s: float = 0.01
-    """From asking external storage to its first byte."""
+    """From the request to external storage to its first byte."""
     told_share: float = TOLD_SHARE
-    """How much of a chunk is at a host before others may ask for it there."""
+    """The part of a chunk that a host has before others may ask for it there."""
     plan_interval_s: float = 0.005
-    """A host plans at most this often; the daemon, while it is busy, once in 10 ms."""
+    """Shortest time between two plans of a host; a busy daemon plans once in 10 ms."""
     upload_slots: int = 4
     evidence_s: float = 0.5
-    """How long a dead process's connections take to be noticed, from half to one and a half of it: its kernel resets
-    them (``tests/gossipd/control/test_evidence.py``, with heartbeats off), and the daemon's loop needs its turn. Not
-    simulated: a host that loses its power sends no reset, and who has told it something finds that after 5 s."""
+    """How long the connections of a dead process take to be noticed, from half to one and a half of it: its kernel
+    resets them (``tests/gossipd/control/test_evidence.py``), and the daemon's loop needs its turn. Not simulated: a
+    host that loses its power sends no reset, and a peer that has told it something finds out after 5 s."""
     membership_hosts_max: int = 1000
-    """With deaths and up to so many hosts membership runs in full; else its verdicts are drawn as measured."""
+    """With deaths and up to this number of hosts membership runs in full; else its verdicts are drawn as measured."""
     settings: PlannerSettings = field(default_factory=PlannerSettings)
 
     @property
     def chunk_bytes(self) -> int:
-        """The size of a chunk; the last may be shorter."""
+        """The size of a chunk; the last one may be shorter."""
         return -(-self.size // self.chunks)
 
     @property
@@ -82,7 +81,7 @@ class Scenario:
         return max(self.bounds().values())
 
     def bounds(self) -> dict[str, float]:
-        """The time each resource alone would need; the largest is the bound."""
+        """The time that each resource alone needs; the largest is the bound."""
         per_rack = self.hosts / self.racks
         uplink = per_rack * self.link / self.oversubscription
         return {
@@ -94,9 +93,9 @@ class Scenario:
 
     @property
     def limiting_resource(self) -> str:
-        """What decides the bound, in words: every resource that comes within a hundredth of it.
+        """The resources that decide the bound, in words: every one within a hundredth of it.
 
-        A cluster is often planned so that several are equal; who makes one of them faster then gains nothing.
+        A cluster is often planned so that several are equal; making one of them faster then gains nothing.
         """
         bounds = self.bounds()
         names = [name for name, seconds in bounds.items() if seconds >= (1 - EQUAL_SHARE) * self.bound_s]
@@ -128,7 +127,7 @@ def lab(
 
 
 def chunk_count_of(size: int) -> int:
-    """How many chunks a publisher makes of one file of that size by default: 256 KiB to 16 MiB each, about 2,048."""
+    """The number of chunks that a publisher makes of a file of that size: about 2,048, of 256 KiB to 16 MiB."""
     target = max(1, -(-size // 2048))
     chunk_bytes = min(16 << 20, max(256 << 10, 1 << (target - 1).bit_length()))
     return -(-size // chunk_bytes)

@@ -2,13 +2,11 @@
 
 What lives here: the measured quantiles and the draw. What does not: what a verdict does.
 
-Measured were, for every crash, the median over the observers of the time to their verdict, and every observer's
-distance from that median: with ten dead it is mostly under a second, as all of them wait for the same suspicion, so
-that to draw each verdict by itself would be wrong. More dead at once take longer, since each accusation is a rumour in
-a budget of bytes. Between the measured numbers of dead it is interpolated by the logarithm; below and above, the
-nearest measured is taken, so that where thousands die at once this is too quick. A suspicion lasts 0.8 s longer for
-each ten times as many members (``suspicion_per_decade_s``), and the benchmark's 10,000 take about as much longer than
-its 1,000; that is added.
+Measured are, for every crash, the median over the observers of the time to their verdict, and every observer's distance
+from that median. Rejected: drawing each verdict by itself, because all observers wait for the same suspicion. More dead
+at once take longer, since each accusation is a rumour in a budget of bytes. Between the measured numbers of dead the
+logarithm interpolates; below and above, the nearest measured one is taken, so thousands of deaths at once are too
+quick. A suspicion lasts ``suspicion_per_decade_s`` longer for each ten times as many members; that is added.
 """
 
 from __future__ import annotations
@@ -19,8 +17,8 @@ from random import Random
 
 from membership.settings import SwimSettings
 
-# python -m tests.bench.membership --members 1000 --scenario NAME --json: who died, and at _SHARES crash_median_s and
-# crash_spread_s of the row. NAME is quiet (its last row), mass_death, fifth_death; seed 1.
+# python -m tests.bench.membership --members 1000 --scenario NAME --json: number of dead, and at _SHARES crash_median_s
+# and crash_spread_s of the row. NAME is quiet (its last row), mass_death, fifth_death; seed 1.
 _MEMBERS = 1000
 _SHARES = (0.0, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1.0)
 _MEASURED: tuple[tuple[int, tuple[float, ...], tuple[float, ...]], ...] = (
@@ -43,16 +41,16 @@ _MEASURED: tuple[tuple[int, tuple[float, ...], tuple[float, ...]], ...] = (
 
 
 class Verdicts:
-    """Draws for a cluster of so many hosts."""
+    """Draws for a cluster of ``hosts`` hosts."""
 
     def __init__(self, hosts: int, rng: Random) -> None:
         self._rng = rng
         settings = SwimSettings()
         self._longer_s = settings.suspicion_per_decade_s * log10(hosts / _MEMBERS)
-        self._least_s = settings.suspicion_s(hosts)  # nobody judges sooner
+        self._least_s = settings.suspicion_s(hosts)  # no host judges sooner
 
     def draw(self, dead: int) -> Iterator[Iterator[float]]:
-        """For each of so many that die at once: the time to each host's verdict, without end."""
+        """For each of ``dead`` hosts that die at once: the time to each host's verdict, without end."""
         medians, spread = _interpolated(dead)
         for _ in range(dead):
             yield self._waits(self._longer_s + self._at(medians), spread)
@@ -69,7 +67,7 @@ class Verdicts:
 
 
 def _interpolated(dead: int) -> tuple[Sequence[float], Sequence[float]]:
-    """The quantiles for that many dead at once."""
+    """The quantiles for that number of dead at once."""
     below = _MEASURED[0]
     for above in _MEASURED:
         if dead <= above[0]:

@@ -1,11 +1,11 @@
 """A simulated cluster: hosts, messages, transfers and faults on one virtual clock.
 
 What lives here: everything between the hosts. What does not: the clock (``membership.simulation``), what a host decides
-(its Planner) or does (``host``).
-A relay flows at its fair rate and ends no earlier than what it relays; that it cannot overtake it on the way is not
-modelled (two relays in a hundred would: 250 hosts, 2,000 chunks).
-Deterministic: ties on the heap are broken by order of scheduling, every draw is from a seeded Random: one for the world
-and one for membership, so that deaths change nothing before the first of them.
+(its Planner) or does (``host``). A relay flows at its fair rate and ends no earlier than its upstream; that it cannot
+overtake the upstream on the way is not modelled.
+
+Deterministic: the order of scheduling breaks ties on the heap, and every draw is from a seeded Random: one for the
+world and one for membership, so that deaths change nothing before the first of them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from membership.member import NodeId
 from membership.simulation import VirtualClock
 
 _RECOMPUTE_PER_CHUNK_TIME = 20
-_PLANS_PER_CHUNK_TIME = 10  # seven times as often as a daemon with chunks of 16 MiB on 10 Gbit/s; 20 gave the same loss
+_PLANS_PER_CHUNK_TIME = 10  # seven times as often as a daemon with large chunks; more changes nothing
 _EXTENT_BYTES_MAX = 16 << 20
-_CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches everybody within some gossip rounds
+_CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches all hosts within some gossip rounds
 
 
 class World:
@@ -51,7 +51,7 @@ class World:
         Args:
             settled: seeds are elected before the deployment opens.
             keep_arrivals: remember every delivery, for a picture.
-            on_progress: told each percent of all deliveries.
+            on_progress: is told each per cent of all deliveries.
         """
         self.scenario = scenario
         self._on_progress = on_progress
@@ -83,7 +83,7 @@ class World:
         self.unfinished = scenario.hosts
         self._healthy_unfinished = scenario.hosts - len(set(self.slowed))
         self.control_sent: ControlSent | None = None
-        self.verdict_waits_s = array("d")  # of each living host for each dead one: from the death to the verdict
+        self.verdict_waits_s = array("d")  # for each living host and each dead one: from the death to the verdict
         self.false_deaths = 0
         self._greet(settled)
         self._membership: Membership | None = None
@@ -115,7 +115,7 @@ class World:
                     link.capacity = link.free = self.scenario.link * slow.factor
 
     def _greet(self, settled: bool) -> None:
-        """Members know each other and seeds are elected before time 0; then the deployment opens everywhere."""
+        """The members know each other and seeds are elected before time 0; then the deployment opens on all hosts."""
         scenario = self.scenario
         early = self.clock.now = -10.0 if settled else 0.0
         for host in self.hosts:
@@ -130,7 +130,7 @@ class World:
             host.post(DeploymentOpened(self.deployment, shape, ChunkSet(size)))
 
     def _elect(self, early: float) -> None:
-        """Whoever is next in a rack's line claims at once; everybody hears of it before the next does."""
+        """The next candidate of a rack claims at once, and all hosts hear of it before the one after it claims."""
         step_s = self.scenario.settings.claim_rank_s
         now, quiet_s = early, 0.0
         while quiet_s < 2 * step_s:
@@ -160,13 +160,13 @@ class World:
     # ---- messages ------------------------------------------------------------------------------
 
     def delay(self, sender: SimHost, receiver: SimHost, rng: Random | None = None) -> float:
-        """One way, with the queues of the two ports as full as they are busy."""
+        """One way, with the queues of the two ports as full as the ports are busy."""
         scenario = self.scenario
         queue = max(0.0, sender.up.busy() - 0.8) + max(0.0, receiver.down.busy() - 0.8)
         return scenario.delay_s * (0.5 + (rng or self._rng).random()) + scenario.queue_s * 5 * queue
 
     def send(self, sender: SimHost, peer: NodeId, event: Event) -> None:
-        """A control message; in order per pair, as delays change slowly against the spacing of messages."""
+        """A control message; in order per pair, because delays change slowly against the spacing of messages."""
         receiver = self.by_node[peer]
         if receiver.alive:
             self.clock.after(self.delay(sender, receiver), receiver.hear, event)
@@ -208,7 +208,7 @@ class World:
         else:
             links = (server.up, self.rack_up[server.rack], self.rack_down[taker.rack], taker.down)
         length = len(transfer.chunks) * self.scenario.chunk_bytes
-        is_relayable = len(transfer.chunks) == 1  # of several in one read each arrives by itself
+        is_relayable = len(transfer.chunks) == 1  # the chunks of one read arrive one by one
         told_at = (1.0 - self.scenario.told_share) * length if is_relayable else 0.0
         flow = Flow(transfer, links, length, self.clock.now, told_at=told_at)
         transfer.flow = flow
@@ -267,7 +267,7 @@ class World:
         self.clock.after(wait, taker.received, transfer)
 
     def stop(self, transfer: Transfer) -> None:
-        """Cancelled: what has flowed has flowed."""
+        """The transfer is cancelled; bytes that have flowed stay counted."""
         self._end_flow(transfer)
         if transfer.server is not None:
             transfer.server.served(transfer)
@@ -275,7 +275,7 @@ class World:
     def _end_flow(self, transfer: Transfer) -> None:
         if transfer.flow is not None:
             self.fabric.end(transfer.flow)
-            transfer.flow = None  # each has the other: a cycle that only the collector would find
+            transfer.flow = None  # each refers to the other: a cycle that only the collector would find
 
     # ---- progress and faults -------------------------------------------------------------------
 
@@ -295,11 +295,11 @@ class World:
             self._kill(self._kills.pop(0))
 
     def finished(self, host: SimHost) -> None:
-        """A host has everything."""
+        """A host holds everything."""
         self._needs_no_more(host)
 
     def _needs_no_more(self, host: SimHost) -> None:
-        """It is done or dead. With the last healthy host the figures of control end: the slow go on among the idle."""
+        """A host is done or dead. With the last healthy host the figures of control end: the slow go on alone."""
         self.unfinished -= 1
         if host.index not in self.slowed:
             self._healthy_unfinished -= 1
@@ -307,7 +307,7 @@ class World:
                 self.control_sent = self.control_until_now()
 
     def control_until_now(self) -> ControlSent:
-        """What the living have sent, mean of them."""
+        """What the living hosts have sent so far, on average."""
         return control_sent(self.by_node, self.clock.now, membership_runs=self._membership is not None)
 
     def _kill(self, kill: Kill) -> None:
@@ -358,7 +358,7 @@ class World:
             self.verdict_waits_s.append(self.clock.now - lost.died_s)
 
     def _evidence(self, observer: SimHost, dead: SimHost) -> None:
-        """Only who has a connection to the dead host notices before membership does."""
+        """Only a host with a connection to the dead one notices before membership does."""
         if observer.planner.listens_to(dead.node):
             observer.post(PeerReachable(dead.node, False))
         observer.peer_died(dead.node)

@@ -1,26 +1,22 @@
 """What this host tells its neighbours about one deployment, and when.
 
-What lives here: the subscribers, what each has not been told yet, and the batching. What does not: the wire
-form and numbering of messages (the control hand), which are per pair: it turns a gap into a new subscription.
+What lives here: the subscribers, what each has not been told yet, and the batching. What does not: the form and the
+numbers of messages (``control``); the receiver subscribes again when it sees a gap in the numbers.
 
-A chunk is told when it is stored, or before that, when so much of it has come that others can be sent it while the rest
-comes; if the rest does not come it is told as lost.
+A chunk is announced when it is stored, or earlier, when enough of it has come for this host to relay the rest; if the
+rest does not come, the chunk is announced as lost. Every subscriber hears of every chunk in the end. Urgent is
 
-Every subscriber is told everything in the end, in batches. News are urgent for a rack mate that lacks the chunk
-(``told_soon``), and for the importer of another rack when this host is a natural origin of the chunk: it read it from
-storage, imported it, or is its own rack's first in line. The end of a read is urgent for the other readers too, who
-begin the next ones by it: else storage's link is idle for 3 % of the time (1,000 hosts, chunks of 0.2 s, simulation).
-Urgent news wait for one batch time, which takes all that is pending for that peer with it; the rest waits for
-``news_lazy_s``, or once more where something was told lately, as it is likely to have company sooner (4 messages of 61
-a second; 1,000 hosts, chunks of 0.2 s, simulation). What is being read from storage rides on every message and is
-urgent for other readers. Subscribers with the same pending news share one command.
+* for a rack peer: a chunk that it lacks (``told_soon``);
+* for the importer of another rack: a chunk that this host read, imported, or is to import for its rack;
+* for the other source readers: the start and the end of a read, because they choose their next reads by it.
 
-A mate need not hear of a chunk from all its holders at once, only from some (``early_announcers``): from the others it
-hears with later news. When everybody told everybody two of three messages were of no use: 1,000 hosts in 25 racks are
-27.4 chunk times behind with either, and a host sends 20.7 KB/s instead of 29.3 (200 chunks of 0.2 s, simulation).
+Urgent announcements wait for one batch time and then take along all that is pending for the same peer. The others wait
+for ``news_lazy_s``, and once more for a peer that was told something lately: an urgent one may take them along. The
+chunks being read from storage ride on every message. Of the holders of a chunk only ``early_announcers`` tell a rack
+peer soon, because further messages bring it nothing new.
 
-What happened is one list for all subscribers, and each has its place in it: a chunk stored is one entry, and not one
-for each of a hundred neighbours (a list for each took a tenth of the time of a simulation).
+One log serves all subscribers, and each subscriber has a position in it. Rejected: a list for each subscriber, because
+every stored chunk would cost an entry for every neighbour.
 """
 
 from __future__ import annotations
@@ -34,21 +30,21 @@ from gossipd.core.ids import DeploymentId
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
-_ITEMS_MAX = 256  # of one list of a delta; longer news are split
-_LATELY_SHARE = 0.5  # of ``news_lazy_s``: to whom something was told since, the rest is told when it has company
+_ITEMS_MAX = 256  # of one list of a delta; more are split
+_LATELY_SHARE = 0.5  # of ``news_lazy_s``: a subscriber that was told something since then waits for the next round
 
 
 def told_soon(rack_peers: Collection[NodeId], holders: int, early_announcers: int, rng: Random) -> Collection[NodeId]:
-    """Which mates that lack a chunk one of its holders tells soon, so that each hears from ``early_announcers`` on
-    average.
+    """The rack peers to be told soon, so that each hears from ``early_announcers`` holders of a chunk on average.
 
     Args:
-        holders: of the chunk in this rack, as far as is known, the one that tells included.
+        rack_peers: those that lack the chunk.
+        holders: of the chunk in this rack, as far as is known, this host included.
     """
     if holders <= early_announcers:
         return rack_peers
     share = early_announcers / holders
-    # In an order of their own: that of a set follows a hash seed, and with it who would be drawn.
+    # Sorted, because the order of a set follows a hash seed, and the draws would follow it too.
     return [rack_peer for rack_peer in sorted(rack_peers) if rng.random() < share]
 
 
@@ -56,19 +52,19 @@ class _Subscriber:
     __slots__ = ("told", "told_s", "urgent")
 
     def __init__(self, told: int) -> None:
-        self.told = told  # how much of the log
+        self.told = told  # position in the log up to which this peer has been told
         self.told_s = -math.inf
         self.urgent = False
 
 
 class Announcements:
-    """Pending news of one deployment."""
+    """Pending announcements of one deployment."""
 
     def __init__(self, deployment: DeploymentId, settings: PlannerSettings) -> None:
         self._deployment = deployment
         self._settings = settings
         self._subscribers: dict[NodeId, _Subscriber] = {}
-        self._log: list[int] = []  # since all were told last: a chunk for one stored, its complement for one lost
+        self._log: list[int] = []  # chunks stored, complements of chunks lost
         self._flushed_s = 0.0
         self._lazy_s = 0.0
         self._urgent = False
@@ -77,25 +73,25 @@ class Announcements:
 
     @property
     def subscribers(self) -> tuple[NodeId, ...]:
-        """Who hears our news."""
+        """The peers that hear our announcements."""
         return tuple(self._subscribers)
 
     def subscribe(self, peer: NodeId) -> bool:
-        """False when there is no room. Whoever calls sends our holdings; pending news are part of them."""
+        """False when there is no room. The caller sends our holdings, which contain all that is pending."""
         if peer not in self._subscribers and len(self._subscribers) >= self._settings.subscribers_max:
             return False
         self._subscribers[peer] = _Subscriber(len(self._log))
         return True
 
     def unsubscribe(self, peer: NodeId) -> None:
-        """No more news for this peer."""
+        """Announce nothing more to this peer."""
         self._subscribers.pop(peer, None)
 
     def stored(self, chunk: int, urgent: Iterable[NodeId]) -> None:
-        """A chunk can be asked for here from now on.
+        """This chunk can be asked for here from now on.
 
         Args:
-            urgent: who should hear of it soon; those of them who do not listen are passed over.
+            urgent: peers that should hear of it soon; a peer that is no subscriber is skipped.
         """
         if not self._subscribers:
             return
@@ -106,13 +102,13 @@ class Announcements:
                 subscriber.urgent = self._urgent = True
 
     def hurry(self, urgent: Iterable[NodeId]) -> None:
-        """These should hear soon what is being read now, though no chunk is new."""
+        """Tell these peers soon what is being read now, though no chunk is new."""
         for peer in urgent:
             if (subscriber := self._subscribers.get(peer)) is not None:
                 subscriber.urgent = self._urgent = self._pending = True
 
     def lost(self, chunk: int) -> None:
-        """A chunk is not held any more, or did not come; urgent for all who were told of it, who may ask for it."""
+        """This host does not hold the chunk (any more). Urgent for subscribers that were told of it: they may ask."""
         if not self._subscribers:
             return
         for subscriber in self._subscribers.values():
@@ -122,7 +118,7 @@ class Announcements:
         self._pending = True
 
     def read(self, reading: tuple[int, ...], readers: tuple[NodeId, ...]) -> None:
-        """What is being read from storage now."""
+        """Note the chunks that are being read from storage now."""
         if reading == self.reading:
             return
         begun = not set(reading) <= set(self.reading)
@@ -138,6 +134,7 @@ class Announcements:
             return []
         groups: dict[int, list[NodeId]] = {}
         end, lately_s = len(self._log), now - _LATELY_SHARE * self._settings.news_lazy_s
+        # Subscribers at one position of the log get the same message, which is encoded once.
         for peer, subscriber in self._subscribers.items():
             if subscriber.urgent or (lazy and subscriber.told < end and subscriber.told_s <= lately_s):
                 groups.setdefault(subscriber.told, []).append(peer)
@@ -153,7 +150,7 @@ class Announcements:
         return messages
 
     def _forget_told(self) -> None:
-        """Drop from the log what all have been told."""
+        """Drop from the log what every subscriber has been told."""
         told = min((subscriber.told for subscriber in self._subscribers.values()), default=len(self._log))
         del self._log[:told]
         for subscriber in self._subscribers.values():
@@ -184,7 +181,7 @@ class Announcements:
 
 
 def _outcome(log: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """What to tell whoever was told all that was before: chunks held now, and chunks not held any more."""
+    """Chunks held now, and chunks held no longer, for a peer that was told everything before this part of the log."""
     if min(log, default=0) >= 0:
         return tuple(log), ()
     was_held: dict[int, bool] = {}

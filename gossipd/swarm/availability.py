@@ -1,13 +1,11 @@
-"""Who holds which chunk of one deployment, as heard from neighbours.
+"""Which neighbour holds which chunk of one deployment.
 
-What lives here: what each peer has said it holds, and, for each chunk that is still wanted here, the list of
-its holders in our rack and elsewhere. What does not: what to do about it (``demand``, ``scheduler``).
+What lives here: what each peer has said it holds, and, for each chunk that is still wanted here, its holders in our
+rack and elsewhere. What does not: the decisions that follow (``demand``, ``scheduler``).
 
-A peer "holds" what can be asked for there: a chunk that is still on its way to it is among that, and is taken back if
-it does not come.
-
-Peers that hold everything are kept apart: hearing of a full copy costs nothing per chunk. Lists of a chunk are
-dropped when it is stored here, so memory follows what is missing, not what exists.
+A peer "holds" a chunk that can be asked for there, also one that is still on its way to the peer. Peers that hold
+everything are kept apart: a full copy costs nothing per chunk. The lists of a chunk are dropped when the chunk is
+stored here, so memory follows what is missing.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from membership.member import NodeId
 
 
 class _Holdings:
-    """What one peer has said it holds."""
+    """The chunks that one peer has said it holds."""
 
     __slots__ = ("bits", "count")
 
@@ -29,7 +27,7 @@ class _Holdings:
 
 
 class Availability:
-    """Holdings of the neighbours. ``near`` are rack mates, ``far`` all others."""
+    """Holdings of the neighbours. ``near`` are rack peers, ``far`` all others."""
 
     def __init__(self, size: int, held: int) -> None:
         self.size = size
@@ -42,20 +40,20 @@ class Availability:
         self._held = held
 
     def stored(self, chunk: int) -> None:
-        """Held here now: nobody needs to be asked for it."""
+        """This host holds the chunk and asks no peer for it."""
         self._held |= 1 << chunk
         self.near.pop(chunk, None)
         self.far.pop(chunk, None)
 
     def lost_here(self, chunk: int, rack_peers: set[NodeId]) -> None:
-        """Wanted again: find its holders among what peers have said."""
+        """This host wants the chunk again: list the peers that have said they hold it."""
         self._held &= ~(1 << chunk)
         for node, holdings in self._holdings.items():
             if holdings.bits >> chunk & 1 and node not in self.near_full and node not in self.far_full:
                 (self.near if node in rack_peers else self.far).setdefault(chunk, []).append(node)
 
     def replace(self, node: NodeId, chunks: ChunkSet, *, near: bool) -> tuple[int, ...]:
-        """Complete holdings of a peer; what was known of it before is void. Returns wanted chunks that are news."""
+        """A peer's complete holdings replace what was known of it. Returns the wanted chunks that are new there."""
         before = self.bits_of(node)
         if before & ~chunks.bits:
             self.forget(node)
@@ -68,7 +66,7 @@ class Availability:
         return self._add_many(node, chunks.bits & ~before, near=near)
 
     def add(self, node: NodeId, chunks: Iterable[int], *, near: bool) -> tuple[int, ...]:
-        """A peer holds these too. Returns those of them that are wanted here."""
+        """A peer holds these chunks too. Returns the new ones that are wanted here."""
         if (holdings := self._holdings.get(node)) is None:
             holdings = self._holdings[node] = _Holdings(0, 0)
         bits, held, size = holdings.bits, self._held, self.size
@@ -90,7 +88,7 @@ class Availability:
         return tuple(news)
 
     def _add_many(self, node: NodeId, bits: int, *, near: bool) -> tuple[int, ...]:
-        """As ``add``, for any number: one pass over the bits, where ``add`` copies all of them for each chunk."""
+        """As ``add``, for any number: one pass over the bits, while ``add`` copies all bits for each chunk."""
         lists = self.near if near else self.far
         news = tuple(ChunkSet(self.size, bits & ~self._held))
         for chunk in news:
@@ -100,7 +98,7 @@ class Availability:
         return news
 
     def drop(self, node: NodeId, chunks: Iterable[int]) -> None:
-        """A peer does not hold these any more."""
+        """A peer holds these chunks no longer."""
         if node in self.near_full or node in self.far_full:
             near, bits = node in self.near_full, self.bits_of(node)
             self.forget(node)
@@ -114,7 +112,7 @@ class Availability:
                 self._unlist(node, chunk)
 
     def forget(self, node: NodeId) -> None:
-        """All that was known of a peer."""
+        """Drop all that was known of a peer."""
         bits = self.bits_of(node)
         self._holdings.pop(node, None)
         if node in self.near_full or node in self.far_full:
@@ -132,15 +130,15 @@ class Availability:
                     del lists[chunk]
 
     def near_count(self, chunk: int) -> int:
-        """Holders in our rack, this host not counted."""
+        """Number of holders in our rack, this host not counted."""
         return len(self.near.get(chunk, ())) + len(self.near_full)
 
     def far_count(self, chunk: int) -> int:
-        """Holders outside our rack, as far as we have been told."""
+        """Number of holders outside our rack, as far as is known."""
         return len(self.far.get(chunk, ())) + len(self.far_full)
 
     def near_holders(self, chunk: int) -> list[NodeId]:
-        """Rack mates that hold the chunk."""
+        """Rack peers that hold the chunk."""
         holders = self.near.get(chunk, [])
         return [*holders, *self.near_full] if self.near_full else holders
 
@@ -150,22 +148,22 @@ class Availability:
         return [*holders, *self.far_full] if self.far_full else holders
 
     def lacks(self, node: NodeId, chunk: int) -> bool:
-        """As far as we know the peer does not hold the chunk."""
+        """Whether the peer does not hold the chunk, as far as is known."""
         holdings = self._holdings.get(node)
         return holdings is None or not holdings.bits >> chunk & 1
 
     def bits_of(self, node: NodeId) -> int:
-        """What the peer holds, as far as we know."""
+        """The chunks that the peer holds, as far as is known, as bits."""
         holdings = self._holdings.get(node)
         return holdings.bits if holdings is not None else 0
 
     def count_of(self, node: NodeId) -> int:
-        """How many chunks that is."""
+        """The number of chunks that the peer holds, as far as is known."""
         holdings = self._holdings.get(node)
         return holdings.count if holdings is not None else 0
 
     def union(self) -> int:
-        """Bits of every chunk that some peer is known to hold."""
+        """The chunks that some peer is known to hold, as bits."""
         union = 0
         for holdings in self._holdings.values():
             union |= holdings.bits

@@ -1,18 +1,17 @@
-"""How fast this host's own link has shown itself to be, and so how long a chunk takes on it.
+"""The receive rate that this host's own link has shown, and what a chunk takes at that rate.
 
-What lives here: a peak-hold over short windows of received bytes. What does not: limits, which the hands keep; a
-limited link simply measures slower. Rejected: the rate of single fetches, which share the link; and to take a long
-time between two chunks for idleness, as an earlier version did: on a link of 20 Mbit/s with chunks of 4 MiB it never
-measured anything, and thirty hosts asked busy peers again 40 times a second.
+What lives here: a peak-hold over short windows of received bytes. What does not: limits, which the adapters enforce.
+Rejected: the rate of single fetches, because fetches share the link; to take a long time between two chunks for an idle
+link, because large chunks on slow links would never be measured.
 """
 
 from __future__ import annotations
 
 _WINDOW_S = 0.25  # some ten chunk times of the smallest chunks at 100 Mbit/s
-_WINDOW_CHUNKS = 10  # fewer come in bursts, which say more about the senders than about the link
-_WINDOW_S_MAX = 2.5  # but large chunks on slow links would take minutes to be so many
-_WINDOW_BYTES = 512 * 1024  # what is smaller is over before the link is full, and says how long asking takes
-_DECAY = 0.99  # of the peak per window: halves in 17 s, so that a lowered limit is believed in a minute
+_WINDOW_CHUNKS = 10  # fewer come in bursts, which show the senders' pace, not the link's
+_WINDOW_S_MAX = 2.5  # the longest window: on slow links large chunks are too few for the bound above
+_WINDOW_BYTES = 512 * 1024  # less arrives before the link is full, and measures the time of asking
+_DECAY = 0.99  # of the peak per window: it halves in 17 s, so a lowered limit shows within a minute
 _CHUNK_TIME_S_MIN = 0.0005
 _CHUNK_TIME_S_MAX = 10.0
 
@@ -25,12 +24,12 @@ class BandwidthMeter:
         self._bytes = 0
         self._chunks = 0
         self._is_first = False
-        self.waited_s = 0.0  # for the first chunks, at least; doubles; 0 when the rate is known
+        self.waited_s = 0.0  # how long the first chunks have taken so far, in doubling steps; 0 when the rate is known
         self.rate = 0.0  # bytes/s, 0 while unknown
-        self.version = 0  # changes with the rate
+        self.version = 0  # changes with ``rate`` and ``waited_s``
 
     def expects(self, chunks: int, now: float) -> None:
-        """So many are on their way here now; while there are none the time says nothing about the link."""
+        """Note that ``chunks`` are on their way here now. While none are, time says nothing about the link."""
         if not chunks:
             self._since_s = None
         elif self._since_s is None:
@@ -43,9 +42,9 @@ class BandwidthMeter:
     def received(self, length: int, now: float) -> None:
         """A chunk has come over the network.
 
-        The first window begins with the first request where chunks take long: of those that share the link several
-        arrive together, and all but one would count as if they had taken no time. Else it begins with the first
-        arrival, since what came before is mostly the time of asking.
+        The first window begins with the first request where chunks take long: the chunks that share the link arrive
+        together, and all but one of them would seem to take no time. Where chunks are quick it begins with the first
+        arrival, because the time before that is mostly the time of asking.
         """
         if self._since_s is None:
             return
@@ -65,7 +64,7 @@ class BandwidthMeter:
             self._since_s, self._bytes, self._chunks = now, 0, 0
 
     def chunk_time_s(self, chunk_bytes: int, fallback_s: float) -> float:
-        """What a chunk takes when the link is ours alone; ``fallback_s`` while nothing has been measured."""
+        """What a chunk takes when it has the link for itself; ``fallback_s`` while nothing has been measured."""
         if not self.rate:
             return fallback_s
         return min(_CHUNK_TIME_S_MAX, max(_CHUNK_TIME_S_MIN, chunk_bytes / self.rate))

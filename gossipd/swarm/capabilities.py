@@ -1,8 +1,7 @@
-"""What a node says of itself on its member record beside names and addresses: may it read storage, does it claim.
+"""What a node says on its member record beside names and addresses: may it read storage, does it claim to be a seed.
 
 What lives here: the application payload of the record, 6 bytes: version (1), flags, seed term (u32, big-endian). What
-does not: the record. A payload of a newer version is read as far as these fields go; one that is shorter says
-nothing.
+does not: the record. Of a payload of a newer version these fields are read; a shorter payload says nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _CAN_READ, _IN_CLEAR = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class NodeCapabilities:
-    """Term zero: claims no seedship. ``in_clear``: its bulk path is not encrypted."""
+    """``seed_term`` 0: no claim to be a seed. ``in_clear``: the node's bulk connections are not encrypted."""
 
     can_read_sources: bool = False
     seed_term: int = 0
@@ -30,7 +29,7 @@ class NodeCapabilities:
 
     @classmethod
     def from_bytes(cls, payload: bytes) -> NodeCapabilities:
-        """Never fails: a payload that is not one says nothing."""
+        """Never fails: a payload that cannot be read says nothing."""
         if len(payload) < _BYTES or payload[0] < CAPABILITIES_VERSION:
             return cls()
         flags = payload[1]

@@ -1,15 +1,16 @@
-"""Which wanted chunks may be asked for now, kept up to date chunk by chunk instead of being searched for.
+"""Which wanted chunks this host may ask for now, kept up to date chunk by chunk rather than searched for.
 
-What lives here: for one deployment the chunks ready to be asked of rack mates, those this host is to import
-from another rack, and those whose turn has not come. What does not: whom to ask (``scheduler``).
+What lives here, for one deployment: the chunks that may be asked of rack peers, the chunks that this host is to import
+from another rack, and the chunks whose turn has not come. What does not: the choice of the peer (``scheduler``).
 
-A chunk spreads inside a rack along a shallow tree that nobody builds. Each bucket of chunks has its line of
-mates (``rendezvous``): with h holders known in the rack only the first ``spread x h`` in line may ask, so the
-first holders are not swamped and copies double; whoever is later in line asks anyway after a while. Importing
-works by the same line: the first imports at once, the next only when a chunk that another rack is known to hold
-has not come into the rack for ``import_fallback_s`` per place. The line is a hint: a wrong view costs time or a
-duplicate, never a chunk. Rejected: strict trees (one slow parent starves its branch; at 97 % load each
-hop queues for tens of chunks).
+A chunk spreads inside a rack along a shallow tree that no host builds. Each bucket of chunks has a preference list of
+the rack's hosts (``rendezvous``). With h known holders in the rack, only hosts of ranks up to ``spread x h`` ask: the
+first holders are not swamped, and the copies double. A host of a later rank asks after ``late_wait``.
+
+Imports follow the same list. The host of rank 0 imports at once. A host of a later rank imports a chunk that another
+rack is known to hold when it has not come into the rack after ``import_fallback_s`` for each rank. The list is a hint:
+hosts whose views differ cost time or a duplicate, never a chunk. Rejected: strict trees, because one slow parent
+starves its branch, and near full load every hop queues.
 """
 
 from __future__ import annotations
@@ -42,13 +43,13 @@ class IndexedSet:
         return iter(self._items)
 
     def add(self, item: int) -> None:
-        """No effect when it is in."""
+        """No effect when the item is in the set."""
         if item not in self._where:
             self._where[item] = len(self._items)
             self._items.append(item)
 
     def discard(self, item: int) -> None:
-        """No effect when it is not in."""
+        """No effect when the item is not in the set."""
         at = self._where.pop(item, None)
         if at is None:
             return
@@ -58,7 +59,7 @@ class IndexedSet:
             self._where[last] = at
 
     def sample(self, count: int, rng: Random) -> list[int]:
-        """At most ``count`` members: a random run of the internal order, which swaps keep shuffled."""
+        """At most ``count`` items: a random stretch of the internal order, which ``discard`` keeps shuffled."""
         items = self._items
         size = len(items)
         if size <= count:
@@ -69,7 +70,7 @@ class IndexedSet:
 
 
 class Demand:
-    """What this host may ask for now. Chunks in flight are in neither set."""
+    """The chunks that this host may ask for now. Chunks in flight are in neither set."""
 
     def __init__(self, availability: Availability, settings: PlannerSettings) -> None:
         self._availability = availability
@@ -79,25 +80,25 @@ class Demand:
         self.wanted = set[int]()  # neither held nor in flight
         self._places: list[int] = [0] * BUCKETS
         self._rack_places: list[int] = [0] * BUCKETS
-        self._turns: list[tuple[float, int, bool]] = []  # (when, chunk, whether it is for an import)
+        self._turns: list[tuple[float, int, bool]] = []  # heap of (when, chunk, whether it is for an import)
         self._turn_set: set[tuple[int, bool]] = set()
 
     def want(self, chunks: Iterable[int]) -> None:
-        """Neither held nor in flight (any more)."""
+        """These chunks are neither held nor in flight (any more)."""
         self.wanted.update(chunks)
 
     def unwant(self, chunk: int) -> None:
-        """Held or in flight now."""
+        """This chunk is held or in flight now."""
         self.wanted.discard(chunk)
         self.near.discard(chunk)
         self.imports.discard(chunk)
 
     def set_places(self, places: list[int], rack_places: list[int], now: float, late_wait_s: float) -> None:
-        """Duties have moved, so look again at every wanted chunk that somebody holds, or that may be asked for.
+        """The roles have moved: consider again every wanted chunk that a peer holds or that may be asked for.
 
         Args:
-            places: for each bucket our place in our rack's line, from 0.
-            rack_places: for each bucket our rack's place among the racks.
+            places: for each bucket, this host's rank in its rack's preference list, from 0.
+            rack_places: for each bucket, the rank of this host's rack among the racks, from 0.
         """
         self._places, self._rack_places = places, rack_places
         for chunk in list(self.imports):
@@ -109,10 +110,10 @@ class Demand:
             self.consider(chunk, now, late_wait_s)
 
     def consider(self, chunk: int, now: float, late_wait_s: float) -> None:
-        """A wanted chunk's holders have changed, or its fetch has ended: may it be asked for?
+        """A wanted chunk's holders have changed, or its fetch has ended: may this host ask for it?
 
         Args:
-            patience_s: how long one who is late in line waits.
+            late_wait_s: how long a host of a late rank waits.
         """
         if chunk not in self.wanted:
             return
@@ -145,7 +146,7 @@ class Demand:
             heappush(self._turns, (due, chunk, importing))
 
     def take_turns(self, now: float) -> None:
-        """Let those ask whose time in line is over."""
+        """Move the chunks whose waiting time is over to those that may be asked for."""
         while self._turns and self._turns[0][0] <= now:
             _, chunk, importing = heappop(self._turns)
             self._turn_set.discard((chunk, importing))

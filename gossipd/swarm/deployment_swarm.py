@@ -1,7 +1,7 @@
 """One deployment on this host: everything heard about it, and what to do next.
 
-What lives here: the wiring of replica, availability, demand, scheduler, reader, news and subscriptions of one
-deployment. What does not: their rules, and whatever deployments share (peers, election, the link: ``planner``).
+What lives here: the wiring of the parts of one deployment. What does not: their rules, and what deployments share
+(``planner``: peers, election, link).
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ from gossipd.swarm.subscriptions import Subscriptions
 from membership.member import NodeId
 
 _CHUNK_TIME_FALLBACK_S = 0.05
-_FETCH_CHUNK_TIMES = 8.0  # what a fetch takes among as many others, until one has been seen
-_TIMEOUT_USUALS = 20  # a fetch may take so many times the usual; a slow peer's is asked for elsewhere long before
-_TICK_S_MIN = 0.25  # duties, hedges, stalls and subscriptions are looked at this often,
-_TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; reasons for a stall are due after 3 s
+_FETCH_CHUNK_TIMES = 8.0  # what a fetch takes beside as many others, until one has ended
+_TIMEOUT_USUALS = 20  # of the usual duration of a fetch; a slow peer's chunk is hedged long before
+_TICK_S_MIN = 0.25  # roles, hedges, stalls and subscriptions are looked at this often,
+_TICK_S_MAX = 0.5  # or twice per chunk time where chunks take long; a stall is due after 3 s
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a swarm needs to know of the rest of the brain to plan."""
+    """What a swarm needs to know of the planner's shared state to plan."""
 
     own: PeerView
     seeds: frozenset[NodeId]
@@ -70,7 +70,7 @@ class Surroundings:
 
 
 class DeploymentSwarm:
-    """One deployment. Fields are for ``planner`` and ``maintenance``."""
+    """One deployment. The fields are for ``planner``, ``maintenance`` and ``hedging``."""
 
     def __init__(
         self, event: DeploymentOpened, own: PeerView, peers: Peers, link: BandwidthMeter, *,
@@ -98,19 +98,20 @@ class DeploymentSwarm:
         self.subscriptions = Subscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
         self.stall = StallWatch(settings.stall_s)
-        # Told to others, though not here yet: whence it comes, or None when somebody may have been refused it since.
+        # Chunks announced before they are here, each with the supplier that brings it; None when a peer may have been
+        # refused the chunk since then.
         self._promised: dict[int, Supplier | None] = {}
-        self._is_writable = True  # as far as the last chunks have shown
+        self._is_writable = True  # no chunk has failed on the disk since the last one was written
         self.commands: list[Command] = []
         self.probe_asked = False
         self.reads_begun = False
         self._link_version = -1
-        self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # what a chunk takes on this host's link
-        # How long to leave busy and silent peers alone: what a chunk takes, or while none has come as long as the first
-        # have been under way. News do not wait for that: after a slow start others would read twice.
+        self.chunk_time_s = _CHUNK_TIME_FALLBACK_S  # seconds that a chunk takes on this host's link
+        # How long to leave busy and silent peers alone: what a chunk takes, or the time that the first chunks have been
+        # under way. Announcements do not wait for that: after a slow start others would read the same chunks.
         self.pause_s = _CHUNK_TIME_FALLBACK_S
-        self.late_wait_s = 0.0  # how long to leave a chunk to those who are earlier in line for it
-        self.batch_s = settings.batch_s_min  # how long urgent news wait for company
+        self.late_wait_s = 0.0  # how long to leave a chunk to hosts of a lower rank
+        self.batch_s = settings.batch_s_min  # how long urgent announcements wait for more
         self._flows = settings.flows(size)
         self.window_min = self.window_max = self._flows
         self.tick_interval_s = _TICK_S_MIN
@@ -121,7 +122,7 @@ class DeploymentSwarm:
             self._seal()
 
     def measure(self) -> None:
-        """Take over what the link and the peers have shown since; called once per plan."""
+        """Take over what the link and the peers have shown since the last plan."""
         if self.link.version != self._link_version:
             self._link_version = self.link.version
             self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
@@ -160,6 +161,7 @@ class DeploymentSwarm:
                 self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
         self._is_writable = True
+        # A promise that is kept needs no second announcement, unless a peer may have been refused the chunk since.
         if self._promised.pop(chunk, None) != supplier:
             self._tell(chunk, supplier)
         elif supplier is SOURCE:
@@ -170,21 +172,22 @@ class DeploymentSwarm:
             self._seal()
 
     def arriving(self, event: ChunkArriving) -> None:
-        """Others may ask for a chunk while it comes."""
+        """Enough of a chunk is here for others to be sent it while the rest comes."""
         chunk, supplier = event.chunk, event.supplier
         is_coming = self.replica.arrives(chunk, supplier)
         is_help = self._is_writable and self.slow_hosts.may_promise(self.replica.held_count)
         if is_coming and is_help and not self.replica.holds(chunk):
+            # When a second flight of the chunk begins to come, peers of the first one may have been refused.
             self._promised[chunk] = None if chunk in self._promised else supplier
             self._tell(chunk, supplier)
 
     def ending(self, event: ChunkEnding) -> None:
-        """The next chunk may be asked for where this one comes from."""
+        """The next chunk may be asked of the supplier that sends this one."""
         if self.replica.ends(event.chunk, event.supplier) and not isinstance(event.supplier, Origin):
             self.pipelining.add(event.supplier, event.chunk)
 
     def is_promised(self, chunk: int) -> bool:
-        """Told to others, though not here yet: who holds it in our rack may have it from us."""
+        """Whether rack peers may "hold" the chunk because this host has announced it before it is here."""
         return chunk in self._promised
 
     def _tell(self, chunk: int, supplier: Supplier) -> None:
@@ -192,16 +195,17 @@ class DeploymentSwarm:
         rack_peers = [rack_peer for rack_peer in roles.rack_peers if lacks(rack_peer, chunk)]
         holders = self.availability.near_count(chunk) + 1
         urgent = list(told_soon(rack_peers, holders, self.settings.early_announcers, self._rng))
-        if supplier is SOURCE and self.replica.holds(chunk):  # other readers may begin the next ones
+        if supplier is SOURCE and self.replica.holds(chunk):  # source readers may begin their next reads
             urgent += [reader for reader in self.reader.readers if lacks(reader, chunk)]
         bucket = bucket_of(chunk)
+        # This host brought the chunk into the rack: the importers of other racks wait for it.
         if supplier not in roles.rack_peers or not roles.places[bucket]:
             firsts = [roles.first_in_line(rack, bucket) for rack in roles.racks if rack != self.own.rack]
             urgent += [first for first in firsts if first is not None and lacks(first, chunk)]
         self.announcements.stored(chunk, urgent)
 
     def chunk_lost(self, chunk: int, now: float) -> None:
-        """A held chunk has rotted: it is wanted again, and nobody may ask us for it."""
+        """A held chunk has rotted: this host wants it again and offers it no longer."""
         if not self.replica.lose(chunk):
             return
         self.replica.turn(Transition.CHUNK_LOST)
@@ -214,7 +218,7 @@ class DeploymentSwarm:
     # ---- fetches and reads that failed ---------------------------------------------------------
 
     def want_again(self, chunk: int, now: float) -> None:
-        """A flight has ended without the chunk."""
+        """A flight has ended without its chunk."""
         if not self.replica.holds(chunk) and chunk not in self.replica.flights:
             if chunk in self._promised:
                 del self._promised[chunk]
@@ -223,7 +227,7 @@ class DeploymentSwarm:
             self.demand.consider(chunk, now, self.late_wait_s)
 
     def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
-        """A fetch from a peer ended without a chunk."""
+        """A fetch from a peer ended without its chunk."""
         flight = self.replica.land(chunk, peer)
         self.pipelining.drop(peer, chunk)
         if flight is None:
@@ -254,7 +258,7 @@ class DeploymentSwarm:
         for chunk in event.chunks:
             if self.replica.land(chunk, SOURCE):
                 self.want_again(chunk, now)
-        self.announcements.hurry(self.reader.readers)  # who leave it to us for as long as our claim counts
+        self.announcements.hurry(self.reader.readers)  # they leave these chunks to us while we claim them
 
     # ---- what peers say ------------------------------------------------------------------------
 
@@ -272,7 +276,7 @@ class DeploymentSwarm:
             self._consider(ChunkSet(event.chunks.size, lost), now)
 
     def delta_heard(self, event: DeltaHeard, now: float) -> None:
-        """A peer's news."""
+        """A peer's changes since its last message, and what it is reading from storage."""
         peer = event.peer
         if not self.peers.hears(peer, event.free_slots, now):
             return
@@ -288,7 +292,7 @@ class DeploymentSwarm:
             self._heard(self.availability.add(peer, event.added, near=peer in self.roles.rack_peers), now)
 
     def _dropped(self, peer: NodeId, chunks: Collection[int]) -> None:
-        """A peer does not hold these, or does not get them. What nobody else holds must leave storage again."""
+        """A peer does not hold these chunks (any more). A chunk without another holder must leave storage again."""
         availability = self.availability
         chunks = [chunk for chunk in chunks if not availability.lacks(peer, chunk)]
         availability.drop(peer, chunks)
@@ -308,14 +312,14 @@ class DeploymentSwarm:
             consider(chunk, now, late_wait_s)
 
     def claims_released(self, chunks: Collection[int]) -> None:
-        """Nobody says any more that these are being read: what somebody holds has been read."""
+        """No peer says any more that it is reading these chunks: a chunk that has a holder has been read."""
         holds, near, far = self.replica.holds, self.availability.near_count, self.availability.far_count
         for chunk in chunks:
             if holds(chunk) or near(chunk) or far(chunk):
                 self.reader.seen(chunk)
 
     def subscribe_heard(self, peer: NodeId, now: float, free_slots: int) -> None:
-        """A peer wants our news: answer with everything, unless there is no room."""
+        """A peer subscribes: answer with all that is held or promised, unless there is no room."""
         if self.announcements.subscribe(peer):
             promised = sum(1 << chunk for chunk in self._promised)
             held = ChunkSet(self.replica.shape.chunk_count, self.replica.held | promised)
@@ -323,12 +327,12 @@ class DeploymentSwarm:
             self.subscriptions.greeted(peer, now)
 
     def forget(self, peer: NodeId, now: float) -> None:
-        """A peer is out of reach: what it held does not count, and it is asked again when it is back."""
+        """A peer is out of reach: its holdings do not count, and it is asked again when it is back."""
         self.announcements.unsubscribe(peer)
         self.drop_holdings(peer, now)
 
     def drop_holdings(self, peer: NodeId, now: float) -> None:
-        """What a peer holds does not count while it is shunned, or a rack would wait for it; then it is asked anew."""
+        """Ignore a peer's holdings while it is shunned, or its rack would wait for it; it is asked again afterwards."""
         self.subscriptions.forget(peer)
         self.claims_released(self.reader.forget(peer))
         if self.availability.bits_of(peer):
@@ -341,7 +345,7 @@ class DeploymentSwarm:
     # ---- deciding ------------------------------------------------------------------------------
 
     def fetch_window(self) -> int:
-        """How many fetches keep the link busy: more when ready chunks pile up, fewer while storage needs part of it."""
+        """How many fetches keep the link busy: more when ready chunks pile up, fewer while reads need the link."""
         window = self._window(len(self.demand.near) + len(self.demand.imports))
         if self.replica.reads:
             window = max(1, min(window, self.reader.flows_max(self.replica.missing_count) - self.replica.reads))
@@ -351,14 +355,13 @@ class DeploymentSwarm:
         return min(self.window_max, self.window_min + int(backlog * self.settings.backlog_share))
 
     def window_of_rack_peers(self) -> int:
-        """How many fetches our rack mates are likely to have in flight: by the one that is least behind us."""
+        """How many fetches our rack peers are likely to have in flight, judged by the one that is least behind us."""
         count_of, listened = self.availability.count_of, self.subscriptions
         known = [count_of(node) for node in self.roles.rack_peers if node in listened]
         return self._window(max(0, self.replica.held_count - max(known))) if known else self.window_min
 
     def plan_fetches(self, room: int, now: float) -> int:
-        """Start fetches; returns how many. Those that are about to end count no more, but where storage needs its part
-        of the link."""
+        """Start fetches; returns how many. One that is about to end does not count, unless reads need the link."""
         replica = self.replica
         under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
         count = min(room, self.fetch_window() - under_way)
@@ -372,12 +375,11 @@ class DeploymentSwarm:
 
     @property
     def wants_fetches(self) -> bool:
-        """There are chunks that may be asked for now."""
+        """Whether there are chunks that may be asked for now."""
         return bool(self.demand.near) or bool(self.demand.imports)
 
     def leaves(self, most: int) -> int:
-        """How many of so many fetches all deployments of lower priority may have: what the window of this one leaves
-        while it has chunks to ask for, or reads that need their part of the link."""
+        """How many of ``most`` fetches lower priorities may have while this deployment reads or waits for chunks."""
         if not self.wants_fetches and not self.replica.reads:
             return most
         return min(most, self.fetch_window() - self.replica.fetches)
@@ -398,7 +400,7 @@ class DeploymentSwarm:
         self.commands.append(StartFetch(self.deployment, chunk, node, self.fetch_timeout_s(), behind))
 
     def fetch_timeout_s(self) -> float:
-        """What a fetch that begins now may take."""
+        """How long a fetch that begins now may take."""
         usual_s = self.peers.usual_s
         likely_s = (
             _TIMEOUT_USUALS * usual_s if usual_s else self.replica.shape.chunk_bytes / self.settings.fetch_rate_min
@@ -406,17 +408,18 @@ class DeploymentSwarm:
         return max(self.settings.fetch_timeout_s_min, likely_s)
 
     def may_read(self) -> bool:
-        """Whether storage is, or may be, this host's to read, or was."""
+        """Whether this host is a source reader, or still announces reads from when it was one."""
         return self.reader.is_reader or bool(self.announcements.reading)
 
     def is_being_read(self, now: float) -> bool:
-        """Whether this host or another reads it from storage now."""
+        """Whether this host or another reads the deployment from storage now."""
         return bool(self.replica.reads) or self.reader.is_being_read(now)
 
     def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
-        """Read from storage what is ours to read, and little where it ``yields`` to a deployment of higher priority."""
+        """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""
         allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
-        # Whoever comes late hears from a neighbour what is there before it begins, or from the probe that it may.
+        # A host that opens late hears from a neighbour what is there before it begins, or from the probe that it may
+        # read.
         knows = self.reader.readable or not self.roles.neighbours or bool(self.subscriptions.heard_s)
         if knows and now >= allowed_s and self.replica.state is ReplicaState.FETCHING:
             self.reads_begun = True
@@ -430,11 +433,11 @@ class DeploymentSwarm:
             self.announcements.read(reading, self.reader.readers)
 
     def tell(self, free_slots: int, now: float) -> None:
-        """Send news that are due."""
+        """Send the announcements that are due."""
         self.commands.extend(self.announcements.flush(now, self.batch_s, free_slots))
 
     def report(self, *, alone: bool, now: float) -> None:
-        """Say why nothing comes, or that it comes again."""
+        """Report why no chunk comes, or that chunks come again."""
         reason = None
         if self.replica.missing_count:
             holders = bool(self.demand.near or self.demand.imports or self.replica.fetches)
@@ -445,13 +448,13 @@ class DeploymentSwarm:
             self.commands.append(ReportStall(self.deployment, reason))
 
     def probe_if_reader(self) -> None:
-        """A reader makes sure once that it can read the source before it does."""
+        """A source reader probes its source once before it relies on it."""
         if self.own.node in self.reader.readers and self.reader.readable is None and not self.probe_asked:
             self.probe_asked = True
             self.commands.append(ProbeSource(self.deployment))
 
     def subscribe(self, now: float) -> None:
-        """Ask neighbours for their news while chunks are missing, and no longer."""
+        """Subscribe to neighbours while chunks are missing, and no longer."""
         neighbours = self.roles.neighbours if self.replica.missing_count else set[NodeId]()
         count_of, size = self.availability.count_of, self.replica.shape.chunk_count
 
@@ -466,12 +469,13 @@ class DeploymentSwarm:
         self.commands += [EndSubscription(node, self.deployment) for node in drop]
 
     def next_deadline(self, now: float) -> float:
-        """When planning would do something that neither an event nor a tick announces."""
+        """When a plan has something to do that neither an event nor a tick announces."""
         deadline = math.inf
         if (announcements := self.announcements.next_deadline(self.batch_s)) is not None:
             deadline = announcements
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn
+        # No event says that a busy peer is worth another request.
         if self.scheduler.all_busy and (self.demand.near or self.demand.imports):
             deadline = min(deadline, now + max(0.005, self.pause_s / 2))
         return deadline

@@ -1,7 +1,7 @@
-"""Second requests: a chunk that takes too long is asked of another holder, too.
+"""Second requests: a chunk that takes too long is asked of another holder too.
 
-What lives here: which requests of one deployment are hedged now. What does not: choosing the holder (``scheduler``).
-Rejected: hedging a chunk that a rack peer was promised, because the importer or its readers deliver it to all.
+What lives here: which requests of one deployment are hedged now. What does not: the choice of holder (``scheduler``).
+Rejected: to hedge a chunk that rack peers were promised, because its importer or reader delivers it to all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from gossipd.swarm.deployment_swarm import DeploymentSwarm
 
 
 def hedge(swarm: DeploymentSwarm, room: int, now: float) -> int:
-    """Ask a second holder for chunks that take too long, and at the very end for any that takes its time."""
+    """Ask second holders for chunks that take too long, near the end sooner; returns the number of fetches."""
     replica, usual_s = swarm.replica, swarm.peers.usual_s
     if room <= 0 or not usual_s:
         return 0
@@ -26,16 +26,16 @@ def hedge(swarm: DeploymentSwarm, room: int, now: float) -> int:
         near = swarm.availability.near_holders(chunk)
         age_s = now - flight.started_s
         if swarm.is_promised(chunk) and first not in swarm.roles.rack_peers:
-            near = []  # they have it from us, or will,
+            near = []  # these "hold" it because this host has promised it to them
             if first is None and age_s < swarm.reader.takeover_s():
-                continue  # and so have all others until one of them reads it again
-        # An uplink that many share is slow for everybody: a second fetch over it only makes it slower.
+                continue  # until another source reader takes the read over, all holders are promised it by us
+        # A shared uplink is slow for every fetch: a second one over it makes all of them slower.
         if age_s < late_wait * (usual_s if near else max(usual_s, swarm.import_window.usual_s)):
             continue
         if not near and imports_room <= 0:
             continue
         if replica.holds(chunk):
-            continue  # the other of two came; this one's cancellation has not been confirmed yet
+            continue  # one of two flights has delivered; this one's cancellation is not confirmed yet
         holders = near or swarm.availability.far_holders(chunk)
         found = swarm.scheduler.supplier(holders, now, swarm.pause_s, but=first)
         if found is not None:

@@ -1,11 +1,9 @@
-"""Our copy of one model: what is held, what is in flight, and which state that makes.
+"""Our copy of one model: which chunks are held, which are in flight, and the state that follows.
 
-Theory of operation. A replica is FETCHING while chunks are missing, SEALING from the moment the last is held until
-the house says that it was renamed or closed, and goes back to FETCHING when a chunk turns out to be lost. All
-moves are in ``_MOVES``; nothing else changes ``state``.
+Theory of operation. A replica is FETCHING while chunks are missing, SEALING from the moment the last chunk is held, and
+FETCHING again when a chunk turns out to be lost. All moves are in ``_MOVES``; nothing else changes ``state``.
 
-A chunk is in flight from at most one supplier, or from two when it is hedged; a read from storage is one flight
-per chunk with the supplier ``SOURCE``.
+A chunk is in flight from one supplier, or from two when it is hedged. A read is one flight per chunk from ``SOURCE``.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from gossipd.core.model import Shape
 
 
 class ReplicaState(Enum):
-    """Where our copy stands."""
+    """The state of our copy."""
 
     FETCHING = "fetching"
     SEALING = "sealing"
@@ -61,26 +59,26 @@ class LocalReplica:
         self.flights: dict[int, list[Flight]] = {}
         self.fetches = 0  # flights from peers
         self.reads = 0  # flights from storage
-        self.ending_fetches = 0  # of those, how many are about to end
+        self.ending_fetches = 0  # fetches that are about to end
         self.ending_reads = 0
         self.progress_s = now  # when the last chunk came
         self.duplicate_chunks = 0
 
     def holds(self, chunk: int) -> bool:
-        """Verified here."""
+        """Whether the chunk is verified here."""
         return bool(self.held >> chunk & 1)
 
     def reads_now(self, chunk: int) -> bool:
-        """It is on its way here from storage."""
+        """Whether the chunk is on its way here from storage."""
         return any(flight.supplier is SOURCE for flight in self.flights.get(chunk, ()))
 
     @property
     def missing_count(self) -> int:
-        """Chunks still to come, those in flight included."""
+        """Number of chunks not held, those in flight included."""
         return self.shape.chunk_count - self.held_count
 
     def turn(self, turn: Transition) -> None:
-        """Move to the next state; a move that is not in the table is our own bug."""
+        """Move to the next state. A move that is not in the table is our own bug."""
         self.state = _MOVES[self.state, turn]
 
     def start(self, chunk: int, supplier: Supplier, now: float) -> None:
@@ -92,7 +90,7 @@ class LocalReplica:
             self.fetches += 1
 
     def arrives(self, chunk: int, supplier: Supplier) -> bool:
-        """A fetch or read has brought something; False when we know of none such."""
+        """A fetch or read has brought its first bytes; False when no such flight is known."""
         for flight in self.flights.get(chunk, ()):
             if flight.supplier == supplier:
                 flight.is_arriving = True
@@ -100,7 +98,7 @@ class LocalReplica:
         return False
 
     def ends(self, chunk: int, supplier: Supplier) -> bool:
-        """A fetch or read is about to end; False when we know of none such, or knew that."""
+        """A fetch or read is about to end; False when no such flight is known, or it was known to end."""
         for flight in self.flights.get(chunk, ()):
             if flight.supplier == supplier and not flight.is_ending:
                 flight.is_ending = True
@@ -112,7 +110,7 @@ class LocalReplica:
         return False
 
     def land(self, chunk: int, supplier: Supplier) -> Flight | None:
-        """A fetch or read ended, one way or the other; None when we had not started it or gave it up."""
+        """A fetch or read has ended, with the chunk or without; None when no such flight is known."""
         flights = self.flights.get(chunk)
         if flights is None:
             return None
@@ -131,7 +129,7 @@ class LocalReplica:
         return None
 
     def store(self, chunk: int, now: float) -> bool:
-        """A chunk is held; False when it was held already (a hedge that lost)."""
+        """A chunk is held now; False when it was held before (the slower of two fetches)."""
         if self.holds(chunk):
             self.duplicate_chunks += 1
             return False
@@ -149,5 +147,5 @@ class LocalReplica:
         return True
 
     def missing(self) -> ChunkSet:
-        """Not held, in flight or not."""
+        """The chunks not held, those in flight included."""
         return ChunkSet.full(self.shape.chunk_count) - ChunkSet(self.shape.chunk_count, self.held)

@@ -1,7 +1,6 @@
-"""What a swarm looks at a few times a second rather than at every event: roles, slow hosts, lost requests.
+"""The part of a swarm's plan that runs a few times a second, not at every event: roles, slow hosts, lost requests.
 
-What lives here: functions over one ``DeploymentSwarm``. What does not: anything that a chunk or a message sets off at
-once.
+What lives here: functions over one ``DeploymentSwarm``. What does not: any reaction to a single chunk or message.
 """
 
 from __future__ import annotations
@@ -10,12 +9,13 @@ from gossipd.core.events import CancelFetch, FailReason
 from gossipd.core.ids import SOURCE, Origin
 from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
 
-_LOST_AFTER = 2.0  # the hand ends every fetch by its timeout; twice that means that it never will
+_LOST_AFTER = 2.0  # of the timeout by which the adapter ends every fetch: this one will never end
 
 
 def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> None:
-    """Look at the view again if it may have changed; move duties, neighbours and readers."""
+    """Recompute roles, neighbours and source readers if the members may have changed."""
     rack_peers = sum(1 for node in swarm.roles.rack_peers if swarm.availability.count_of(node))
+    # Few rack peers must be able to fill the whole window, so each may be asked for more.
     swarm.scheduler.asked_max = max(swarm.settings.fetches_per_peer_max, -(-swarm.window_max // max(1, rack_peers)))
     slow_hosts, replica = swarm.slow_hosts, swarm.replica
     slow_hosts.look(
@@ -34,7 +34,7 @@ def refresh_roles(swarm: DeploymentSwarm, around: Surroundings, now: float) -> N
 
 
 def give_up_lost(swarm: DeploymentSwarm, now: float) -> None:
-    """A hand that never says how a fetch ended must not block the chunk for ever."""
+    """End the requests that the adapter has not ended, so that they do not block their chunks for ever."""
     limit_s = _LOST_AFTER * swarm.fetch_timeout_s()
     read_limit_s = swarm.reader.lost_s()
     for chunk, flights in list(swarm.replica.flights.items()):

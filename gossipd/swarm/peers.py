@@ -1,13 +1,13 @@
-"""What this host knows of each other host, whatever the deployment: is it a member, can we reach it, is it fast.
+"""What this host knows of each other host, for all deployments: is it a member, can this host reach it, is it fast.
 
-What lives here: who the members are, one record per peer that this host has had to do with, and the rules by which
-data-plane evidence changes it. What does not: what a peer holds (``availability``).
+What lives here: the members, a record for each peer that this host has dealt with, and the rules by which data-plane
+evidence changes the record. What does not: what a peer holds (``availability``).
 
-Of ten thousand members a host deals with a hundred, so that a record is made when it is first asked for; the members'
-views are a mapping that the ten thousand planners of a simulation share until one of them has to change it.
+A record is made when it is first asked for, because of ten thousand members a host deals with a hundred. The members'
+views are one mapping that the planners of a simulation share until one of them has to change it.
 
-Two tiers that never overwrite each other: ``member`` is the cluster's verdict, ``reachable`` is our own
-evidence about this pair, within a second. Fetches and duties want both.
+Two judgements that never overwrite each other: ``member`` is the cluster's verdict, ``reachable`` is this host's own
+evidence about the pair, within a second. Fetches and roles need both.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from membership.member import NodeId
 
 _GONE_S = 1.0  # a host that restarts is back in 1 to 3 s; doubles with each failure in a row
 _PENALTY_S_MAX = 60.0
-# The sender re-hashes and drops what it was blamed for within a second; a liar reaches the maximum in five lies.
-# Longer costs the rack: mates import again what a host with one rotten chunk holds (30 s: 1.11 copies for 1.0).
+# The sender re-hashes the chunk and drops it within a second; a liar reaches the maximum in five lies. Longer costs the
+# rack: its hosts import again what a host with one rotten chunk holds.
 _CORRUPT_S = 2.0
 _SMOOTH = 0.25  # weight of the newest of about the last four samples
-_RECORDS_SPARE = 64  # with so many records more than twice the members, those of who is no member any more go
-_SLOW_RATIO = 2.0  # equal peers differ by less under load (simulator: p99 of elapsed is 2.2 x the median)
+_RECORDS_SPARE = 64  # records above twice the number of members; then those of former members are dropped
+_SLOW_RATIO = 2.0  # equal peers differ by less under load (simulated: the p99 of a fetch is 2.2 times the median)
 
 
 class Peer:
-    """One other host. Fields are read by the schedulers, changed only here and in ``Peers``."""
+    """One other host. Schedulers read the fields; only this class and ``Peers`` change them."""
 
     __slots__ = ("asked", "elapsed_s", "failures", "free", "free_at", "member", "reachable", "shunned_until", "view")
 
@@ -38,15 +38,15 @@ class Peer:
         self.view = view
         self.member = True
         self.reachable = True
-        self.free = free  # upload slots it has free, as far as we know
-        self.free_at = 0.0  # when it said so
+        self.free = free  # free upload slots of the peer, as far as is known
+        self.free_at = 0.0  # when the peer told them
         self.asked = 0  # our fetches in flight from it
-        self.elapsed_s = 0.0  # what a fetch from it takes, smoothed; 0 when unknown
+        self.elapsed_s = 0.0  # seconds that a fetch from the peer takes, smoothed; 0 when unknown
         self.failures = 0
         self.shunned_until = 0.0
 
     def usable(self, now: float) -> bool:
-        """May be asked, and may have duties."""
+        """Whether the peer may be asked and may have roles."""
         return self.member and self.reachable and self.shunned_until <= now
 
 
@@ -60,24 +60,24 @@ class Peers:
         self._views: dict[NodeId, PeerView] = {}
         self._views_are_shared = False
         self._peers: dict[NodeId, Peer] = {}
-        self.version = 0  # changes whenever duties may move
+        self.version = 0  # changes whenever roles may move
         self._shunned_until = 0.0  # when the next peer stops being shunned; 0 when none is
-        self.slots_most = settings.slots_assumed  # the most free slots that any peer has told
-        self.usual_s = 0.0  # what a fetch takes, over all peers, smoothed
+        self.slots_most = settings.slots_assumed  # most free slots that any peer has told
+        self.usual_s = 0.0  # seconds that a fetch takes, over all peers, smoothed
 
     def get(self, node: NodeId) -> Peer | None:
-        """The record; also of a peer that is no member any more, for a while."""
+        """The record of a peer; for a while also of a former member."""
         peer = self._peers.get(node)
         if peer is None and (view := self._views.get(node)) is not None and node != self._own:
             peer = self._peers[node] = Peer(view, self._settings.slots_assumed)
         return peer
 
     def members(self) -> list[PeerView]:
-        """What the members say of themselves; this host is none of them."""
+        """What the members say of themselves, without this host."""
         return [view for view in self._views.values() if view.node != self._own]
 
     def unusable(self, now: float) -> set[NodeId]:
-        """Members and others that may not be asked and have no duties."""
+        """Hosts that may not be asked and have no roles."""
         return {node for node, peer in self._peers.items() if not peer.usable(now)}
 
     @property
@@ -85,15 +85,11 @@ class Peers:
         return len(self._views) - (self._own in self._views)
 
     def are_all_unusable(self, now: float) -> bool:
-        """There are members, and none that may be asked. By the records alone, since it is asked often where nothing
-        comes: to look at all members took two fifths of a simulation of 10,000 hosts."""
+        """Whether there are members and none may be asked. Reads the records only: they are few, and calls are many."""
         return 0 < self._count <= sum(node in self._views for node in self.unusable(now))
 
     def adopt(self, views: dict[NodeId, PeerView]) -> list[NodeId]:
-        """These are the members, and nobody else is; returns who was one and is none any more.
-
-        The mapping is copied before it is changed here.
-        """
+        """These are all the members; returns the former ones. The mapping is copied before this class changes it."""
         gone = sorted(node for node in self._views if node not in views)
         self._views, self._views_are_shared = views, True
         self.version += 1
@@ -112,7 +108,7 @@ class Peers:
         return self._views
 
     def seen(self, view: PeerView) -> bool:
-        """A member record was heard; True when it is new or back."""
+        """A member record was heard; True when the member is new or back."""
         before = self._views.get(view.node)
         if before == view:
             return False
@@ -126,7 +122,7 @@ class Peers:
         return before is None
 
     def lost(self, node: NodeId) -> None:
-        """The cluster's verdict."""
+        """The cluster's verdict: the node is no member any more."""
         if node not in self._views:
             return
         del self._unshared_views()[node]
@@ -137,7 +133,7 @@ class Peers:
             self._peers = {node: peer for node, peer in self._peers.items() if peer.member}
 
     def reached(self, node: NodeId, reachable: bool) -> bool:
-        """Evidence about our own connection; True when it came back."""
+        """Evidence about our own connection; True when the peer came back."""
         peer = self.get(node)
         if peer is None or (peer.reachable == reachable and not peer.shunned_until):
             return False
@@ -153,8 +149,7 @@ class Peers:
         peer.free, peer.free_at = self._settings.slots_assumed, 0.0
 
     def hears(self, node: NodeId, free: int, now: float) -> bool:
-        """The peer said something, and how many uploads it could begin; False while it is not asked for what it did,
-        and what it says does not count."""
+        """A peer's message tells its free upload slots. False while the peer is shunned: its message is ignored."""
         peer = self.get(node)
         if peer is None:
             return True
@@ -165,17 +160,17 @@ class Peers:
         return True
 
     def started(self, peer: Peer) -> None:
-        """We ask it for a chunk."""
+        """This host asks the peer for a chunk."""
         peer.asked += 1
         peer.free -= 1
 
     def released(self, node: NodeId) -> None:
-        """We gave up a fetch from it, and will not hear how it ends."""
+        """This host gave up a fetch from the peer and will not hear how it ends."""
         if (peer := self._peers.get(node)) is not None:
             peer.asked = max(0, peer.asked - 1)
 
     def delivered(self, node: NodeId, elapsed_s: float) -> None:
-        """A fetch from it ended well."""
+        """A fetch from the peer delivered its chunk."""
         peer = self.get(node)
         if peer is None:
             return
@@ -186,7 +181,7 @@ class Peers:
         self.usual_s += (elapsed_s - self.usual_s) * _SMOOTH / 4 if self.usual_s else elapsed_s
 
     def failed(self, node: NodeId, reason: FailReason, now: float) -> None:
-        """A fetch from it ended without a chunk."""
+        """A fetch from the peer ended without its chunk."""
         peer = self.get(node)
         if peer is None:
             return
@@ -195,6 +190,7 @@ class Peers:
             peer.free, peer.free_at = 0, now
             return
         peer.free += 1
+        # Only these reasons speak against the peer itself.
         base = {FailReason.GONE: _GONE_S, FailReason.REFUSED: _GONE_S, FailReason.CORRUPT: _CORRUPT_S}.get(reason)
         if base is None:
             return
@@ -205,7 +201,7 @@ class Peers:
         self.version += 1
 
     def expire(self, now: float) -> None:
-        """Let peers be asked again whose time of being shunned is over."""
+        """Note that the pause of a shunned peer is over, so that roles are computed again."""
         if self._shunned_until and self._shunned_until <= now:
             self.version += 1
             self._shunned_until = min(
@@ -213,5 +209,5 @@ class Peers:
             )
 
     def slow_s(self) -> float:
-        """What a fetch takes from a slow peer, at least."""
+        """The least seconds that a fetch from a slow peer takes."""
         return _SLOW_RATIO * self.usual_s if self.usual_s else float("inf")

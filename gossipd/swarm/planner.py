@@ -1,10 +1,9 @@
-"""The brain of a node: events in, a plan now and then, commands out.
+"""The swarm brain of a node: events in, a plan now and then, commands out.
 
-What lives here: routing of events to the deployments they concern, what deployments share (peers, the seed
-election, the link, the budget of fetches), and the order of a plan. What does not: any rule about chunks
-(``deployment_swarm`` and what it wires), any I/O.
+What lives here: routing of events to their deployments, what deployments share (peers, election, link, the budget of
+fetches), and the order of a plan. What does not: rules about chunks (``deployment_swarm`` and its parts), any I/O.
 
-How a daemon drives it, in one task::
+A daemon drives it in one task::
 
     planner.handle(event, now)      # for each event, in the order they happened; records, decides nothing
     planner.plan(now)               # after a batch of events, or when next_deadline has come
@@ -12,32 +11,28 @@ How a daemon drives it, in one task::
     wait for an event, or until planner.next_deadline(now)
 
 * ``now`` is a monotonic clock in seconds that never goes back.
-* First ``PeerSeen`` for each member but ourselves (again when its record changes), or ``MembersSeen`` with all of
-  them, then ``DeploymentOpened``. A change of our own ability to read sources is told with ``set_own``. ``ClaimSeed``
-  asks to put the term on our record.
-* ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``; ``StartSourceRead``, for
-  each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. ``ChunkArriving`` may
-  come before either, more than once, and so may ``ChunkEnding``. After ``CancelFetch`` the same: the ``FetchFailed``
-  may say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
-* ``ProbeSource`` ends in ``SourceProbed``. One read begins at once, the others after True; after False another host's
-  reader covers, and the daemon probes again now and then, unasked.
-* ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. A gap in a
-  peer's numbering, or its new boot, is the control hand's to notice: it subscribes again, and the answer comes as a
-  ``HoldingsHeard``.
-* ``SubscribeHeard`` for a deployment that is not open here yet is remembered and answered when it opens.
-* ``PeerReachable(False)`` is for evidence (a connection refused, reset or silent): duties move at once. It is taken
-  back by ``PeerReachable(True)``. ``PeerLost`` is the cluster's verdict.
+* First ``PeerSeen`` for each other member (again when its record changes), or ``MembersSeen`` with all of them, then
+  ``DeploymentOpened``. ``set_own`` tells that our ability to read sources has changed.
+* ``StartFetch`` ends in exactly one ``ChunkStored`` (supplier: that peer) or ``FetchFailed``. ``StartSourceRead`` ends,
+  for each of its chunks, in a ``ChunkStored`` (supplier: SOURCE) or a place in ``SourceReadFailed``. ``ChunkArriving``
+  and ``ChunkEnding`` may come before either, more than once. After ``CancelFetch`` the same holds: ``FetchFailed`` may
+  say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
+* ``ProbeSource`` ends in ``SourceProbed``. One read begins at once, the others after True. After False another host's
+  source reader covers, and the daemon probes again now and then without being asked.
+* ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. The control
+  adapter notices a gap in a peer's numbers, or its new boot, and subscribes again; a ``HoldingsHeard`` answers.
+* ``SubscribeHeard`` for a deployment that is not open here is kept and answered when the deployment opens.
+* ``PeerReachable(False)`` is for evidence (a connection refused, reset or silent): roles move at once.
+  ``PeerReachable(True)`` takes it back. ``PeerLost`` is the cluster's verdict.
 * After ``FinishModel`` the deployment keeps serving until ``DeploymentClosed``.
 
-Priorities. Deployments of higher priority go first, on this host's link and on storage's, and none starves.
+Priorities. Deployments of higher priority go first, on this host's link and on storage's, and none starves. Rejected:
+weights, because a publisher with priority 9 wants the model there first. Uploads ignore priorities, fetches do not.
 
-* Fetches: while one has chunks to ask for, or reads storage here, those below it together have only what its window of
-  fetches leaves. Those of one priority have equally many, as far as they can use them: the next is for whichever has
-  fewest. As flows share a link, so do the deployments. Each may always have one.
-* Reads: while anybody reads one, of those below it one extent at a time is being read, in the whole cluster. Those of
-  one priority have a full window each.
-
-Not by weights: who publishes with 9 wants it there first. Uploads know nothing of it: those who ask do.
+* Fetches: while a deployment has chunks to ask for, or reads storage here, those of lower priority share what its
+  window leaves. Of one priority, the deployment with the fewest fetches gets the next. Each may always have one.
+* Reads: while any host reads a deployment, each one of lower priority has one extent being read in the whole cluster.
+  Deployments of one priority have a full window each.
 """
 
 from __future__ import annotations
@@ -99,10 +94,10 @@ SwarmEvent: TypeAlias = (
     | ChunkLost
     | DeploymentClosed
 )
-_TICK_S = 0.25  # before any deployment; then as often as the deployments' chunks ask for
-_UPKEEP_S = 0.5  # lags and silences grow over seconds; whatever the view says is looked at at once
-_WINDOW_SMOOTH = 0.1  # per tick: follows within ten
-_EARLY_DEPLOYMENTS_MAX = 64  # subscriptions that came before their deployment was opened here
+_TICK_S = 0.25  # before any deployment is open; then its chunk time decides
+_UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at in the next tick
+_WINDOW_SMOOTH = 0.1  # per tick: the window follows within ten
+_EARLY_DEPLOYMENTS_MAX = 64  # subscriptions to deployments that are not open here
 _EARLY_PEERS_MAX = 256
 
 
@@ -131,7 +126,7 @@ class Planner:
         self._surroundings = self._around(0.0)
 
     def set_own(self, *, can_read_sources: bool) -> None:
-        """Whether this host may read external storage at all, and so be a candidate for seed."""
+        """Whether this host may read external storage at all, and so may become a seed."""
         self._own = replace(self._own, can_read_sources=can_read_sources)
         self._election.own = self._own
         self._tick_s = -math.inf
@@ -139,7 +134,7 @@ class Planner:
     # ---- events --------------------------------------------------------------------------------
 
     def handle(self, event: Event, now: float) -> None:
-        """Note one event. Deployments that are not open here are no error: their words arrive late."""
+        """Note one event. An event of a deployment that is not open here is no error: it may come late."""
         match event:
             case PeerSeen() | PeerLost() | PeerReachable() | MembersSeen() | IsolationChanged():
                 self._peer_changed(event, now)
@@ -237,12 +232,12 @@ class Planner:
     # ---- deciding ------------------------------------------------------------------------------
 
     def plan(self, now: float) -> None:
-        """Decide; commands wait for ``drain``."""
+        """Decide; the commands wait for ``drain``."""
         if now >= self._tick_due_s():
             self._tick(now)
             self._surroundings = self._around(now)
         swarms = self._by_priority()
-        read_priority = -1  # the highest of those that are being read
+        read_priority = -1  # the highest priority among deployments that are being read
         for swarm in swarms:
             swarm.measure()
             if swarm.may_read():
@@ -250,6 +245,7 @@ class Planner:
                 if read_priority < 0 and swarm.is_being_read(now):
                     read_priority = swarm.priority
             swarm.demand.take_turns(now)
+        # Reads come first: a read takes its part of the link, and the fetch window shrinks by it.
         self._plan_fetches(swarms, now)
         for swarm in swarms:
             swarm.tell(self._free_slots, now)
@@ -259,8 +255,8 @@ class Planner:
         self._link.expects(sum(len(swarm.replica.flights) for swarm in self._swarms.values()), now)
 
     def _plan_fetches(self, swarms: list[DeploymentSwarm], now: float) -> None:
-        """From the highest priority to the lowest, see the module's docstring."""
-        most = self._fetches_max()  # of those that are still to come
+        """Begin fetches from the highest priority to the lowest, see the module's docstring."""
+        most = self._fetches_max()  # fetches that deployments of this priority and lower ones may have
         under_way = sum(swarm.replica.fetches for swarm in swarms)
         for _, group in groupby(swarms, key=lambda swarm: swarm.priority):
             equals = list(group)
@@ -276,7 +272,7 @@ class Planner:
         return due_s if claim_s is None else min(due_s, claim_s)
 
     def _fetches_max(self) -> int:
-        """Of all deployments together; fewer on a link so slow, or limited so low, that each would only drip."""
+        """Of all deployments together; fewer on a link so slow, or limited so low, that each fetch would only drip."""
         most = self.settings.fetches_max
         return min(most, max(1, int(self._link.rate / self.settings.fetch_rate_min))) if self._link.rate else most
 
@@ -292,6 +288,7 @@ class Planner:
         self._tick_s = now
         self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
         self._peers.expire(now)
+        # A slow host must not be a seed: every rack would wait for the chunks that it reads.
         if any(swarm.slow_hosts.is_own for swarm in self._swarms.values()):
             self._election.give_up(now)
         wanting = [swarm for swarm in self._swarms.values() if swarm.replica.missing_count]
@@ -314,22 +311,18 @@ class Planner:
                 swarm.report(alone=self._is_alone(around, now), now=now)
 
     def _is_alone(self, around: Surroundings, now: float) -> bool:
-        """Nobody is usable though somebody should be, or reading waits for the view to settle."""
+        """No peer is usable though there are members, or reading waits until the view has settled."""
         if self._election.isolated or now < around.begin_allowed_s:
             return True
         return self._peers.are_all_unusable(now)
 
     def _limit_uploads(self) -> None:
-        """As many uploads as others are likely to have fetches in flight, and those that are between two.
+        """Offer as many upload slots as others are likely to have fetches in flight, and the slots between two uploads.
 
-        A slot is empty until the news of it bring the next request, half of ``handling_s``: a chunk time where chunks
-        are small and links slow, nothing where a chunk takes a fifth of a second. A factor of 1.25 for both cost a
-        point of efficiency where chunks are large (simulation, 100 hosts); with relays it spares half of the refusals
-        and up to half a point in a simulated lab, but the lab itself took 1.12 and 1.14 for 1.10 and 1.11 in turn, and
-        250 hosts were 45 and 44 instead of 29 chunk times behind (400 chunks, simulated).
-
-        Our own window alone is no guess at others' where we are ahead of our rack: the only holder of 70 chunks, with
-        five slots taken by racks behind a full uplink, sent at half of its rate while its mates waited (simulation).
+        After an upload ends its slot stays idle for about ``handling_s / 2``, until a peer hears of it and asks: a
+        chunk time where chunks are small, nothing where they are large. Rejected: a constant factor for both, because
+        it costs efficiency where chunks are large; our own window alone, because a host that is ahead of its rack needs
+        few fetches while the whole rack asks it.
         """
         if not self._swarms:
             return
@@ -348,13 +341,12 @@ class Planner:
         return commands
 
     def next_deadline(self, now: float) -> float:
-        """When ``plan`` should be called though no event has come; may be in the past."""
+        """When ``plan`` must be called though no event has come; may be in the past."""
         deadline = self._tick_due_s() if self._swarms else min(now + 1.0, self._tick_due_s())
         return min([deadline, *(swarm.next_deadline(now) for swarm in self._swarms.values())])
 
     def chunk_time_s(self) -> float:
-        """What one of the smallest chunks that are coming takes on this host's link; 0 while none are, or it is not
-        known."""
+        """What one of the smallest chunks in flight takes on this host's link; 0 when none is, or that is not known."""
         if not self._link.rate:
             return 0.0
         return min((swarm.chunk_time_s for swarm in self._swarms.values() if swarm.replica.flights), default=0.0)
@@ -364,7 +356,7 @@ class Planner:
         return any(node in swarm.subscriptions for swarm in self._swarms.values())
 
     def statistics(self) -> PlannerStatistics:
-        """A frozen picture for status and metrics."""
+        """A frozen snapshot for status and metrics."""
         swarms = {}
         for deployment, swarm in self._swarms.items():
             swarms[deployment] = SwarmStatistics(
@@ -384,7 +376,7 @@ class Planner:
 
 
 def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> None:
-    """Of deployments of one priority: one at a time, each for whoever has fewest; of one alone all at once."""
+    """Begin fetches of deployments of one priority, each for the one that has fewest; of a single one all at once."""
     able = [swarm for swarm in swarms if swarm.wants_fetches]
     is_alone = len(swarms) == 1
     while able:

@@ -1,19 +1,18 @@
-"""Who does what for one deployment: rack mates, lines of importers, readers of storage, neighbours.
+"""Which host has which role in one deployment: rack peers, importers, source readers, neighbours.
 
-What lives here: the view (which usable hosts are targets, by rack) and everything that follows from it by
-rendezvous hashing. What does not: holdings, and any decision about a chunk.
+What lives here: the view (the usable hosts that are targets, by rack) and all that follows from it by rendezvous
+hashing. What does not: holdings, and any decision about a chunk.
 
-Neighbours are symmetric without being negotiated, as both ends compute them from the same view. In the rack:
-all mates, or a ring of ``rack_peers_max`` where there are more. Across racks: for each bucket the racks stand on a ring
-of their own, and the first in line of a rack is a neighbour of the first in line of the racks 1, 2, 4, 8 ...
-places away, so that a chunk reaches R racks in log2 R hops and no host has more than some dozens of neighbours.
-A reader is the first in its rack's line for the buckets that it reads, so that importers elsewhere hear of a chunk from
-the host that read it, and not one hop later from a mate of its: the first import came 7.7 chunk times after the read
-for 13.3, and hosts held 35.5 chunks less than storage had sent for 38 (250 hosts in 25 racks, simulation). That goes
-where a bucket is read as a whole, since extents are single chunks, and matters where not everybody hears of every
-read. Readers are neighbours of each other, and no more than can be: of 250 who heard only of 64 others what was being
-read many read the same (2.25 x the model out of storage; 10,000 hosts, chunks of 0.2 s, simulation). In a small cluster
-everybody is everybody's neighbour.
+Neighbours are symmetric without negotiation, because both ends compute them from the same view. In a small cluster all
+hosts are neighbours, in a larger one these:
+
+* In the rack: all rack peers, or those on a ring with ``rack_peers_max`` neighbours each.
+* Across racks: for each bucket the racks stand on a ring, and the first host of a rack's preference list is a neighbour
+  of the first hosts of the racks 1, 2, 4, 8 ... places away: a chunk reaches R racks in log2 R hops.
+* The source readers: all are neighbours of one another, which bounds their number. Each must hear what the others read.
+
+Where extents are single chunks and not all hosts are neighbours, a source reader is first in its rack's preference
+lists for the buckets that it reads: importers elsewhere then hear of a chunk one hop earlier, from its reader.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from gossipd.swarm.rendezvous import BUCKETS, bucket_lines, rack_lines, scores
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
-_PLACES_MAX = 3_000_000  # 24 MB: the lines of 290 racks of 40 hosts
-_RACK_TURNS_MAX = 5  # of them spread_far import at once: 54 chunk times behind with two of five, 58 of ten (250 hosts)
-_LINES_PER_HOST = 5  # even enough, and few enough for a host to have some dozens of neighbours in other racks
+_PLACES_MAX = 3_000_000  # 24 MB: the preference lists of 290 racks of 40 hosts
+_RACK_TURNS_MAX = 5  # of these racks spread_far import at once
+_LINES_PER_HOST = 5  # buckets for each host: even enough, and only some dozens of neighbours in other racks
 
 
 @cache
@@ -40,16 +39,12 @@ def _ring_steps(size: int) -> tuple[int, ...]:
     return tuple(sorted({step for near in steps for step in (near, size - near) if 0 < step < size}))
 
 
-# Tables of all members: all planners of a simulation share one, and a daemon needs one for each set of targets.
+# Tables of all members: the planners of a simulation share them, and a daemon needs one for each set of targets.
 @lru_cache(maxsize=4)
 def _by_rack(
     targets: frozenset[PeerView], out: frozenset[NodeId]
 ) -> tuple[dict[str, tuple[NodeId, ...]], dict[NodeId, str]]:
-    """The racks with who of them has duties, and the rack of every target. Nobody changes what this returns.
-
-    Args:
-        out: hosts that have no duties.
-    """
+    """The racks with their hosts, except those in ``out``, and the rack of every target. No caller changes them."""
     racks: dict[str, list[NodeId]] = {}
     for view in targets:
         if view.node not in out:
@@ -59,21 +54,20 @@ def _by_rack(
 
 
 class _Rack(NamedTuple):
-    """What the lines of a rack follow from."""
+    """The input from which the preference lists of a rack follow."""
 
     members: tuple[NodeId, ...]
     readers: tuple[NodeId, ...]
-    heads: tuple[tuple[int, NodeId], ...]  # buckets, each with the one of these that stands first in its line
+    heads: tuple[tuple[int, NodeId], ...]  # buckets, each with the source reader that is first in its list
     folds: int
     salt: bytes
 
     def lines(self) -> tuple[tuple[NodeId, ...], ...]:
-        """Each from first to last. The only reader has the first copies of what it reads to spread: it imports nothing
-        else while others can, and is in the middle of every line, as it finished last when it was at the end. A single
-        mate of it imports everything: with half each 8 hosts in racks of two took 1.15 downloads, with this 1.02 (1,024
-        chunks at 25 Mbit/s, simulated), and a host that lost its other mates fell behind the rest by as much.
+        """The preference lists of the rack, one for each bucket.
 
-        Where there are several readers, each has less of that to do.
+        The only source reader of a rack has to spread the first copies of what it reads. So it stands in the middle of
+        every list and imports little, or nothing if it has a single rack peer. Rejected: at the end, because it then
+        finishes last. Where a rack has several source readers, hashing places them.
         """
         importers = tuple(node for node in self.members if node not in self.readers)
         if not importers or len(self.readers) > 1:
@@ -88,14 +82,14 @@ class _Rack(NamedTuple):
 
 
 class _DrawnLines:
-    """Lines that were drawn lately, by what they follow from: all planners of a simulation need the same ones."""
+    """Preference lists that were computed lately, by their input: the planners of a simulation need the same ones."""
 
     def __init__(self) -> None:
-        self._lines: dict[_Rack, tuple[tuple[NodeId, ...], ...]] = {}  # the last used last
+        self._lines: dict[_Rack, tuple[tuple[NodeId, ...], ...]] = {}  # in order of use
         self._places = 0
 
     def lines(self, rack: _Rack) -> tuple[tuple[NodeId, ...], ...]:
-        """As the rack's own, but drawn once."""
+        """``rack.lines()``, computed once."""
         found = self._lines.pop(rack, None)
         if found is None:
             found = rack.lines()
@@ -111,7 +105,7 @@ _DRAWN = _DrawnLines()
 
 
 class Roles:
-    """The view of one deployment as this host sees it. ``refresh`` recomputes it; all else reads."""
+    """The view of one deployment as this host sees it. ``refresh`` recomputes it; all other methods read it."""
 
     def __init__(
         self, own: PeerView, targets: Targets, salt: bytes, settings: PlannerSettings, *, extent_chunks: int
@@ -130,7 +124,7 @@ class Roles:
         self.rack_peers: set[NodeId] = set()
         self.readers: tuple[NodeId, ...] = ()
         self.reader_lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
-        self.readers_are_first = False  # in their racks' lines, for what they read
+        self.readers_are_first = False  # in their racks' preference lists, for what they read
         self.neighbours: set[NodeId] = set()
         self.places: list[int] = [0] * BUCKETS
         self.rack_places: list[int] = [0] * BUCKETS
@@ -138,10 +132,10 @@ class Roles:
     def refresh(
         self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float
     ) -> bool:
-        """Look at the members again; True when a duty may have moved.
+        """Look at the members again; True when a role may have moved.
 
         Args:
-            slow: hosts that get no duties.
+            slow: hosts that get no roles.
             seeds: hosts that claim to be their racks' seeds, this one included.
         """
         key = (own, peers.version, slow, seeds)
@@ -166,7 +160,7 @@ class Roles:
         return True
 
     def _elect(self, views: list[PeerView], slow: frozenset[NodeId], seeds: frozenset[NodeId]) -> tuple[NodeId, ...]:
-        """The seeds that are targets, so many that all can be neighbours; a rack without one is covered by theirs."""
+        """The source readers: targets among the seeds, as many as can be neighbours; else one target that can read."""
         readers = [view.node for view in views if view.can_read_sources and view.node in seeds]
         if readers:
             healthy = [node for node in readers if node not in slow] or readers
@@ -176,7 +170,7 @@ class Roles:
         return (max(able, key=lambda node: scores(node, self._salt, 1)),) if able else ()
 
     def _draw_lines(self) -> None:
-        """The lines of readers and of all racks; those of racks that have not changed are kept."""
+        """Compute the preference lists of source readers and of racks; those of unchanged racks are kept."""
         folds = self._folds if self.readers_are_first else BUCKETS
         drawn = bucket_lines(self.readers, self._salt + b"readers", folds)
         self.reader_lines = drawn * (BUCKETS // folds)
@@ -190,8 +184,7 @@ class Roles:
             self._lines[rack] = before[rack] if made_of.get(rack) == key else _DRAWN.lines(key)
 
     def _heads(self, lines: tuple[tuple[NodeId, ...], ...]) -> dict[NodeId, list[tuple[int, NodeId]]]:
-        """For each reader the buckets in whose line it stands first, with itself: so many that all who follow it on
-        their rings of racks can be its neighbours."""
+        """The buckets in whose list each source reader is to be first: few enough for its neighbours on the rings."""
         room = self._settings.subscribers_max - self._settings.rack_peers_max - len(self.readers)
         most = room // max(1, len(_ring_steps(len(self.racks))))
         found: dict[NodeId, list[tuple[int, NodeId]]] = {reader: [] for reader in self.readers}
@@ -217,7 +210,7 @@ class Roles:
         return [places[bucket % self._folds] * turns // size for bucket in range(BUCKETS)]
 
     def first_in_line(self, rack: str, bucket: int) -> NodeId | None:
-        """Who brings this bucket's chunks into that rack: imports them, or reads them from storage."""
+        """The host that brings this bucket's chunks into that rack: it imports them, or reads them from storage."""
         lines = self._lines.get(rack)
         return lines[bucket % self._folds][0] if lines else None
 
@@ -238,7 +231,7 @@ class Roles:
         at, size = ring.index(self._own.node), len(ring)
         chosen: set[NodeId] = set()
         step = 1
-        while step < size:  # powers of two keep every pair within log hops, whatever the rest
+        while step < size:  # powers of two connect every pair within log2 hops; nearer ones fill the rest
             chosen |= {ring[(at + step) % size], ring[(at - step) % size]}
             step *= 2
         for step in range(3, size):

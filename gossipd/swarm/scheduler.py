@@ -1,17 +1,13 @@
 """Picks fetches: pairs of a chunk that may be asked for and the holder to ask.
 
-What lives here: the choice. What does not: which chunks may be asked for (``demand``), what is in flight
-(``local_replica``).
+What lives here: the choice. What does not: which chunks may be asked for (``demand``), flights (``local_replica``).
 
-Imports go first, because a rack waits for them; among them and among the rest the rarest of a sample wins:
-with fresh availability and a small backlog that is within a point of newest-first in homogeneous clusters,
-and newest-first loses a third when 3 % of hosts are slow (design notes, simulation). Of the holders the one
-with the shortest expected wait is asked: its busy slots times how slow it has been, ours counted. A peer with no
-free slot is left alone until it says otherwise or a few chunk times have passed. Rejected: choosing the peer
-first and then the chunk (rare chunks wait behind popular peers), and queueing at busy peers (blind queues cost
-10 to 15 % of efficiency, same notes). What follows a fetch that is about to end (``pipelining``) is no such queue: it
-waits for our own upload there, whose slot is its own unless another is quicker, and so is asked for before anything
-else, but of slow peers.
+Imports go first, because a rack waits for them, and the rarest chunk of a sample before the others. Rejected: newest
+first, because it loses a third when a few hosts are slow. Of its holders the one with the shortest expected wait is
+asked: its busy slots, our own requests counted, times its slowness. A peer without a free slot is left alone until it
+tells of one or about a chunk time has passed. Rejected: choosing the peer before the chunk, because rare chunks wait
+behind popular peers; queueing at busy peers, because blind queues cost efficiency. Pipelined requests are no blind
+queue: they inherit the upload slot of a fetch that is about to end, and are tried first, except at slow peers.
 """
 
 from __future__ import annotations
@@ -26,14 +22,14 @@ from gossipd.swarm.pipelining import Pipelining
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
-_SAMPLE = 12  # rarest of 8 to 32 differ by a tenth of a point in the design notes' simulation
-_STALE_CHUNK_TIMES = 0.75  # a slot of a busy peer frees within about that when it serves some at a time
-_STALE_S_MAX = 4.0  # of large chunks on slow links; with 0.5 each host asked in vain ten times a second
-_FOLLOW_COST = 0.5  # less than any other: up to 1.5 is as good, 3 is worse by half a point (simulated lab)
-# Of the last chunks each is asked for where a slot is free: what they would follow may be slow, and nothing else is
-# left to do meanwhile. A chunk time less for the last of sixteen hosts; with 14 no difference (simulated lab).
+_SAMPLE = 12  # samples of 8 to 32 do equally well
+_STALE_CHUNK_TIMES = 0.75  # a peer that serves several uploads at a time frees a slot within about that
+_STALE_S_MAX = 4.0  # for large chunks on slow links; less asks busy peers in vain
+_FOLLOW_COST = 0.5  # less than any other cost
+# The last chunks are asked for where a slot is free, and never pipelined: the fetch before may be slow, and nothing
+# else is left to do meanwhile.
 _LAST_CHUNKS = 4
-_GOOD_COST = 2.2  # nothing of ours in flight there, and most slots free: looking further gains less than a slot
+_GOOD_COST = 2.2  # nothing of ours in flight there, and most slots free: a better holder would gain less than a slot
 
 
 class Pick(NamedTuple):
@@ -42,11 +38,11 @@ class Pick(NamedTuple):
     chunk: int
     node: NodeId
     behind: int | None
-    """The chunk whose fetch from there is about to end, and which it follows."""
+    """The chunk after which this one is requested, on the same connection, because its fetch is about to end."""
 
 
 class Scheduler:
-    """Chooses for one deployment. Changes nothing but the peers' count of what we ask of them, and ``pipelining``."""
+    """Chooses for one deployment. Changes only the peers' counts of our requests, ``pipelining`` and ``demand``."""
 
     def __init__(
         self, availability: Availability, demand: Demand, peers: Peers, pipelining: Pipelining, *,
@@ -61,16 +57,16 @@ class Scheduler:
         self.asked_max = settings.fetches_per_peer_max
         """Most fetches in flight from one peer."""
         self.slow: frozenset[NodeId] = frozenset()
-        """Who is asked only for what no other peer holds."""
+        """Peers that are asked only for chunks that no other peer holds."""
         self.all_busy = False
         """Whether the last pick ended because no holder had a free slot."""
 
     def pick(self, count: int, now: float, chunk_time_s: float, *, imports_max: int) -> list[Pick]:
-        """At most ``count`` fetches; the peers know of them, ``demand`` does not yet.
+        """At most ``count`` fetches; ``peers`` counts them as begun, and ``demand`` no longer offers them.
 
         Args:
             chunk_time_s: what one chunk takes on this host's link.
-            imports_max: most of them from other racks.
+            imports_max: most fetches from other racks among them.
         """
         picked: list[Pick] = []
         self.all_busy = False
@@ -92,6 +88,7 @@ class Scheduler:
         if len(sample) > 1:
             rng = self._rng.random
             sample = [chunk for _, _, chunk in sorted([(len(lists.get(chunk, ())), rng(), chunk) for chunk in sample])]
+        # Rarest first; the random number breaks ties, or all hosts would ask for the same chunk.
         may_follow = len(self._demand.wanted) > _LAST_CHUNKS
         best: tuple[float, int, Peer] | None = None
         for place, chunk in enumerate(sample):
@@ -112,12 +109,13 @@ class Scheduler:
     def supplier(
         self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None, may_follow: bool = False
     ) -> tuple[float, Peer] | None:
-        """The holder with the shortest expected wait, and that; None when all are busy, shunned or out of reach.
+        """The holder with the shortest expected wait, and that wait; None when all are busy, shunned or out of reach.
 
         Args:
-            may_follow: ask rather where one of our fetches is about to end.
+            but: a holder that is not asked.
+            may_follow: prefer a peer from which a fetch is about to end.
 
-        While one that is not slow can be waited for, no slow one is asked: it has free slots because nobody asks it.
+        No slow holder is asked while another can be waited for: it has free slots because no host asks it.
         """
         if self.slow and not self.slow.isdisjoint(holders):
             get = self._peers.get
@@ -143,6 +141,7 @@ class Scheduler:
                 continue
             free = peer.free
             if free <= 0:
+                # The draw spreads the retries of the hosts that were refused together.
                 if now - peer.free_at < stale_s * (0.5 + rng()):
                     continue
                 free = 0

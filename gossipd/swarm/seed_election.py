@@ -1,21 +1,19 @@
-"""One seed per rack, or some where racks are few, without an election round: sticky claims on member records.
+"""Elects the seeds of each rack by sticky claims on member records, without an election round.
 
 Theory of operation. A candidate is a member of the rack that can read sources. While a rack has its seeds nothing
-happens: nobody moves a seed because a better one joined. When it lacks one, each candidate waits ``claim_rank_s``
-times its place in the rendezvous line and claims the term after the highest it has seen. Of claims the
-higher term wins, then the line; who is one too many gives up when it hears of the others. A host that membership calls
-isolated (cut-off seeds are the ones that read a second copy) or that can read no source gives its own claim up, and one
-that has fallen far behind does not claim again for a while either. No clocks are compared, and seedship guards cost,
-never correctness. Source: design notes on exactly-once egress; Redis Sentinel's terms.
+happens: a better candidate that joins moves no seed. When the rack lacks one, each candidate waits ``claim_rank_s``
+times its rank in the rendezvous order and claims the term after the highest it has seen. Of two claims the higher term
+wins, then the order; a surplus seed gives up when it hears of the others. A host gives its claim up when membership
+calls it isolated (a seed that is cut off reads a second copy) or when it can read no source; a host that has fallen far
+behind gives up too and does not claim again for a while. No clocks are compared. An election guards cost, never
+correctness. Source: Redis Sentinel's terms.
 
-Sources are judged together: a manifest whose source nobody can read must cost no other deployment its seeds, and a
-pause after each failure, as it was once, held every host of a cluster down for as long as that manifest was there.
+Sources are judged together: only a host that can read none of them gives up, because a manifest whose source no host
+can read must cost no other deployment its seeds.
 
 How many. A seed's uplink gives the first copies of what it reads. The only seed of a cluster must give each chunk away
-exactly once, with nothing to spare, and every request that it answers twice delays a first copy: 16 hosts in one rack
-took 1.27 times the bound with one seed, 1.15 with four, 1.11 with eight; 100 hosts took 1.5 times with one, 1.23 with
-four or eight (simulation). Four racks with one seed each gain nothing from more. With all hosts as seeds it is 1.25:
-nobody has room left for the others' first copies, so at most half of a rack are.
+exactly once, with nothing to spare, and every request that it answers twice delays a first copy; four to eight seeds in
+all remove that. At most half of a rack are seeds, because the others' first copies need room on the uplinks.
 """
 
 from __future__ import annotations
@@ -30,18 +28,18 @@ from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
 _SALT = b"gossipd seeds 1"
-_SEEDS_OF_FEW_RACKS = 7  # together: seven in one rack, three in each of two, two in each of three, else one
+_SEEDS_OF_FEW_RACKS = 7  # of all racks: seven in one, three in each of two, two in each of three, else one each
 
 
 class Election:
-    """This host's part in its rack's election, and the seeds it sees in all racks."""
+    """This host's part in its rack's election, and the seeds that it sees in all racks."""
 
     def __init__(self, own: PeerView, settings: PlannerSettings) -> None:
         self.own = own
         self._settings = settings
         self.term = 0
         self._term_seen = 0
-        self._vacant_s: float | None = None  # since when we have waited for a seat, or last heard of a claim
+        self._vacant_s: float | None = None  # since when this host has waited for a free slot, or last heard of a claim
         self._rival_count = 0
         self._held_down_until = -math.inf
         self.isolated = False
@@ -61,7 +59,7 @@ class Election:
         self._held_down_until = now + self._settings.claim_hold_down_s
 
     def decide(self, peers: Peers, now: float) -> int | None:
-        """The term to put on our record when it must change (0 gives the claim up), else None."""
+        """The new term for our member record (0 gives the claim up), or None when the record need not change."""
         self._look_again(peers)
         self._term_seen = max(self._term_seen, self.term)
         rack_peers = self._rack_peers
@@ -74,10 +72,10 @@ class Election:
         if self.term or len(rivals) >= seats or not able:
             self._vacant_s = None
         elif self._vacant_s is None or len(rivals) != self._rival_count:
-            self._vacant_s = now  # the next in line may have claimed already: hear of it first
+            self._vacant_s = now  # the next candidate may have claimed already: hear of it first
         self._rival_count = len(rivals)
         if self._vacant_s is not None and now >= self._vacant_s + self._place(rack_peers) * self._settings.claim_rank_s:
-            # A mate may have claimed the last term there is: then the line decides among equals.
+            # A rack peer may have claimed the last term there is: then the rendezvous order decides among equals.
             self.term = min(self._term_seen + 1, SEED_TERM_MAX)
             self._vacant_s = None
         self._settle(now)
@@ -92,24 +90,24 @@ class Election:
         return (rival.seed_term, scores(rival.node, _SALT, 1)) > mine
 
     def _seats(self, rack_peers: list[PeerView]) -> int:
-        """How many seeds this rack should have."""
+        """The number of seeds that this rack should have."""
         candidates = sum(view.can_read_sources for view in rack_peers) + self.own.can_read_sources
         return max(1, min(_SEEDS_OF_FEW_RACKS // self._racks, candidates // 2))
 
     def _place(self, rack_peers: list[PeerView]) -> int:
-        """How many stand before us in line and have no claim yet."""
+        """How many candidates without a claim stand before this host in the rendezvous order."""
         own = scores(self.own.node, _SALT, 1)
         waiting = (view for view in rack_peers if view.can_read_sources and not view.seed_term)
         return sum(1 for view in waiting if scores(view.node, _SALT, 1) > own)
 
     def next_deadline(self) -> float | None:
-        """When ``decide`` would do something by itself."""
+        """When ``decide`` has something to do though nothing was heard."""
         if self._vacant_s is None:
             return None
         return self._vacant_s + self._place(self._rack_peers) * self._settings.claim_rank_s
 
     def _look_again(self, peers: Peers) -> None:
-        """What the members say, if it has changed: there may be 10,000 of them."""
+        """Read the members' records if they have changed; there may be 10,000 of them."""
         if self._peers_version == peers.version:
             return
         self._peers_version = peers.version
@@ -124,6 +122,8 @@ class Election:
         if seeds != self.seeds:
             self.seeds = seeds
             self.seeds_changed_s = now
+        # When more than half of the racks vanish within the window, the network is cut: that many hosts do not die
+        # together.
         racks = self._racks
         if not self._racks_seen or self._racks_seen[-1][1] != racks:
             self._racks_seen.append((now, racks))
@@ -140,5 +140,5 @@ class Election:
         return max(self.seeds_changed_s + self._settings.seeds_stable_s, self.reads_allowed_s(now))
 
     def reads_allowed_s(self, now: float) -> float:
-        """From when a deployment that is being read may go on: shares that moved have a grace of their own."""
+        """From when a deployment whose reads have begun may go on; new owners wait besides (``read_grace_s``)."""
         return now + self._settings.seeds_stable_s if self.isolated else self._hold_until

@@ -1,4 +1,4 @@
-"""What an operator or a benchmark may turn on the planner. Every value says what it trades and where it is from."""
+"""What an operator or a benchmark may change about the planner: unit, range and trade of each value."""
 
 from __future__ import annotations
 
@@ -7,153 +7,139 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PlannerSettings:
-    """Bounds and times of the brain; times in seconds. The defaults serve 100 Mbit/s to 100 Gbit/s."""
+    """Bounds and times of the swarm brain. The defaults serve 100 Mbit/s to 100 Gbit/s."""
 
     fetches_min: int = 4
-    """Fetches in flight of a model of few chunks, when few are ready. Fewer let links idle by chance; each more adds
-    one chunk time to what a chunk takes, and an eighth of that to every hop, since chunks are relayed while they
-    arrive. 8 hosts took 256 chunks in 1.07 and 1.09 downloads with 3, 1.08 and 1.09 with 4, 1.13 and 1.14 with 6, and
-    1.17 to 1.21 with 10 (lab)."""
+    """Fetches in flight for a model of few chunks, 1 to ``fetches_max``. Fewer let links idle, more delay chunks."""
     fetches_many: int = 10
-    """The same for a model of many chunks, see ``flows``. Hosts take 0.983 of a chunk per chunk time with 6, 0.986 with
-    8, 0.989 with 10, 0.988 with 12 (250 hosts, 1,000 chunks, simulated)."""
+    """The same for a model of many chunks, see ``flows``. More keeps links busier, up to about 10."""
     fetches_step_chunks: int = 250
-    """One fetch more for so many chunks more: what it gains grows with the number of chunks, what it costs does not."""
+    """Chunks of a model for each further fetch, 1 or more: what a fetch gains grows with the number of chunks."""
     handling_s: float = 0.045
-    """What a chunk costs between its last byte and the next request for it, on an idle link: hash, write, news, plan.
-    So many chunk times of further fetches are always in flight."""
+    """Seconds from a chunk's last byte to the next request on an idle link, as measured: hash, write, announce, plan.
+    One further fetch is in flight for every chunk time that fits into it; a larger value only lengthens queues."""
     fetches_max: int = 24
-    """Most fetches in flight, of all deployments. Above ``fetches_min`` by what a backlog and small chunks add."""
+    """Most fetches in flight, of all deployments, ``fetches_min`` to 64. More help a slow host, and queue at peers."""
     backlog_share: float = 0.33
-    """Further fetches per chunk that is ready and waits: a host that falls behind asks for more at a time. With 0.6
-    sixteen hosts are half a point to a point faster (simulated; in the lab no difference with 0.5), 250 up to three
-    chunk times slower."""
+    """Further fetches for each chunk that is ready, 0 to 1. More speeds up small clusters and slows down large ones."""
     pipeline_s: float = 0.25
-    """Round trip of a request on loaded links (50 ms of queue in each of four ports in the lab): so many chunk times of
-    further fetches are of use, and ``fetches_slack`` besides."""
+    """Seconds of a request's round trip on loaded links (50 ms of queue at each of four ports). The limit of fetches is
+    higher by one for every chunk time that fits into it; a larger value lengthens queues."""
     fetches_slack: int = 2
+    """Fetches allowed beyond those of ``pipeline_s``, 0 or more. More keeps long paths full and lengthens queues."""
     fetches_per_peer_max: int = 3
-    """Most fetches in flight from one peer, so that one bad peer never holds all of them."""
+    """Most fetches in flight from one peer, 1 or more. Fewer limit a bad peer, more fill the window from few peers."""
     fetch_rate_min: float = 128 * 1024
-    """Bytes/s of one fetch: no more are in flight than the link has shown to give that much each, since both ends cut
-    transfers of half of it; and what a fetch is given time for before one has ended."""
+    """Least bytes/s of one fetch: the link's rate divided by it limits the number of fetches, and the first deadlines
+    follow from it. Both ends cut transfers at half of it. More means fewer fetches on slow links."""
     fetch_timeout_s_min: float = 5.0
-    """Shortest deadline of a fetch; else 20 times what a fetch takes."""
+    """Shortest deadline of a fetch in seconds; else 20 times the usual. Shorter drops hanging peers, also slow ones."""
     slots_min: int = 4
     slots_max: int = 24
-    """Bounds of upload slots, which follow the fetches that others are likely to have in flight. With more, first
-    copies leave their holder slowly, all at once; with fewer, requests are refused."""
+    """Bounds of upload slots, which follow the fetches of others. With more, first copies leave their holder slowly,
+    all at once; with fewer, requests are refused."""
     slots_assumed: int = 4
-    """Free upload slots of a peer that has not said yet."""
+    """Free upload slots of a peer that has told none yet, 1 or more. More risks refusals, fewer waits."""
 
     batch_s_min: float = 0.02
     batch_chunk_share: float = 0.25
-    """News wait for ``max(batch_s_min, batch_chunk_share x chunk time)``: staleness costs 3 to 4 times itself at
-    the end, messages cost CPU."""
+    """Urgent announcements wait for ``max(batch_s_min, batch_chunk_share x chunk time)``, above 0 to 600 s. Longer
+    saves messages; the wait costs three to four times itself at the end."""
     news_lazy_s: float = 3.0
-    """How late a neighbour hears what it has already or need not act on. With 1 a third of all deltas was such news; 3
-    instead of 2 takes a fifth off all messages, and of five comparisons cost a chunk time or none in four and four in
-    one; 4 costs 6 to 10 (160 and 250 hosts with 200 chunks of 0.2 s, 1,000 with 60, simulation)."""
+    """Seconds until a neighbour hears of chunks that it has or need not act on, above 0 to 600. Longer saves messages;
+    shorter keeps views fresh. Beyond 3 s the end comes later."""
     early_announcers: int = 2
-    """From so many holders of a chunk a rack mate that lacks it hears soon. With all of them a host sent 105 deltas a
-    second and the last one was 29 and 29 chunk times behind, with 4 74 (28), with 2 60 (28, 30), with 1 48 (32, 34; 160
-    hosts in 4 racks, 200 chunks of 0.2 s, simulation); with 5 % of the hosts killed 28 with 2 for 28 with all, with 3 %
-    of them slow 33 for 32."""
+    """Holders of a chunk that tell a rack peer soon, on average, 1 or more. More costs messages, 1 costs time."""
 
     rack_peers_max: int = 40
-    """Neighbours in the rack. 20 to 40 are needed for 95 % and more (design notes, simulation)."""
+    """Neighbours in the rack, 20 to 40. Fewer cost efficiency, more cost messages."""
     far_neighbours_max: int = 64
-    """Neighbours in other racks, from whom and to whom this host imports and relays. No more readers than this and one,
-    as they are neighbours of each other; a reader may have more, within ``subscribers_max``."""
+    """Neighbours in other racks, for imports and relays; a source reader may have more, within ``subscribers_max``. One
+    more than this is the limit of source readers, which are neighbours of one another. More costs messages."""
     everyone_max: int = 48
-    """Up to so many hosts, all are neighbours."""
+    """Up to this number of hosts all are neighbours. More shortens paths and costs messages."""
     subscribers_max: int = 160
-    """Peers that may hear our news; more are not answered. mates_max + far_neighbours_max and room for newcomers, or
-    for those who import what a reader reads."""
+    """Most subscribers, at least ``rack_peers_max + far_neighbours_max``, with room for newcomers and for the importers
+    of what a source reader reads; others get no answer. More costs uplink."""
     silence_s: float = 5.0
-    """A neighbour that said nothing for so long, and for several chunk times, is asked again for its holdings; later
-    each time while nothing new comes of it."""
+    """Seconds of silence, and several chunk times, after which a neighbour is asked for its holdings; doubles while
+    nothing new comes. Shorter finds lost deltas sooner and costs messages."""
 
     spread: int = 6
-    """With h holders in the rack, only the first ``spread x h`` in line ask them: first copies fan out as a tree."""
+    """With h holders in the rack, the hosts of the first ``spread x h`` ranks ask them; 1 or more. With fewer, first
+    copies fan out in a deeper tree; more swamp the first holders."""
     spread_far: int = 4
-    """The same among racks: with h holders in other racks known, the first ``spread_far x h`` racks import. 2 is worse
-    by 1 to 2 chunk times (250 hosts, simulated)."""
+    """The same among racks: with h holders in other racks the first ``spread_far x h`` racks import; 1 or more."""
     busy_weight: float = 0.2
-    """What a busy slot of a holder weighs against one fetch of our own in flight from it."""
+    """What a busy slot of a holder weighs against one of our own fetches there, 0 to 1. More avoids busy holders."""
     rarity_weight: float = 0.2
-    """What a place in the order of rarity weighs against one busy slot of a holder."""
+    """What a place in the order of rarity weighs against one busy slot, 0 to 1. More prefers rare chunks."""
     late_wait: float = 3.0
-    """A host that is late in line asks anyway after so many times what a fetch usually takes."""
+    """A host of a late rank asks after this many times what a fetch takes. Less costs duplicates, more costs time."""
     import_fallback_s: float = 1.5
-    """How long the next in line waits at least for the one before it to import a chunk that another rack is known to
-    hold; else ``late_wait`` times what a fetch usually takes."""
+    """Least seconds, for each rank, that a host leaves an import to hosts of lower ranks, above 0 to 600. Less costs
+    double imports, more costs time when an importer hangs."""
 
     reader_share: float = 0.8
-    """Where many readers read, how much of the flows that their reads allow on their own links is used: not all of
-    them read all the time."""
+    """Where many source readers read, the share of the flows on their own links that is used, 0 to 1: they do not all
+    read at once. More leaves each read less of the link."""
     reads_per_flow: int = 2
-    """Extents being read in the whole cluster, for each of ``flows``. A read shares its reader's link with the fetches
-    there, and where all reads together are fewer than the flows on one link, the external link idles or the readers
-    finish last (with 12 reads and 8 fetches 6 chunk times after the others, with 16 when they do; simulated). What is
-    in flight when storage has sent the last byte is still to be spread; that chunks are relayed while they are read
-    makes it cheap."""
+    """Extents being read in the whole cluster for each of ``flows``, 1 to 16. With fewer, the external link idles or
+    the source readers finish last; more are still to be spread when storage has sent the last byte."""
     reads_min: int = 12
-    """Extents being read at least: where a chunk takes as long as the news of it the next are asked for late. With 8
-    hosts took 1.13 downloads, with 12 1.06 (16 hosts, 1,024 chunks of 21 ms, 4 fetches, simulated)."""
+    """Least extents being read, 2 to 64. With fewer, the next read begins late where a chunk takes as long as its
+    announcement; more are still to be spread at the end."""
     read_rate_assumed: float = 125e6
-    """Bytes/s that all reads of a cluster together are taken to have until one of a host's own has ended: 1 Gbit/s.
-    Chunks of 16 MiB are then expected within 1.6 to 2.7 s and taken over after three times that; storage that is slower
-    at first costs duplicates, a reader that hangs with its first read so much more patience."""
+    """Bytes/s of all reads of a cluster until one of this host's own has ended. More takes over sooner, which costs
+    duplicates on slow storage; less waits longer for a reader that hangs."""
     read_stuck_s: float = 1.5
-    """An extent at the head of the order for so long no longer holds up the extents behind it."""
+    """Seconds after which an extent at the head of the order holds up no others. Less puts more in flight."""
     read_takeover_s: float = 3.0
-    """After so long at least, or ``late_wait`` times what reads take, the next in line reads an extent whose owner
-    makes no progress."""
+    """Least seconds, or ``late_wait`` times what reads take, until the next source reader takes over an extent whose
+    owner makes no progress; above 0 to 600. Less costs duplicates, more costs time when a reader hangs."""
     read_grace_s: float = 1.0
-    """A new owner waits so long for news of chunks that the old owner had read."""
+    """Seconds that a new owner waits for deltas about chunks that the old owner had read. Less costs duplicates."""
     read_share_max: float = 0.01
-    """External bytes in flight, as a share of the model, unless that is less than one extent per reader."""
+    """Share of the model in flight from storage, 0 to 1, at least an extent per reader. More costs duplicates."""
     read_retry_s: float = 2.0
-    """Pause after a failed read; doubles up to 30 s."""
+    """Seconds of pause after a failed read; doubles up to 30 s. Less loads storage that fails."""
 
     seeds_stable_s: float = 3.0
-    """Nobody reads before the set of readers has been the same for so long (cold starts cost 1.0002 x with it)."""
+    """Seconds without a change of seeds before a read begins. Less costs duplicates at a cold start, more time."""
     claim_rank_s: float = 0.3
-    """Each next candidate waits this much longer before it claims to be its rack's seed."""
+    """Seconds that each next candidate waits longer before its claim: more than gossip takes, or two claim a rack."""
     claim_hold_down_s: float = 60.0
-    """A seed that gave up its claim does not claim again for so long."""
+    """Seconds after which a host that gave up its claim may claim again. Less moves seeds to and fro."""
     quorum_window_s: float = 10.0
     quorum_hold_s: float = 60.0
-    """When half of the racks vanish within the window that is taken for a partition: reads pause for the hold."""
+    """When more than half of the racks vanish within ``quorum_window_s``, that is taken for a partition, and reads
+    pause for this many seconds. A longer pause costs time, a shorter one a second copy out of storage."""
 
     hedge_share: float = 0.005
-    """The last part of a model, at least two chunks, may be asked for twice."""
+    """The last part of a model, 0 to 1, at least two chunks, that is hedged early. More costs duplicates."""
     hedge_after: float = 3.0
-    """A fetch that takes this many times the usual is asked for elsewhere too."""
+    """A fetch that takes this many times the usual is hedged. Less costs duplicates, more costs time."""
     stall_s: float = 3.0
-    """No chunk for so long has a reason in status."""
+    """Seconds without a chunk after which status shows a reason, above 0 to 600."""
     lag_share: float = 0.75
     lag_chunks: int = 24
-    """A host that holds less than ``lag_share`` of what we hold, less ``lag_chunks``, is slow: no duties for it. Fewer
-    are taken off where a chunk takes longer than news of it: ``behind_chunks``, and what comes while two lazy news are
-    due. With 24 for chunks of 2 s a rack whose importer was slow lost 15 chunk times (simulated)."""
+    """A host that holds less than ``lag_share`` of what this host holds, less ``lag_chunks``, is slow and gets no
+    roles. Where chunks take long fewer are taken off: ``behind_chunks``, and those that come in two lazy rounds."""
     behind_chunks: int = 8
-    """A host that holds so many chunks less than half of its mates promises no chunk before it is here. Equal hosts are
-    less far apart: none is later with it, and with 3 % of slow hosts the last of the others is 24 to 31 instead of 30
-    to 37 chunk times behind (250 hosts, 200 chunks, simulated)."""
+    """A host that holds this many chunks less than half of its rack peers promises no chunk before it is here. Fewer
+    would touch equal hosts, more lets peers wait for a slow relay."""
 
     def flows(self, chunk_count: int) -> int:
-        """Fetches that keep a link busy while a model of so many chunks comes, when none is handled or waits."""
+        """Fetches that keep a link busy while a model of that many chunks comes, without handling and backlog."""
         more = max(0, chunk_count - self.fetches_step_chunks) // self.fetches_step_chunks
         return max(self.fetches_min, min(self.fetches_min + more, self.fetches_many, self.fetches_max))
 
     def reads_window(self, chunk_count: int) -> int:
-        """Extents of such a model being read in the whole cluster."""
+        """Extents of such a model that are being read in the whole cluster."""
         return max(self.reads_min, self.reads_per_flow * self.flows(chunk_count))
 
     def validate(self) -> None:
-        """Raises ValueError, which names the field, for values that cannot work."""
+        """Raises ValueError, which names the field, for a value that cannot work."""
         if not 1 <= self.fetches_min <= self.fetches_max <= 64:
             raise ValueError("fetches_min and fetches_max must satisfy 1 <= fetches_min <= fetches_max <= 64")
         if not 1 <= self.reads_per_flow <= 16:

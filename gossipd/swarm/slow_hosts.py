@@ -1,26 +1,16 @@
-"""Which hosts are so far behind in one deployment that nobody should wait for them, this host among them.
+"""Which hosts are so far behind in one deployment that no host should wait for them, this host among them.
 
-What lives here: the verdict, from how many chunks each is known to hold. What does not: what follows from it, which is
-that a slow host has no duties (``roles``), claims no seat (``planner``), is asked only for what no other holds
-(``scheduler``), and does not promise what is still on its way to it (``deployment_swarm``).
+What lives here: the verdict, from the number of chunks that each host is known to hold. What does not: the
+consequences. A slow host has no roles (``roles``), gives up its claim (``planner``), is asked only for what no other
+host holds (``scheduler``), and promises no chunk before it is here (``deployment_swarm``), or peers wait for its link.
 
-A slow host that relays is worse than one that does not: with a quarter of the rate and as many fetches as the others
-each chunk is on its way for four times as long, and who takes the promise waits for it (1,000 hosts, 200 chunks, 3 % of
-them slow: the last healthy host took 1.067 of its time without them, simulated).
+What a host was heard to hold is compared with what this host held at that moment, because a delta may be
+``news_lazy_s`` old. Rejected: comparing with what is held now, because hosts then disagree about who is slow, their
+preference lists differ, and no host imports. A silent host is compared with what this host held two lazy rounds ago.
 
-What a host was heard to hold is compared with what we held when we heard it, as news may be ``news_lazy_s`` old: in
-that time 150 chunks of 16 MiB come over 10 Gbit/s. Compared with what is held now, healthy hosts were slow in the eyes
-of some and not of others, whose lines then differed, so that nobody imported (50 hosts in three racks, 200 such chunks:
-7.1 instead of 3.3 s, simulated; with up to 48 hosts, where everybody hears everything, it did no harm). Who says
-nothing at all is judged by what we held two lazy news ago.
-
-Only who listens to a host knows how much it holds, and who has no duties may be listened to by nobody; so a verdict
-stands until the host is heard to have caught up. Without that a slow host became a reader, was heard to be slow, was no
-reader any more, was not heard any more and became a reader again, every second; and each time the order of the others
-changed, who waited for each other's news (250 hosts with eight slow ones: the last three chunks left storage one after
-the other, 28 chunk times late; simulated). Rejected: to judge by the time that fetches take as well. It was a little
-better in two simulations (29.5 for 32.5 and 23.7 for 24.0 chunk times behind), but on a full uplink everybody behind it
-would be slow, which is an argument and was not measured.
+A verdict stands until the host is heard to have caught up, because a host without roles may have no listener; else it
+would become a source reader, be heard to be slow, lose role and listeners, and become a reader again, and all
+preference lists would change each time. Rejected: judging by fetch times, because a full uplink makes all slow.
 """
 
 from __future__ import annotations
@@ -36,26 +26,26 @@ from membership.member import NodeId
 
 
 class SlowHosts:
-    """The verdicts of one host on one deployment; ``look`` renews them."""
+    """The verdicts of one host on one deployment; ``look`` updates them."""
 
     def __init__(self, settings: PlannerSettings) -> None:
         self._settings = settings
         self.others: frozenset[NodeId] = frozenset()
         self.is_own = False
-        """Whether this host is one: half of its rack mates are that far ahead."""
-        self._unheard = settings.lag_chunks  # so many may be under way to a healthy host, or news of them to us
-        self._counted_s: list[float] = []  # when we held ...
-        self._counts: list[int] = []  # ... so much
-        self._rack_peers_held = 0.0  # by half of the rack mates; 0 when that says nothing
+        """Whether this host is slow: half of its rack peers are that far ahead."""
+        self._unheard = settings.lag_chunks  # chunks under way to a healthy host, or told by a delta that is
+        self._counted_s: list[float] = []  # times at which ``_counts`` changed
+        self._counts: list[int] = []  # chunks held from then on
+        self._rack_peers_held = 0.0  # median of the rack peers; 0 when too few are known
 
     def look(
         self, availability: Availability, listened: Subscriptions, rack_peers: Collection[NodeId], *,
         held: int, missing: int, chunk_time_s: float, now: float,
     ) -> None:  # fmt: skip
-        """Judge anew.
+        """Judge all hosts.
 
         Args:
-            listened: only what comes from peers that are listened to is fresh.
+            listened: only what comes from peers that this host listens to is fresh.
             held: chunks that this host holds; ``missing``: those that it does not.
             chunk_time_s: what one chunk takes on a healthy host's link.
         """
@@ -82,12 +72,12 @@ class SlowHosts:
             del self._counted_s[:old], self._counts[:old]
 
     def _held_at(self, when: float) -> int:
-        """By this host; the oldest that is remembered for what was before."""
+        """Chunks that this host held at a time; for times before its memory, the oldest count."""
         return self._counts[max(0, bisect_right(self._counted_s, when) - 1)]
 
     def _floor(self, held: float) -> float:
         return self._settings.lag_share * held - self._unheard
 
     def may_promise(self, held: int) -> bool:
-        """Whether a host that holds so much by now is as good a relay as its mates."""
+        """Whether a host that holds this many chunks is as good a relay as its rack peers."""
         return held >= self._rack_peers_held - self._settings.behind_chunks

@@ -1,29 +1,29 @@
-"""This host's part in reading external storage: which extents, when, and when somebody else's.
+"""This host's part in reading external storage: which extents it reads, when, and when it takes over another's.
 
-What lives here: one deployment's reading order, whose turn it is, takeover. What does not: who the readers are
-(``roles``), how a range is read (the sources hand).
+What lives here: one deployment's reading order, ownership of extents, takeover. What does not: the choice of the source
+readers (``roles``), and how a range is read (``sources``).
 
-Theory of operation. The extents of a model leave storage in one order that all readers compute
-(``rendezvous.reading_order``). Each extent has a line of readers, the first of which owns it: in turns, which is the
-most even, or by the bucket of its chunk where the owner is to be first in its rack's line for that too (``roles``).
-A reader starts an extent of its own when fewer than ``reads_window`` earlier or equal extents are not yet known to be
-present anywhere. So the whole cluster has about that many in flight, however many racks there are, without a message
-about it: news of chunks is the clock. This matters at the end: 25 readers with two reads each would all get their last
-chunk at the same late moment (25 readers, 2,000 chunks, simulated: 2 % of the total).
+Theory of operation. The extents of a model leave storage in one order that all source readers compute
+(``rendezvous.reading_order``). Each extent has a preference list of readers, of which the first owns it: in turns,
+which is the most even, or by the bucket of its chunk where the owner is to be first in its rack's list for that bucket
+too (``roles``). A reader starts an extent of its own when fewer than ``reads_window`` earlier or equal extents are not
+yet known to be present anywhere. So the whole cluster has about that many in flight, however many racks there are,
+without a message about it: the deltas are the clock. Rejected: a fixed number of reads per reader, because all readers
+then get their last chunk at the same late moment.
 
-A chunk that is being read can be had from its reader while it comes, and so is told before it is here. It is present
-when the reader no longer says that it reads it: until then who holds it may only be promised it, and a read that hangs
-is taken over though half of the cluster waits for it.
+A chunk that is being read can be had from its reader while it comes, and so is announced before it is here. It is
+present when no reader says any more that it reads the chunk: until then a "holder" may only have been promised it, and
+a read that hangs must be taken over though half of the cluster waits for it.
 
-An extent that stays at the head of the order is stuck: after ``read_stuck_s`` it no longer holds up those behind it,
-after ``read_takeover_s`` per place the next in line reads it unless its owner keeps saying that it is reading; after
-longer where this host's reads take longer, or are likely to while none of them has ended. What somebody says that he
-reads is left to him by all others, the owner too when he is helped, for four times as long. A reader whose connection
-fails drops out of the line at once; its heir waits ``read_grace_s`` for news of what the dead one had read before.
-Chunks known to be present, or being read by us, are never read. Views that differ cost duplicate bytes, never a chunk.
+An extent that stays at the head of the order is stuck. After ``read_stuck_s`` it no longer holds up those behind it.
+After ``read_takeover_s`` for each rank the next reader in its list reads it, unless its owner keeps saying that it is
+reading; later where this host's reads take longer. A claimed chunk is left to the claimant four times as long, also by
+the owner when another reader helps. A reader whose connection fails leaves the lists at once, and its successor waits
+``read_grace_s`` for deltas about what it had read. A chunk that is present, or that this host is reading, is never
+read. Views that differ cost duplicate bytes, never a chunk.
 
-Rejected: leases or a lock (seedship guards cost, not state); a random order per reader (it helps when views differ at a
-cold start, which the stability gate covers, and it cannot be windowed).
+Rejected: leases or a lock, because the election guards cost and not state; a random order per reader, because it helps
+only while views differ, which ``seeds_stable_s`` covers, and no window fits over it.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from gossipd.swarm.rendezvous import BUCKETS, bucket_of, reading_order
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
 
-_CLAIM_FACTOR = 4.0  # a claimed read is left alone so many times longer, by its owner's heirs and by its owner
-_LASTS_SHARE = 0.7  # of what a read takes: one that was claimed later is not about to end
+_CLAIM_FACTOR = 4.0  # a claimed read is left alone this many times longer, by the successors and by its owner
+_LASTS_SHARE = 0.7  # of what a read takes: a read that was claimed within it is not about to end
 _RETRY_S_MAX = 30.0
-_LOST_S_MIN = 120.0  # the sources hand retries for at most a minute before it gives up
-# Of what a read takes, as for fetches. Reads wait for one another in the hand, and for a limit of bytes a second, and
-# one that is lost goes on all the same: its bytes come twice. What hangs others have taken over long before.
+_LOST_S_MIN = 120.0  # the adapter retries for at most a minute before it gives up
+# Of what a read takes, as for fetches. A read that is given up too early goes on in the adapter, and its bytes come
+# twice; other readers take over long before.
 _LOST_USUALS = 20
 _BYTE_OF_BITS = tuple(bytes(byte >> bit & 1 for bit in range(8)) for byte in range(256))
 
 
 class SourceReadPlanner:
-    """Plans reads of one deployment."""
+    """Plans the reads of one deployment."""
 
     def __init__(self, own: NodeId, shape: Shape, salt: bytes, settings: PlannerSettings, rng: Random) -> None:
         self._own = own
@@ -63,21 +63,21 @@ class SourceReadPlanner:
         self._position_of = [0] * extents
         for position, extent in enumerate(self._order):
             self._position_of[extent] = position
-        self._taken_over: set[int] = set()  # positions that others read than their owners: no progress of those
+        self._taken_over: set[int] = set()  # positions read by others than their owners, no progress of those
         self._jitter = rng.random() / 2
         self._ahead = deque(range(extents))  # positions of extents not known to be present, ascending
         self.present = bytearray(shape.chunk_count)
         self._at_head_s: dict[int, float] = {}
-        self._claims: dict[NodeId, dict[int, float]] = {}  # what a peer reads, each with when we heard of it
+        self._claims: dict[NodeId, dict[int, float]] = {}  # peer -> chunks that it reads, and when we heard so
         self._claim_counts: dict[int, int] = {}  # chunk -> how many peers read it
-        self._progress_s: dict[NodeId, float] = {}  # when something that a reader owns was last seen to arrive
+        self._progress_s: dict[NodeId, float] = {}  # reader -> when an extent that it owns was last seen to arrive
         self._lines: tuple[tuple[NodeId, ...], ...] = ((),) * BUCKETS
         self._by_chunk = False
-        self._inherited: dict[int, float] = {}  # bucket -> when we may begin with it
+        self._inherited: dict[int, float] = {}  # bucket -> when this host, as its new owner, may begin with it
         self.readers: tuple[NodeId, ...] = ()
         self.is_reader = False
         self.readable: bool | None = None
-        self._usual_s = 0.0  # what our reads take, once one has ended
+        self._usual_s = 0.0  # seconds that our reads take, smoothed; 0 until one has ended
         self._failures = 0
         self._pause_until = 0.0
         self._window_min = self.window = settings.reads_window(shape.chunk_count)
@@ -87,14 +87,14 @@ class SourceReadPlanner:
         return range(first, min(first + self._shape.extent_chunks, self._shape.chunk_count))
 
     def rebuild(self, present_bits: int) -> None:
-        """Somebody is gone or a chunk was lost: what is present must be looked at afresh."""
+        """A holder is gone or a chunk was lost: compute from scratch which chunks are present."""
         size = self._shape.chunk_count
         raw = present_bits.to_bytes((size + 7) // 8, "little")
         present = self.present = bytearray(b"".join(map(_BYTE_OF_BITS.__getitem__, raw)))[:size]
         for chunk in self._claim_counts:
             present[chunk] = 0
         width = self._shape.extent_chunks
-        # Slices, because a model may have a million chunks, and this is done whenever a peer has lost something.
+        # Slices, because a model may have a million chunks, and every peer that loses a chunk leads here.
         self._ahead = deque(
             position
             for position, extent in enumerate(self._order)
@@ -108,11 +108,11 @@ class SourceReadPlanner:
         return self._lines[self._bucket(position)]
 
     def set_readers(self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float) -> Collection[int]:
-        """The readers may have changed. Returns what was claimed by those who are none any more.
+        """The source readers may have changed. Returns the chunks that only former readers had claimed.
 
         Args:
-            lines: for each bucket all of them, from first to last.
-            by_chunk: whether an extent's bucket is that of its first chunk, and not just its turn.
+            lines: for each bucket its preference list of all readers.
+            by_chunk: whether the bucket of an extent is that of its first chunk, and not that of its turn.
         """
         if lines == self._lines and by_chunk == self._by_chunk:
             return ()
@@ -128,12 +128,12 @@ class SourceReadPlanner:
         return free
 
     def seen(self, chunk: int) -> None:
-        """Somebody has it, or gets it from whoever reads it now."""
+        """A peer holds the chunk, or gets it from the reader that reads it now."""
         if chunk not in self._claim_counts:
             self.present[chunk] = 1
 
     def recheck_presence(self, chunk: int) -> None:
-        """Somebody reads it, and it is not here: who was said to have it may only be promised it."""
+        """A peer reads this chunk, and it is not here: its "holders" may only have been promised it."""
         if self.present[chunk] and chunk in self._claim_counts:
             self.present[chunk] = 0
             position = self._position_of[chunk // self._shape.extent_chunks]
@@ -142,7 +142,7 @@ class SourceReadPlanner:
                 self._ahead.insert(at, position)
 
     def claimed(self, peer: NodeId, chunks: Collection[int], now: float) -> Collection[int]:
-        """A peer says what it is reading now. Returns what nobody claims any more."""
+        """A peer says what it is reading now. Returns the chunks that no peer claims any more."""
         before = self._claims.get(peer, {})
         claim = {chunk: before.get(chunk, now) for chunk in chunks}
         if claim == before:
@@ -151,6 +151,7 @@ class SourceReadPlanner:
             self._claims[peer] = claim
             self._progress_s[peer] = now
             for position in {self._position_of[chunk // self._shape.extent_chunks] for chunk in claim}:
+                # What a helper brings must not count as progress of the owner.
                 if self._line(position)[:1] != (peer,):
                     self._taken_over.add(position)
         else:
@@ -169,17 +170,17 @@ class SourceReadPlanner:
         return free
 
     def forget(self, peer: NodeId) -> Collection[int]:
-        """A peer is gone, and its claims with it. Returns what nobody claims any more."""
+        """Drop a peer's claims. Returns the chunks that no peer claims any more."""
         return self._unclaim(self._claims.pop(peer, {}))
 
     def read_failed(self, now: float) -> None:
-        """Storage failed us: pause, longer each time."""
+        """Storage failed: pause, longer each time."""
         self._failures += 1
         pause = min(_RETRY_S_MAX, self._settings.read_retry_s * 2 ** min(self._failures - 1, 5))
         self._pause_until = now + pause * self._rng.uniform(0.75, 1.25)
 
     def read_ended(self, elapsed_s: float, chunk_time_s: float) -> None:
-        """A read delivered. When storage is faster than our link, more may be in flight in all."""
+        """A read delivered. When storage is faster than our link, the cluster may have more in flight."""
         self._failures = 0
         self._usual_s += (elapsed_s - self._usual_s) / 4 if self._usual_s else elapsed_s
         most = 4 * max(len(self.readers), 2)
@@ -189,7 +190,7 @@ class SourceReadPlanner:
             self.window -= 1
 
     def _chunks_max(self) -> int:
-        """Chunks that this reader may have in flight: its part of the window, under its share of the model."""
+        """Chunks that this reader may have in flight: its part of the window, within its share of the model."""
         readers = max(1, len(self.readers))
         share = int(self._settings.read_share_max * self._shape.chunk_count / readers)
         return min(self.reads_max() * self.unit_chunks, max(self._shape.extent_chunks, share))
@@ -199,20 +200,20 @@ class SourceReadPlanner:
         return max(2, round(self.window / max(1, len(self.readers))))
 
     def _are_few(self) -> bool:
-        """So few readers are bounded by their own reads, and must not wait for the slowest of them."""
+        """Whether readers are bounded by their own reads; then they must not wait for the slowest of them."""
         return len(self.readers) * self.reads_max() <= 1.5 * self.window
 
     def _positions_max(self) -> int:
         return self.window * 3 if self._are_few() else self.window
 
     def flows_max(self, missing: int) -> int:
-        """How many flows may share our link while we read, so that each read still gets its part of the external link.
+        """How many flows may share our link while this host reads, so that a read gets its part of the external link.
 
         Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight. At the
-        end those become fewer while the fetches that begin now are under way, and everybody waits for the last of them.
+        end there are fewer while the fetches that begin now are under way, and all hosts wait for the last read.
 
         Args:
-            missing: chunks that this host still lacks; much of it may be held by others when a last read hangs.
+            missing: chunks that this host still lacks; others may hold many of them when a last read hangs.
         """
         left = max(3, len(self._ahead) * self._shape.extent_chunks // 2, missing // 4)
         if self._are_few():
@@ -225,7 +226,7 @@ class SourceReadPlanner:
         return -(-self._shape.extent_chunks // 4)
 
     def is_being_read(self, now: float) -> bool:
-        """Whether another reader says that it reads, and has not said so for too long."""
+        """Whether another reader claims a read, and the claim is not too old to be believed."""
         believed_since = now - _CLAIM_FACTOR * self.takeover_s()
         return any(heard_s > believed_since for claim in self._claims.values() for heard_s in claim.values())
 
@@ -233,15 +234,16 @@ class SourceReadPlanner:
         """Runs of adjacent chunks to read from storage now.
 
         Args:
-            yields: to a deployment of higher priority. Then one extent is being read at a time, not by each reader, as
-                many readers with one read each would still have most of storage's link.
+            yields: to a deployment of higher priority. Then the whole cluster reads one extent at a time, because many
+                readers with one read each would still take most of storage's link.
         """
         if not self.is_reader or self.readable is False or now < self._pause_until or not self._ahead:
             return []
         most = self.unit_chunks if yields else self._chunks_max()
-        # Those that are repeated from their beginning, as storage failed, count as ending still: never more than half.
+        # Reads near their end make room for the next. At most half of them count: a read that storage failed is
+        # repeated from its beginning and still counts as ending.
         room = most - replica.reads + min(replica.ending_reads, max(1, most // 2))
-        if self.readable is None:  # a read says as much as the probe will
+        if self.readable is None:  # not probed yet: one read tells as much as the probe
             room = min(room, self.unit_chunks - replica.reads)
         if room <= 0:
             return []
@@ -261,12 +263,11 @@ class SourceReadPlanner:
         return runs
 
     def _steal(self, head: list[int], replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
-        """With nothing of our own to read, help one that has with what it will come to last: the first in line of those
-        who have nothing left to begin.
+        """A reader without reads of its own helps a busy one with the extent that the owner reaches last. The helper is
+        the first in the extent's list that has nothing left to begin.
 
-        Never with what it may have begun while its word of that is on the way: the next in order are left to it, as
-        many as it may be reading beyond what it has just claimed, and one. Who has nothing left everybody can see once
-        its last claim is heard, which takes less than a read; until then two may help with the same extent.
+        The owner may have begun extents whose claims are still on their way here, so the next extents in order are left
+        to it: as many as it may be reading beyond its recent claims, and one.
         """
         claims_released = [position for position in head if not self._is_claimed(position)]
         left = Counter(self._line(position)[0] for position in claims_released if self._line(position))
@@ -293,13 +294,14 @@ class SourceReadPlanner:
         return any(chunk in claims for claims in self._claims.values() for chunk in chunks)
 
     def _head(self, now: float, window: int) -> list[int]:
-        """The first absent positions: a window of those that move, and the stuck ones among them."""
+        """The first absent positions: a window of moving ones, and the stuck ones among them."""
         head: list[int] = []
         moving = 0
         ahead, present = self._ahead, self.present
         stuck_s = max(self._settings.read_stuck_s, 2 * self._likely_s())
         while ahead and moving < window and len(head) < 4 * window:
             position = ahead.popleft()
+            # An extent that is present is progress of its owner, and leaves the order for good.
             if all(present[chunk] for chunk in self._chunks(position)):
                 self._at_head_s.pop(position, None)
                 line = self._line(position)
@@ -310,6 +312,7 @@ class SourceReadPlanner:
             head.append(position)
             if now - self._at_head_s.setdefault(position, now) < stuck_s:
                 moving += 1
+        # The positions that were taken off to look at them go back in front.
         ahead.extendleft(reversed(head))
         return head
 
@@ -319,20 +322,21 @@ class SourceReadPlanner:
         place = line.index(self._own)
         if place == 0:
             return now >= self._inherited.get(bucket, 0.0)
+        # A successor waits from the owner's last progress, and the jitter keeps two of one rank from beginning
+        # together.
         waited = now - max(self._progress_s.get(line[0], 0.0), self._at_head_s[position])
         wait = self.takeover_s() * (place + self._jitter)
         return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
 
     def takeover_s(self) -> float:
-        """How long a read may make no progress before somebody else begins it."""
+        """How long a read may make no progress before another reader begins it."""
         return max(self._settings.read_takeover_s, self._settings.late_wait * self._likely_s())
 
     def lost_s(self) -> float:
-        """After how long a read will never end, for all the hand says of it.
+        """After how long a read will never end, though the adapter has not said so.
 
-        Before one has ended, all that this host may be reading gets the rate that one fetch must have. With two minutes
-        for whatever it was, 8 hosts read 20 chunks of 25 GB over 2 Gbit/s again and again, 17 models, and none was ever
-        complete (simulated).
+        Until a read has ended, all that this host may be reading is given the rate of the slowest fetch. Rejected: a
+        fixed time, because large chunks from slow storage would be read again and again.
         """
         chunks = self.unit_chunks * self.reads_max()
         likely_s = (
@@ -343,20 +347,18 @@ class SourceReadPlanner:
         return max(_LOST_S_MIN, likely_s)
 
     def _likely_s(self) -> float:
-        """What a read takes, by this host's own. Before one has ended nothing is known: with takeovers after 3 s all
-        the same, 65 readers of chunks that took 24 s began on 53 of them at once, some twice (10,000 hosts, simulated).
-        """
+        """Seconds that a read takes, by this host's own; before one has ended, at ``read_rate_assumed``. Rejected:
+        takeovers after ``read_takeover_s`` from the start, because readers of large chunks would repeat reads."""
         if self._usual_s:
             return self._usual_s
         reads = min(self._window_min, len(self._order))
         return reads * self._shape.chunk_bytes / self._settings.read_rate_assumed
 
     def _runs(self, position: int, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:
-        """Absent chunks of the extent that nobody else is likely to be reading, in runs of adjacent ones of at most a
-        unit.
+        """Absent chunks of the extent that no other reader is likely to be reading, in runs of at most a unit.
 
-        A claim counts by its own age, not by how long its chunk has been due: where storage is slow, chunks are due for
-        longer than any read takes, and owners read anew what others had begun to help them with.
+        A claim counts by its own age, not by the time for which its chunk has been due: where storage is slow, a chunk
+        is due for longer than any read takes, and owners would read again what helpers have begun.
         """
         runs: list[tuple[int, ...]] = []
         run: list[int] = []

@@ -1,13 +1,12 @@
-"""Why no chunk has come for a while, in one word for status.
+"""Why no chunk has come for a while, as one reason for status.
 
-What lives here: recent failures and the choice among reasons. Causes at home come before causes abroad: a full disk
-also makes peers look busy. What was begun and hangs comes before what could not be begun: its chunk is asked of nobody
-else meanwhile, and who lets it hang has not said that he is busy. Storage comes before holders, who may be silent
-because they relay a read that hangs.
+What lives here: recent failures and the choice among reasons. Causes on this host come first, because a full disk also
+makes peers look busy. A request that hangs comes before one that could not begin, because its chunk is asked of no
+other peer meanwhile. Storage comes before holders, because a holder may be silent while it relays a read that hangs.
 
-A read of our own, however young, is what we wait for where nobody holds anything. It hangs when it is as old as the
-stall, whether it has brought bytes or not: storage that drips holds us up as well. A fetch hangs when it has brought
-nothing, or was cut for being slow; a holder that sends, but slowly, is busy.
+Where no peer holds anything, this host waits for its own read, however young. A read hangs when it is as old as the
+stall, whether it has brought bytes or not, because slow storage is the cause too. A fetch hangs when it has brought
+nothing, or was cut for being slow; a holder that sends slowly is busy.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from gossipd.swarm.local_replica import LocalReplica
 _HOME = {FailReason.DISK: StallReason.DISK, FailReason.CORRUPT: StallReason.VERIFICATION}
 _OF_FETCHES = {**_HOME, FailReason.SLOW: StallReason.HOLDER_SILENT}
 _OF_READS = {**_HOME, FailReason.SLOW: StallReason.STORAGE, FailReason.SOURCE: StallReason.STORAGE}
-# For how many stall times a failure explains one. With a full disk or a peer that hangs the next fetch fails within 2:
-# the bulk hand cuts a silent transfer after ``stall_s`` too. Storage is asked again after 30 s at most
+# Stall times for which a failure explains a stall. With a full disk or a peer that hangs the next fetch fails within 2,
+# because the bulk adapter cuts a silent transfer after ``stall_s`` too. Storage is asked again after 30 s at most
 # (``source_read_planner``).
 _RECENT_STALLS = 4
 _STORAGE_RECENT_S = 30.0
@@ -50,9 +49,9 @@ class StallWatch:
         """The reason, or None while chunks come.
 
         Args:
-            alone: no peer is usable though there should be some, or reading waits for the view to settle.
-            holders: some peer holds something that we want, or is being asked for it.
-            readers: somebody may read storage.
+            alone: no peer is usable though there should be some, or reading waits until the view has settled.
+            holders: some peer holds a wanted chunk, or is being asked for one.
+            readers: some host may read storage.
         """
         if now - replica.progress_s < self._stall_s:
             return None
@@ -74,7 +73,7 @@ class StallWatch:
 
 
 def _hanging(replica: LocalReplica, *, since_s: float) -> set[StallReason]:
-    """Whom we have waited for since ``since_s`` or longer."""
+    """The kinds of suppliers that have let a request hang since ``since_s`` or longer."""
     return {
         StallReason.STORAGE if flight.supplier is SOURCE else StallReason.HOLDER_SILENT
         for flights in replica.flights.values()

@@ -1,13 +1,9 @@
-"""To whom a host keeps a control link while nothing is deployed, so that a deployment need not begin with handshakes.
+"""The peers to which a host keeps a control connection while nothing is deployed, to spare a deployment the handshakes.
 
-What lives here: the choice. What does not: links (``control``), and neighbours, who are drawn for each deployment
-(``roles``).
+What lives here: the choice. What does not: connections (``control``), neighbours of a deployment (``roles``).
 
-In a small cluster everybody becomes everybody's neighbour, in a larger one all mates of a rack that is not too large;
-from other racks each deployment draws others, which are dialed then. A handshake takes less than 1 ms of CPU at either
-end, but all hosts begin at the same moment: sixteen hosts on two cores that dialed each other then held five chunks
-0.9 s after the first of them had opened the model, and after 0.75 s with links that were there (lab, two runs each).
-Fifteen links cost a host 140 bytes a second at rest, which is their heartbeats.
+In a small cluster all hosts become neighbours, in a larger one all hosts of a rack that is not too large; neighbours in
+other racks are dialled for each deployment. A handshake is cheap, but all hosts would dial at the same moment.
 """
 
 from __future__ import annotations
@@ -19,10 +15,10 @@ from membership.member import NodeId
 
 
 def standing_links(rack: str, rack_of: Mapping[NodeId, str], settings: PlannerSettings) -> frozenset[NodeId]:
-    """Those of the living members that will be neighbours whatever is deployed.
+    """The living members that will be neighbours whatever is deployed.
 
     Args:
-        rack: our own. rack_of: the racks of all others that live.
+        rack: our own. rack_of: the racks of all other living members.
     """
     if len(rack_of) < settings.everyone_max:
         return frozenset(rack_of)

@@ -1,4 +1,4 @@
-"""What the planner shows of itself: frozen pictures for status, metrics and tests."""
+"""What the planner shows of itself: frozen snapshots for status, metrics and tests."""
 
 from __future__ import annotations
 
@@ -12,10 +12,7 @@ from membership.member import NodeId
 
 @dataclass(frozen=True, slots=True)
 class SwarmStatistics:
-    """One deployment on this host. ``readers`` are the hosts that read its source, as seen from here.
-
-    ``one_copy``: of every chunk a holder is known, this host or a neighbour.
-    """
+    """One deployment here. ``readers``: its source readers. ``one_copy``: a holder of every chunk is known."""
 
     state: str
     chunks_held: int
@@ -32,7 +29,7 @@ class SwarmStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PlannerStatistics:
-    """The whole brain. ``seed_term`` is 0 without a claim to seedship."""
+    """The whole swarm brain. ``seed_term`` is 0 without a claim."""
 
     seed_term: int
     seeds: frozenset[NodeId]

@@ -30,7 +30,7 @@ class BulkSettings:
     encryption: Encryption = Encryption.TLS
 
     slots: int = 8
-    """Uploads at once. Few, so that each is quick: 4 to 8 lost least in simulation (design notes on swarms)."""
+    """Uploads at once. Few, so that each is quick: 4 to 8 lost least in simulation (simulated)."""
     slots_per_peer: int = 4
     """How many of them one peer may hold: a slow or hostile member cannot take all."""
     manifest_slots: int = 8

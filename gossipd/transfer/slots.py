@@ -1,7 +1,7 @@
 """Upload slots: how many bodies go out at once, in all and per peer.
 
 What lives here: counting, and an estimate of when one will be free. What does not: queueing; there is none, since a
-blind queue lost more in simulation than asking elsewhere (design notes on swarms). Also rejected: one place to wait in.
+blind queue lost more in simulation than asking elsewhere. Also rejected: one place to wait in.
 Where a chunk takes as long as a question it spares half of the refusals and a third of a point (16 hosts, chunks of
 42 ms, simulated); where it takes longer, 250 hosts are 3 to 6 chunk times later.
 """

@@ -1,1 +1,1 @@
-"""Codecs of what travels between hosts, pure: bytes to typed values and back, every limit stated."""
+"""Codecs of what hosts send each other, pure: bytes to typed values and back, every limit stated."""

@@ -1,19 +1,18 @@
-"""The messages of the control plane: what two nodes, or a client and a node, say to each other.
+"""The messages of the control plane, between two nodes, or between a client and a node.
 
 What lives here: one struct per message, its number on the wire and its bounds. What does not: bytes
-(``control_frame``), sockets and who may send what (``gossipd.control``).
+(``control_frame``), sockets, and which party may send what (``gossipd.control``).
 
-Each struct is an array on the wire, fields in the order written here. New fields are only ever added at the
-end, with a default, and are never maps: an older node ignores what follows the fields it knows, a newer one
-fills in what an older one does not send. A message whose number is unknown is ignored and counted. Payload
-bytes of models never travel here, and no message carries a path, an offset in a file or an address to dial.
+Each struct is an array on the wire, fields in the order written here. New fields are only added at the end, with a
+default, and are never maps: an older node ignores what follows the fields it knows, a newer one fills in what an older
+one does not send. A message with an unknown number is ignored and counted. Payload bytes of models never travel here,
+and no message carries a path, an offset in a file or an address to dial.
 
-``number`` is not a field but stands in front of all of them: in a request it names the reply that is wanted,
-in a reply it repeats that, in ``Holdings`` and ``Delta`` it counts the stream of news of one deployment, so
-that the receiver sees a gap. Otherwise it is zero.
+``number`` is not a field but stands in front of all fields. In a request it names the reply that is wanted, in a reply
+it repeats that. In ``Holdings`` and ``Delta`` it counts the messages of one deployment; else it is zero.
 
-A sender numbers its deployments as it likes (``stream``), and says which is which in ``Holdings``: a delta
-with one chunk is then 13 bytes instead of 45, and there are hundreds of them a second.
+A sender numbers its deployments (``stream``) as it likes and tells the number in ``Holdings``, because a delta is then
+far shorter, and there are hundreds of them a second.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from gossipd.core.ids import DeploymentId
 
 INTEGER_MAX = 2**53 - 1
 CHUNKS_MAX = 1_000_000  # as in manifests
-DELTA_ITEMS_MAX = 256  # per list; longer news is split. Also the longest array a frame may hold
-STATEMENT_BYTES_MAX = 512  # one is some 200 bytes; room for more fields
+DELTA_ITEMS_MAX = 256  # per list; longer deltas are split. Also the longest array that a frame may hold
+STATEMENT_BYTES_MAX = 512  # a statement is some 200 bytes; room for more fields
 MANIFEST_PART_BYTES = 128 * 1024
 MANIFEST_BYTES_MAX = 64 * 1024 * 1024
 TOKEN_BYTES = 32
-TOKENS_AHEAD_MAX = 8  # more than are opened at once to one peer
+TOKENS_AHEAD_MAX = 8  # more bulk connections than are opened to one peer at once
 
 Deployment = Annotated[DeploymentId, Meta(min_length=32, max_length=32)]
 Count = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
@@ -45,7 +44,7 @@ Token_ = Annotated[bytes, Meta(min_length=TOKEN_BYTES, max_length=TOKEN_BYTES)]
 
 
 class Hello(Struct, frozen=True, array_like=True):
-    """First word on a connection: our software."""
+    """First message on a connection: our software."""
 
     software: Label
 
@@ -57,15 +56,15 @@ class Subscribe(Struct, frozen=True, array_like=True):
 
 
 class Unsubscribe(Struct, frozen=True, array_like=True):
-    """No more deltas of this deployment."""
+    """Send no more deltas of this deployment."""
 
     deployment: Deployment
 
 
 class Holdings(Struct, frozen=True, array_like=True):
-    """Everything held of a deployment; deltas of ``stream`` follow it, numbered on from this one.
+    """Everything held of a deployment; deltas of ``stream`` follow it, numbered from this one.
 
-    ``tokens``: as if you had asked for each with TokenWanted, good for ``valid_s`` seconds.
+    ``tokens`` are worth the answers to as many ``TokenWanted``, good for ``valid_s`` seconds.
     """
 
     deployment: Deployment
@@ -78,7 +77,7 @@ class Holdings(Struct, frozen=True, array_like=True):
 
 
 class Delta(Struct, frozen=True, array_like=True):
-    """News of one stream. Lists hold gaps: the first index, then each one's distance from the one before."""
+    """Changes of one stream. Lists hold gaps: the first index, then each one's distance from the one before."""
 
     stream: Small
     added: Gaps
@@ -99,17 +98,17 @@ class Token(Struct, frozen=True, array_like=True):
 
 
 class Ping(Struct, frozen=True, array_like=True):
-    """Request: are you there, on TCP at least? Membership's last resort before suspicion."""
+    """Request: does the receiver answer on TCP? Membership's last resort before suspicion."""
 
 
 class Pong(Struct, frozen=True, array_like=True):
-    """Reply: here."""
+    """Reply to a ping."""
 
 
 class TriggerQuery(Struct, frozen=True, array_like=True):
-    """Request: what is the cluster's last word on this deployment, named by id or as ``NAME@VERSION``?
+    """Request: what is the cluster's last statement on this deployment, named by id or as ``NAME@VERSION``?
 
-    Exactly one of the two is given; the other is empty.
+    One of the two is given; the other is empty.
     """
 
     deployment: Annotated[bytes, Meta(max_length=32)]
@@ -131,7 +130,7 @@ class TriggerState(Struct, frozen=True, array_like=True):
 
 
 class ManifestPart(Struct, frozen=True, array_like=True):
-    """Request: keep this part of the manifest that the order to come will name. Parts come in order."""
+    """Request: keep this part of the manifest that the next order will name. Parts come in order."""
 
     deployment: Deployment
     total: Annotated[int, Meta(ge=1, le=MANIFEST_BYTES_MAX)]
@@ -152,7 +151,7 @@ class TriggerOrder(Struct, frozen=True, array_like=True):
 
 
 class TriggerReply(Struct, frozen=True, array_like=True):
-    """Reply, always sent: empty ``code`` when accepted. ``already`` when nothing changed by it."""
+    """Reply, always sent: ``code`` is empty when accepted, ``already`` set when nothing changed."""
 
     code: Code
     sentence: Sentence
@@ -187,7 +186,7 @@ Message: TypeAlias = (
     | Refused
 )
 
-# Numbers are for ever; a retired one is never given again.
+# Numbers are for ever; a retired one is never given out again.
 NUMBERS: dict[type[Message], int] = {
     Hello: 1,
     Subscribe: 2,
@@ -206,7 +205,7 @@ NUMBERS: dict[type[Message], int] = {
     TriggerReply: 15,
     Refused: 16,
 }
-# What answers what; besides, anything may be answered with Refused.
+# Request -> its reply. ``Refused`` may answer any request too.
 REPLY_TO: dict[type[Message], type[Message]] = {
     TokenWanted: Token,
     Ping: Pong,

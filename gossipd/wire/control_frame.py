@@ -7,13 +7,9 @@ A frame is one ZeroMQ message part::
     u8        version of this format, 1; a frame of any other version is refused as a whole
     msgpack   array: kind, number, then the fields of the message of that kind
 
-Array header, kind and number come first and are packed by themselves, so that the fields of a delta are packed
-once and sent to forty neighbours, each with its own number. Decoding is bounded before it allocates: no maps,
-no extension types, arrays of at most 256 items; ``msgpack.unpackb`` left to itself takes its limits from the
-message's length, and nested array headers of 8 KiB then cost 45 MB. What it yields is typed by ``msgspec``.
-
-Measured on a 2.5 GHz Xeon, CPU time: a delta of four chunks 1.7 us to pack, 0.35 us for each further receiver, 1.7 us
-to unpack, type and undo its gaps. ZeroMQ and the loop cost ten times that for each message.
+Array header, kind and number come first and are packed by themselves, so that the fields of a delta are packed once for
+all receivers, each of which gets its own number. Decoding is bounded before it allocates: no maps, no extension types,
+arrays of at most 256 items (``manifest.strict_msgpack`` says why). ``msgspec`` types the result.
 """
 
 from __future__ import annotations
@@ -44,9 +40,9 @@ assert all(len(kind.__struct_fields__) <= 13 and number < 128 for kind, number i
 
 
 class FrameError(RemoteError):
-    """A frame that is not a control message. ``kind`` says how, in one word, for the counters.
+    """A frame that is not a control message. ``kind`` names the fault in one word, for the counters.
 
-    Fault: the peer, or a version of it that we do not know. State: unchanged. Retry: no.
+    Fault: the peer, or a version of it that is unknown here. State: unchanged. Retry: no.
     """
 
     code = "E_DECODE"
@@ -76,11 +72,8 @@ def join(kind: type[Message], fields: bytes, *, number: int) -> bytes:
 
 
 def decode(frame: bytes | memoryview) -> tuple[Message, int] | None:
-    """The message and its number, or None when its kind is not known here and is to be ignored.
-
-    Raises:
-        FrameError: ``kind`` is "version", "oversize", "msgpack", "head" or "fields".
-    """
+    """The message and its number, or None for an unknown kind, which is to be ignored. Raises FrameError, whose
+    ``kind`` is "version", "oversize", "msgpack", "head" or "fields"."""
     if len(frame) > FRAME_BYTES_MAX:
         raise FrameError("oversize", f"frame has {len(frame)} bytes, at most {FRAME_BYTES_MAX}")
     if not frame or frame[0] != FRAME_VERSION:
@@ -113,11 +106,7 @@ def gaps(indexes: Sequence[int]) -> tuple[int, ...]:
 
 
 def indexes(gaps_heard: Iterable[int], *, chunk_count: int) -> tuple[int, ...]:
-    """The indexes that ``gaps`` wrote.
-
-    Raises:
-        FrameError: an index is not in ``range(chunk_count)``.
-    """
+    """The indexes that ``gaps`` wrote. Raises FrameError when one is not in ``range(chunk_count)``."""
     found = tuple(accumulate(gaps_heard))
     if found and found[-1] >= min(chunk_count, CHUNKS_MAX):
         raise FrameError("fields", f"chunk {found[-1]} is past {chunk_count - 1}")

@@ -1,11 +1,10 @@
 """Heads of the bulk protocol: what two hosts say to each other around the bytes of a chunk.
 
-What lives here: the layout and its checks. What does not: sockets, who may talk, and the bytes themselves.
+What lives here: the layout and its checks. What does not: sockets, admission, and the bytes themselves.
 
-One TCP connection carries requests one way and replies the other, strictly in order; several requests may be
-under way (the server answers them one after the other). All integers are big-endian. Under TLS the first thing
-inside is a request; in clear a hello comes first and is never answered: a connection without a valid one is
-closed in silence.
+One TCP connection carries requests one way and replies the other, strictly in order; several requests may be under way,
+and the server answers them one after the other. All integers are big-endian. Under TLS a request comes first. In clear
+a hello comes first and is never answered: a connection without a valid one is closed in silence.
 
 Hello, 36 bytes::
 
@@ -15,25 +14,24 @@ Request, 44 bytes::
 
     version u8 = 1 | verb u8 | zero u16 | chunk u32 | length u32 | deployment 32 bytes
 
-``CHUNK`` asks for one chunk of a deployment and says how long the asker's manifest has it; ``MANIFEST`` asks for
-the signed envelope (``chunk`` 0, ``length`` as gossip told it); ``COMPLAIN`` says that this chunk of yours did not
-hash to its digest. There is no path and no offset anywhere: where bytes lie is each host's own business, so a
-hostile request can name nothing but a chunk of something that was signed.
+``CHUNK`` asks for one chunk of a deployment, with its length by the asker's manifest. ``MANIFEST`` asks for the signed
+envelope (``chunk`` 0, ``length`` as gossip told it). ``COMPLAIN`` says that the receiver's chunk did not hash to its
+digest. There is no path and no offset, so a hostile request can name nothing but a chunk of a signed manifest.
 
 Reply, 16 bytes, then ``length`` bytes of body if the status is ``OK`` and the verb was not ``COMPLAIN``::
 
     version u8 = 1 | status u8 | free_slots u16 | chunk u32 | length u32 | retry_after_ms u16 | zero u16
 
-``RELAYED`` is an OK for a chunk that is still arriving at the server: its ``length`` bytes follow in pieces, each
-after a ``u32`` that says how many bytes it has. The last piece is sent only when the server has verified and stored the
-chunk. A piece of 0 bytes says that there will be no more, as the chunk did not arrive there: the reply is over.
+``RELAYED`` is an OK for a chunk that is still arriving at the server: its ``length`` bytes follow in pieces, each after
+a ``u32`` with its length. The last piece is sent only when the server has verified and stored the chunk. A piece of 0
+bytes ends the reply: the chunk did not arrive at the server.
 
-``free_slots`` is how many uploads the server could begin at this moment. ``BUSY`` names nobody else: the asker
-knows the holders, and a hint would only herd everybody to the same one.
+``free_slots`` is how many uploads the server could begin at this moment. ``BUSY`` names no other holder: the asker
+knows the holders, and a hint would send all askers to the same one.
 
 A version other than 1 is answered with ``VERSION`` and the connection is closed: the newer side must then speak 1.
-Fixed sizes, so that nothing is allocated on a stranger's word. msgpack was rejected here: a variable head needs a
-length in front and a second read, and there is nothing optional to say.
+Sizes are fixed, so that an unauthenticated peer's word allocates nothing. Rejected: msgpack, because a variable head
+needs a length in front and a second read, and there is nothing optional to say.
 """
 
 from __future__ import annotations
@@ -70,7 +68,7 @@ class BulkVerb(IntEnum):
 
 
 class Status(IntEnum):
-    """How a request was answered; every one but OK, BUSY, NOT_HELD, UNKNOWN, RANGE and RELAYED ends the connection."""
+    """The answer to a request; all but OK, BUSY, NOT_HELD, UNKNOWN, RANGE and RELAYED end the connection."""
 
     OK = 0
     BUSY = 1
@@ -92,14 +90,14 @@ class HeadError(RemoteError):
 
 
 class HeadVersionError(HeadError):
-    """A head of a version that is not spoken here. Fault: nobody, one side is newer. Retry: after an upgrade."""
+    """A head of a version that is not spoken here. Fault: neither, one side is newer. Retry: after an upgrade."""
 
     code = "E_BULK_VERSION"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One question. ``length`` is what the asker's manifest says; a server with another answer refuses."""
+    """One question. ``length`` is that of the asker's manifest; a server whose manifest differs refuses."""
 
     verb: BulkVerb
     deployment: DeploymentId
@@ -132,7 +130,7 @@ class Reply:
     retry_after_ms: int = 0
 
     def to_wire(self) -> bytes:
-        """16 bytes; what does not fit a field is sent as the most that does."""
+        """16 bytes; a value that does not fit its field is sent as the field's maximum."""
         free = min(self.free_slots, _U16_MAX)
         retry = min(self.retry_after_ms, _U16_MAX)
         return _REPLY.pack(VERSION, self.status, free, self.chunk, self.length, retry, 0)
@@ -167,12 +165,12 @@ def token_of(wire: bytes | bytearray | memoryview) -> bytes:
 
 
 def piece_head(length: int) -> bytes:
-    """In front of ``length`` bytes of a relayed chunk; 0 gives it up."""
+    """The head of ``length`` bytes of a relayed chunk; 0 gives the chunk up."""
     return _PIECE.pack(length)
 
 
 def piece_length(wire: bytes | bytearray | memoryview, left: int) -> int:
-    """How long the next piece of a relayed chunk is, of which ``left`` bytes are to come. Raises HeadError."""
+    """The length of the next piece of a relayed chunk of which ``left`` bytes are to come. Raises HeadError."""
     _check_size(wire, PIECE_HEAD_BYTES, "piece head")
     length: int = _PIECE.unpack(wire)[0]
     if length > left:

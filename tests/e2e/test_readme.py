@@ -1,4 +1,4 @@
-"""The README's walk-through works as it is written."""
+"""The README's walk-through works as it is written, and so do the blocks of the manual that say so."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ import subprocess
 import sys
 from pathlib import Path
 
+from gossipd.cli.help import page
 from tests.e2e.cluster import free_port_pair
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 
 
+def blocks(text: str, marker: str) -> list[str]:
+    return re.findall(rf"<!-- {marker} -->\n```sh\n(.*?)```", text, re.DOTALL)
+
+
 def test_the_walk_through_works_as_written(tmp_path: Path) -> None:
-    blocks = re.findall(r"<!-- walk-through -->\n```sh\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 4
-    script = "\n".join(blocks)
+    *steps, stop = blocks(README.read_text(), "walk-through")
+    assert len(steps) == 3
+    of_manual = blocks(page("operations"), "runnable")
+    assert len(of_manual) == 2
+    script = "\n".join([*steps, *of_manual, stop])
     for port in (7946, 7956, 7966):  # other tests, or a daemon of this machine, may have these
         script = script.replace(str(port), str(free_port_pair()))
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -32,3 +39,5 @@ def test_the_walk_through_works_as_written(tmp_path: Path) -> None:
     assert "complete" in done.stdout
     assert "model.safetensors" in done.stdout
     assert "E_SIG_INVALID" in done.stdout or "E_DECODE" in done.stdout
+    assert re.search(r"toy@1: all \d+ chunks are good", done.stdout)
+    assert "chain whole" in done.stdout

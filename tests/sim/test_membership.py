@@ -69,7 +69,7 @@ def test_every_living_host_hears_of_each_death_once_and_of_no_other() -> None:
 def test_a_verdict_takes_a_probe_and_a_suspicion_but_no_longer_than_the_benchmark_says() -> None:
     waits = sorted(played().verdict_waits_s)
     assert waits[0] >= SwimSettings().suspicion_s(24)
-    assert waits[-1] <= 8.0  # p99 of 100 hosts is 6.6 s, of 24 real agents the worst 5.2 s (README)
+    assert waits[-1] <= 8.0  # p99 of 100 hosts is 6.6 s, of 24 real agents the worst 5.2 s (RESULTS.md)
     assert len({round(wait, 4) for wait in waits}) > 10  # each host's own verdict, not the cluster's
 
 

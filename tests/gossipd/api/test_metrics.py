@@ -76,7 +76,7 @@ def test_a_flood_of_deployments_does_not_become_a_flood_of_series() -> None:
 
 def test_the_dashboard_and_the_alert_rules_name_only_metrics_that_exist() -> None:
     known = names()
-    for file in ("prometheus-alerts.yml", "grafana.json"):
+    for file in ("prometheus-alerts.yml", "grafana.json", "../gossipd/manual/operations.md"):
         used = set(NAME.findall((CONFIG / file).read_text()))
         assert used, file
         assert used <= known, f"{file} names {sorted(used - known)}"

@@ -20,7 +20,7 @@ from gossipd.identity.cluster_key import new_key_ring
 from gossipd.identity.key_files import write_key_pair, write_key_ring
 from gossipd.identity.keys import SecretKey
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 FILE = Path("/srv/gossipd/gossipd.toml")
 LEAST = '[node]\nname = "a"\nrack = "r"\n[net]\nbind = "10.0.0.1"\n'
 

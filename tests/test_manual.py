@@ -1,0 +1,142 @@
+"""What the README, the manual and the other pages claim of this tree is so: links, paths, commands, codes, words.
+
+What lives here: checks of text against the tree. What does not: running the README's blocks (``tests/e2e``), printing
+the manual (``tests/gossipd/cli/test_help``).
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from gossipd.cli.help import TOPICS, page
+from gossipd.cli.main import VERBS, cli
+from gossipd.core.errors import ExitCode
+from gossipd.core.events import StallReason
+from gossipd.deployment.progress import HostReason, HostState
+
+ROOT = Path(__file__).resolve().parent.parent
+MANUAL = ROOT / "gossipd" / "manual"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "tests" / "bench" / "RESULTS.md",
+    *sorted((ROOT / ".github").glob("*.md")),
+    *sorted(MANUAL.glob("*.md")),
+]
+README_BYTES_MAX = 6 * 1024
+BLOCK_COLUMNS_MAX = 98  # `gossipd help` in a window of 100
+TOP_FOLDERS = ("gossipd", "membership", "tests", "config", ".github")
+COMING = {
+    *(f"gossipd/sessions/{name}.py" for name in ("sessions", "subscription", "subscribers", "send_queue")),
+    *(f"gossipd/sessions/{name}" for name in ("", "channel_table.py", "peer_channel.py")),
+    *(f"{base}deployment/{name}.py" for base in ("gossipd/", "") for name in ("orders", "dissemination", "life")),
+    *(f"gossipd/deployment/{name}.py" for name in ("brain", "states", "lifecycle", "holders")),
+}
+BANNED_WORDS = ("whoever", "anew", "whence", "older brain", "older runs")
+
+
+def shown(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def test_the_readme_is_one_page() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.encode()) <= README_BYTES_MAX
+    assert "<!-- test command -->" in text
+    assert "<!-- demo command -->" in text
+
+
+def test_every_page_of_the_manual_ships_and_is_a_topic() -> None:
+    assert sorted(TOPICS) == [path.stem for path in sorted(MANUAL.glob("*.md"))]
+    package_data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]["gossipd"]
+    shipped = {path for pattern in package_data for path in (ROOT / "gossipd").glob(pattern)}
+    assert shipped >= set(MANUAL.glob("*.md"))
+
+
+@pytest.mark.parametrize("path", PAGES, ids=shown)
+def test_every_link_leads_to_a_file(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{shown(path)} links to {target}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=shown)
+def test_every_path_that_is_named_exists(path: Path) -> None:
+    named = set(re.findall(r"(?<![\w./-])(?:[\w.-]+/)+[\w.*-]*+", path.read_text())) - COMING
+    for name in sorted(named):
+        top = name.split("/")[0]
+        if top in TOP_FOLDERS or name.endswith(".py"):
+            found = [base for base in (ROOT, ROOT / "gossipd") if list(base.glob(name.rstrip("./")))]
+            assert found, f"{shown(path)} names {name}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=shown)
+def test_every_command_that_is_shown_exists_with_its_options(path: Path) -> None:
+    text = path.read_text().replace("\\\n", " ")
+    for verb, rest in re.findall(r"(?:^|[`$(] ?)gossipd ([a-z]+)([^`\n]*)", text, re.MULTILINE):
+        assert verb in VERBS, f"{shown(path)} shows 'gossipd {verb}'"
+        known = options_of(verb)
+        for option in re.findall(r"(?<=\s)--[a-z-]+", re.split(r"[|;&#]|\)\"", rest)[0]):
+            assert option in known, f"{shown(path)} shows 'gossipd {verb} {option}'"
+
+
+def options_of(verb: str) -> set[str]:
+    command = cli.get_command(click.Context(cli), verb)
+    assert command is not None
+    commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+    return {"--help", *(name for each in commands for parameter in each.params for name in parameter.opts)}
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_pictures_and_blocks_fit_a_terminal(topic: str) -> None:
+    for block in re.findall(r"^```.*?^```", page(topic), re.DOTALL | re.MULTILINE):
+        assert max(map(len, block.splitlines())) <= BLOCK_COLUMNS_MAX, block
+
+
+def test_operations_names_every_command_state_reason_and_exit_code() -> None:
+    text = page("operations")
+    for verb in VERBS:
+        assert re.search(rf"\b{verb}\b", text), verb
+    for word in (*HostState, *HostReason, *StallReason):
+        assert not word.value or f"`{word.value}`" in text, word
+    for code in ExitCode:
+        assert re.search(rf"\| [0-9, ]*\b{int(code)}\b", text), code
+
+
+def test_operations_names_every_alarm() -> None:
+    sources = "\n".join(path.read_text() for path in (ROOT / "gossipd" / "daemon").glob("*.py"))
+    codes = set(re.findall(r"(?:alarm|ring)\(\s*\"(E_[A-Z_]+)\"", sources))
+    assert len(codes) >= 5
+    for code in codes:
+        assert f"`{code}`" in page("operations"), code
+
+
+@pytest.mark.parametrize("path", PAGES, ids=shown)
+def test_pages_are_in_plain_words(path: Path) -> None:
+    text = path.read_text().lower()
+    for word in BANNED_WORDS:
+        assert not re.search(rf"\b{word}\b", text), f"{shown(path)} says {word!r}"
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")), ids=shown)
+def test_issue_forms_are_what_github_reads(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    if path.stem == "config":
+        return
+    assert {"name", "description", "body"} <= set(form)
+    names = [part["id"] for part in form["body"] if part["type"] != "markdown"]
+    assert len(names) == len(set(names)) > 0
+
+
+def test_the_hooks_run_what_ci_runs_first() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"][0]["hooks"]
+    tools = {" ".join(hook["entry"].split()[:2]) for hook in hooks}
+    assert tools == {"ruff check", "ruff format", "mypy"}
+    ci = (ROOT / ".ci" / "run").read_text()
+    assert all(f"/bin/{tool}" in ci for tool in ('ruff" check', 'ruff" format', 'mypy"'))
