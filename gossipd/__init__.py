@@ -1,13 +1,14 @@
-"""gossipd: one daemon per host, a model on every host in the time of one download.
+"""gossipd: one daemon per host, and a model on every host in the time of one download.
 
-The package is laid out in floors; imports point down (``tests/test_house.py`` holds the line):
+Imports point downwards in this list; ``tests/test_house.py`` has the exact rules.
 
-* ``core``      values and decisions: manifests, chunk sets, planner, election, scheduler. Pure.
-* ``store``, ``sources``, ``transfer``, ``control``, ``ops``   hands: they do I/O and decide nothing.
-* ``daemon``    wires one brain to the hands; ``sim`` wires many brains to a virtual clock.
-* ``cli``       the doors.
+* ``cli`` and ``demo``: the commands. ``daemon`` connects brains and adapters; ``sim`` runs brains on a virtual clock.
+* Adapters, which do I/O and decide nothing: ``store``, ``sources``, ``transfer``, ``control``, ``api``, ``inbox``,
+  ``audit``, ``publish``, ``config``. They stand on ``runtime`` (mechanisms) and ``wire`` (message formats).
+* Brains, which decide and do no I/O: ``swarm`` (which chunk from whom) and ``deployment`` (what is deployed where).
+* Words: ``core`` (ids, errors, events), ``identity`` (keys and trust), ``manifest`` (signed manifests).
 
-``membership`` is a package of its own beside this one and never imports it.
+``manual`` holds the pages of ``gossipd help``. ``membership``, a package beside this one, never imports it.
 """
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
-"""The other end of the status socket, for commands: the standard library and nothing else.
+"""The client of the status socket, for commands; it needs only the standard library.
 
-What lives here: finding the socket, one request, one answer. What does not: what the answers mean (``schema`` has the
-fields) and how they are shown (``cli``). Importing this costs 10 ms; ``gossipd status`` runs in scripts and loops.
+What lives here: finding the socket, one request, one answer. What does not: the fields of answers (``schema``) and
+their display (``cli``). Importing is quick, because ``gossipd status`` runs in scripts and loops.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from gossipd.core.errors import ExitCode, GossipdError, LocalError, UsageError
 
 SOCKET_NAME = "gossipd.sock"
 SOCKET_VARIABLE = "GOSSIPD_SOCKET"
-TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds; this is for one that is stopped
+TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
 
 
 class DaemonUnreachableError(LocalError):
-    """Nobody answers at the status socket. Fault: the path, or the daemon is not running. Retry: once it runs."""
+    """No daemon answers at the status socket. Fault: the path, or no daemon runs. Retry: when it runs."""
 
     code = "E_DAEMON_UNREACHABLE"
     exit_code: ClassVar[ExitCode] = ExitCode.DAEMON_UNREACHABLE
 
 
 class RefusedByDaemonError(GossipdError):
-    """The daemon's own refusal, passed on with its code, sentence and exit code. Fault and retry: as its code says."""
+    """The daemon's refusal, with its code, sentence and exit code. Fault and retry: see the code."""
 
     def __init__(self, code: str, message: str, exit_code: int) -> None:
         super().__init__(message, code=code)
@@ -40,9 +40,8 @@ class RefusedByDaemonError(GossipdError):
 
 
 def find_socket(socket_path: str | None, config_path: str | None) -> Path:
-    """The status socket: ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else ``./gossipd.sock``.
-
-    Raises UsageError when the configuration cannot be read.
+    """The status socket: ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else ``./gossipd.sock``. Raises
+    UsageError when the configuration cannot be read.
     """
     if socket_path is not None:
         return Path(socket_path)
@@ -66,31 +65,27 @@ def _socket_of(config: Path) -> Path:
 
 
 class StatusClient:
-    """Asks one daemon. Every method raises DaemonUnreachableError, or RefusedByDaemonError with the daemon's words."""
+    """Asks one daemon. Every method raises DaemonUnreachableError, or RefusedByDaemonError with its sentence."""
 
     def __init__(self, path: Path, *, timeout_s: float = TIMEOUT_S) -> None:
         self._path = path
         self._timeout_s = timeout_s
 
     def status(self, name: str | None = None, version: int | None = None) -> dict[str, Any]:
-        """The whole page; with a name only its deployments."""
+        """The whole page; with a name only that model's deployments."""
         query = {"name": name, "version": version}
         return self._get("/v1/status", {key: str(value) for key, value in query.items() if value is not None})
 
     def members(self) -> dict[str, Any]:
-        """Who is on the roster."""
         return self._get("/v1/members")
 
     def models(self, name: str | None = None) -> dict[str, Any]:
-        """What is on this host."""
         return self._get("/v1/models", {} if name is None else {"name": name})
 
     def peers(self) -> dict[str, Any]:
-        """``GET /v1/peers``."""
         return self._get("/v1/peers")
 
     def deployment(self, name: str, version: int) -> dict[str, Any]:
-        """One deployment over the cluster."""
         answer = self._get(f"/v1/deployments/{quote(name)}/{version}")
         row: dict[str, Any] = answer["deployment"]
         return row
@@ -101,7 +96,7 @@ class StatusClient:
             return _object(answer.read())
 
     def verify(self, name: str, version: int) -> Iterator[dict[str, Any]]:
-        """Lines as they come; the last has ``done``."""
+        """Yield lines as they arrive; the last one has ``done``."""
         body = json.dumps({"name": name, "version": version}).encode()
         with self._answer("POST", "/v1/verify", body) as answer:
             try:
@@ -126,28 +121,30 @@ class StatusClient:
                 answer = stack.enter_context(connection.getresponse())
                 if answer.status >= 400:
                     _raise_refusal(_object(answer.read()))
-                    raise DaemonUnreachableError(f"what answers at {self._path} says {answer.status} without a reason")
+                    raise DaemonUnreachableError(
+                        f"the program at {self._path} answers {answer.status} without a reason"
+                    )
             except TimeoutError:
                 raise DaemonUnreachableError(
                     f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
                 ) from None
             except PermissionError:
                 raise DaemonUnreachableError(
-                    f"this user may not ask the daemon at {self._path}: only the user that it runs as, and root"
+                    f"this user may not use the daemon at {self._path}; only the daemon's user and root may"
                 ) from None
             except OSError as error:
                 raise DaemonUnreachableError(
-                    f"no daemon answers at {self._path}: {error.strerror or error}; name its --config or --socket, "
-                    "or start it with 'gossipd run'"
+                    f"no daemon answers at {self._path}: {error.strerror or error}; give --config or --socket, "
+                    "or start the daemon with 'gossipd run'"
                 ) from None
             except http.client.HTTPException as error:
-                raise DaemonUnreachableError(f"what answers at {self._path} is no gossipd: {error!r}") from None
-            stack.pop_all()  # the answer is the caller's to close now
+                raise DaemonUnreachableError(f"the program at {self._path} is not gossipd: {error!r}") from None
+            stack.pop_all()  # now the caller closes the answer
             return answer
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket. Paths above the kernel's 108 bytes go through the directory's descriptor."""
+    """HTTP over a unix socket. Long paths (over the kernel's 108 bytes) go through the directory's descriptor."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:
         super().__init__("gossipd", timeout=timeout_s)

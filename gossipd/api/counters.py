@@ -1,7 +1,7 @@
-"""Figures of one host that only grow, and how long things take: what the daemon counts and ``metrics`` shows.
+"""Counters and durations of one host, which ``metrics`` shows.
 
-What lives here: a histogram that is cheap to feed, the measure of the loop's lag, and the frozen set of figures that a
-daemon hands over when it is scraped. What does not: the figures of the whole cluster (``schema``).
+What lives here: a cheap histogram, the lag of the event loop, and the frozen counters that the daemon returns for a
+scrape. What does not: figures of the whole cluster (``schema``).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import trio
 FETCH_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # Seconds; the aim is a p99 under 20 ms, and a probe of the membership times out at some hundred.
 LAG_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
-LAG_INTERVAL_S = 0.1  # each look costs some 0.25 ms of waking up and going to sleep again
-LAG_INTERVAL_AWAKE_S = 1.0  # while the beat looks ten times as often
-LAG_WINDOW = 6_600  # a minute of looks and of beats at their most (``runtime.turn_loop``)
+LAG_INTERVAL_S = 0.1  # each sample costs a wake-up
+LAG_INTERVAL_AWAKE_S = 1.0  # while the turn loop adds ten times as many samples
+LAG_WINDOW = 6_600  # a minute of samples, at the most that the turn loop adds (``runtime.turn_loop``)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class HistogramFigures:
 
 
 class Histogram:
-    """Observations by size. Fed by one thread; read by any."""
+    """Observations by size. One thread writes, any may read."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self._bounds = tuple(bounds)
@@ -40,20 +40,17 @@ class Histogram:
         self._total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one observation."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
 
     def figures(self) -> HistogramFigures:
-        """What has been observed so far."""
         return HistogramFigures(self._bounds, tuple(self._counts), self._total)
 
 
 class LoopLag:
-    """How late the trio loop wakes a task that is due: the delay that every probe and every frame suffers too.
-
-    Looks of its own, ten a second, see a loop that is stuck while nothing else is due. While a model moves the beat
-    adds its wake-ups, which cost nothing to look at: 30 looks in the 3 s of a 2 GB model made a maximum of the p99.
+    """How late the trio loop wakes a due task: a delay that every probe and every frame suffers. Ten samples a second
+    detect a loop that is stuck while nothing else is due. While a model moves, the turn loop adds its own wake-ups,
+    because the samples alone would be too few for a p99.
     """
 
     def __init__(self) -> None:
@@ -73,23 +70,21 @@ class LoopLag:
             self.observe(trio.current_time() - due)
 
     def observe(self, late_s: float) -> None:
-        """Count one wake-up that came ``late_s`` after it was due."""
         self._count += 1
         self.histogram.observe(late_s)
         self._recent.append(late_s)
 
     def p99_s(self) -> float:
-        """The 99th percentile of the last LAG_WINDOW looks, a minute or more; 0 before the first observation."""
+        """The 99th percentile of the last LAG_WINDOW samples, a minute or more; 0 without samples."""
         ordered = sorted(self._recent)
         return ordered[int(len(ordered) * 0.99)] if ordered else 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentCounters:
-    """What this host did for one deployment. The keys are bounded words, never names of peers.
-
-    ``received_bytes`` by origin, peer_rack, peer_far, disk; ``sent_bytes`` by rack, far; ``verify_failures`` and
-    ``wasted_bytes`` by origin, peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight.
+    """The work of this host for one deployment. Keys are bounded words, never names of peers. ``received_bytes`` by
+    origin, peer_rack, peer_far, disk; ``sent_bytes`` by rack, far; ``verify_failures`` and ``wasted_bytes`` by origin,
+    peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight.
     """
 
     deployment: str
@@ -102,13 +97,13 @@ class DeploymentCounters:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalCounters:
-    """Everything of this host that is not in the snapshot."""
+    """The counters of this host that are not in the snapshot."""
 
     deployments: Sequence[DeploymentCounters] = ()
     source_requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """By scheme and result: ok, throttled, failed, refused."""
     refused: Mapping[str, int] = field(default_factory=dict)
-    """What was turned away at the doors, by a bounded word: bad_mac, replay, stranger, inbox, status, ..."""
+    """Refused connections and requests, by a bounded word: bad_mac, replay, stranger, inbox, status, ..."""
     uploads_busy: int = 0
     uploads_max: int = 0
     buffers_busy_bytes: int = 0

@@ -1,7 +1,7 @@
 """From the table of all hosts' progress to one row of the status page.
 
-What lives here: a pure function from values to a row. What does not: the sums (``deployment.progress_table``) and the
-names of the fields (``schema``).
+What lives here: a pure function. What does not: the sums (``deployment.progress_table``) and the fields' names
+(``schema``).
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gossipd.deployment.progress import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, Totals, deployment_state
 from membership.member import NodeId
 
-RATE_FLOOR_BYTES_PER_S = 1024  # slower than this, an ETA would be a number without meaning
+RATE_FLOOR_BYTES_PER_S = 1024  # below this an ETA would have no meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentFacts:
-    """What this node knows of a deployment beside the progress of its hosts; mostly from its manifest."""
+    """This node's facts about a deployment, mostly from its manifest; not the progress of hosts."""
 
     id: DeploymentId
     name: str
@@ -34,14 +34,14 @@ class DeploymentFacts:
     """When this node first accepted it, seconds since 1970."""
     cancelled: bool = False
     one_copy: bool = False
-    """Evidence from the planner that every chunk is held somewhere, before any host has all of them."""
+    """The planner knows that every chunk is held by some host, before any host has all of them."""
     stall: str | None = None
-    """Why nothing arrives here, in the words of ``core.events.StallReason``."""
+    """Why no chunk arrives here, as in ``core.events.StallReason``."""
 
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """One host on the roster that the deployment is meant for. ``member_state``: alive, suspect, dead or left."""
+    """One target of the deployment on the roster. ``member_state``: alive, suspect, dead or left."""
 
     node: NodeId
     name: str
@@ -52,7 +52,7 @@ class TargetFacts:
 def deployment_row(
     facts: DeploymentFacts, table: ClusterProgress, targets: Sequence[TargetFacts], *, now: float
 ) -> DeploymentRow:
-    """One row, the hosts in the order of ``targets``. ``now`` is on the clock that fed ``table``."""
+    """One row, with the hosts in the order of ``targets``. ``now`` is on the clock that fed ``table``."""
     key = progress_key(facts.id)
     totals = table.totals(
         key, [each.node for each in targets], chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now
@@ -117,7 +117,7 @@ def _host_row(target: TargetFacts, table: ClusterProgress, key: bytes, facts: De
 
 
 def _eta_s(facts: DeploymentFacts, totals: Totals) -> float | None:
-    """The rest over the present rate of all; None when it is done, cancelled or standing still."""
+    """The rest over the cluster's present rate; None when complete, cancelled or standing still."""
     rest = facts.bytes_total * totals.hosts_total - totals.bytes_verified
     if rest <= 0 or facts.cancelled or totals.rate_in_bytes_per_s < RATE_FLOOR_BYTES_PER_S:
         return None

@@ -1,12 +1,11 @@
-"""Binding the daemon's local doors: a unix socket only its owner can open, and a port on loopback.
+"""Binding the daemon's local sockets: a unix socket that only its owner can open, and a port on loopback.
 
 What lives here: paths, modes and stale sockets. What does not: what is served there (``server``, ``request_guard``).
 
-The socket is bound in a directory of mode 0700 that is made for it, given mode 0600 there, and renamed into place: at
-no moment can anybody else connect, and no umask is changed under other threads. Renaming also replaces what a killed
-daemon left behind; a socket that somebody still answers is not replaced.
-
-A path longer than the kernel's 108 bytes is reached through ``/proc/self/fd``; the client does the same.
+The socket is bound in a fresh directory of mode 0700, gets mode 0600, and is renamed into place. So nobody else can
+connect at any moment, and no umask changes under other threads. The rename also replaces the socket of a killed daemon;
+a socket that a daemon answers is not replaced. A path over the kernel's 108 bytes is reached through ``/proc/self/fd``,
+in the client too.
 """
 
 from __future__ import annotations
@@ -23,13 +22,12 @@ import trio
 
 from gossipd.core.errors import LocalError
 
-BACKLOG = 32  # twice the clients that are served at once; the next one is refused by the kernel, not queued for long
+BACKLOG = 32  # twice the clients that are served at once; the kernel refuses more
 
 
 class SocketPathError(LocalError):
-    """The status socket cannot be put where it is configured. Fault: the configuration, or a daemon that runs already.
-
-    State: nothing was bound. Retry: after the cure.
+    """The status socket cannot be bound at its path. Fault: the configuration, or another daemon. State: nothing was
+    bound. Retry: after the remedy.
     """
 
     code = "E_STATUS_SOCKET"
@@ -82,9 +80,9 @@ def _refuse_if_taken(path: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise SocketPathError(f"cannot look at {path}: {error.strerror}") from error
+        raise SocketPathError(f"cannot check {path}: {error.strerror}") from error
     if not stat.S_ISSOCK(kind):
-        raise SocketPathError(f"{path} is there and is not a socket")
+        raise SocketPathError(f"{path} exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -1,11 +1,11 @@
-"""The Prometheus page: every name, label and unit that ``/metrics`` shows.
+"""The Prometheus page: every name, label and unit of ``/metrics``.
 
-What lives here: one pass over the daemon's snapshot at each scrape; nothing is kept between scrapes. What does not:
-counting (``counters``), serving (``server``).
+What lives here: one pass over the daemon's snapshot per scrape; nothing is kept in between. What does not: counting
+(``counters``), serving (``server``).
 
-Names begin with ``gossipd_``, units are seconds and bytes, counters end in ``_total``. No label ever names a peer: with
-1000 hosts that would be a million series. The label ``deployment`` is ``NAME@VERSION`` and is bounded: beyond
-``DEPLOYMENTS_MAX`` the rest is left out and counted in ``gossipd_deployments_left_out``.
+Names begin with ``gossipd_``, units are seconds and bytes, counters end in ``_total``. No label names a peer, because
+1,000 hosts would make a million series. The label ``deployment`` is ``NAME@VERSION``; deployments beyond
+``DEPLOYMENTS_MAX`` are only counted, in ``gossipd_deployments_left_out``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from gossipd.api.ports import StatusPort
 from gossipd.api.schema import DeploymentRow, StatusSnapshot
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
-DEPLOYMENTS_MAX = 64  # live ones are a handful; 64 of them make about 2000 series
+DEPLOYMENTS_MAX = 64  # a handful are live; 64 make about 2000 series
 MEMBER_STATES = ("alive", "suspect", "dead", "left")
 STORE_CONDITIONS = ("ok", "full", "read_only", "failing", "handles")
 
 
 def render(view: StatusPort) -> bytes:
-    """The page, as of now."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Page(view))
     return generate_latest(registry)
@@ -89,7 +88,7 @@ def _deployments(rows: Sequence[DeploymentRow]) -> Iterator[Metric]:
     done = family("deployment_completion_timestamp_seconds", "When the last target completed.")
     stalled = family("deployment_stalled", "1 while no chunk arrives here.", "reason")
     source = family("deployment_source_bytes", "Read from external storage by the whole cluster.")
-    corrupt = family("deployment_corrupt_chunks", "Chunks that did not hash, whoever found them.")
+    corrupt = family("deployment_corrupt_chunks", "Chunks with a wrong digest, found by any host.")
     for row in rows:
         label = f"{row.name}@{row.version}"
         size.add_metric([label], row.bytes_total)
@@ -111,10 +110,10 @@ def _traffic(counters: LocalCounters) -> Iterator[Metric]:
     def family(name: str, text: str, *labels: str) -> CounterMetricFamily:
         return CounterMetricFamily(f"gossipd_{name}", text, labels=labels)
 
-    received = family("received_bytes", "Verified chunk bytes that came in here.", "deployment", "source")
-    sent = family("sent_bytes", "Chunk bytes that went out from here.", "deployment", "scope")
-    failures = family("chunk_verify_failures", "Chunks that did not hash.", "deployment", "source")
-    wasted = family("wasted_bytes", "Bytes that came in for nothing.", "deployment", "reason")
+    received = family("received_bytes", "Verified chunk bytes received here.", "deployment", "source")
+    sent = family("sent_bytes", "Chunk bytes sent from here.", "deployment", "scope")
+    failures = family("chunk_verify_failures", "Chunks with a wrong digest.", "deployment", "source")
+    wasted = family("wasted_bytes", "Bytes received for nothing.", "deployment", "reason")
     chunks = GaugeMetricFamily("gossipd_chunks", "Chunks of a deployment here.", labels=["deployment", "state"])
     for each in counters.deployments[:DEPLOYMENTS_MAX]:
         label = each.deployment
@@ -130,7 +129,7 @@ def _traffic(counters: LocalCounters) -> Iterator[Metric]:
     requests = family("source_requests", "Requests to external storage.", "scheme", "result")
     for (scheme, result), value in counters.source_requests.items():
         requests.add_metric([scheme, result], value)
-    refused = family("refused", "Turned away at a door.", "reason")
+    refused = family("refused", "Refused connections, requests and messages.", "reason")
     for reason, value in counters.refused.items():
         refused.add_metric([reason], value)
     yield from (received, sent, failures, wasted, chunks, requests, refused)

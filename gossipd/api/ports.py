@@ -1,8 +1,8 @@
-"""What the status socket needs of a daemon: two protocols, the only way from ``ops`` to everything else.
+"""What the status socket needs of a daemon: two protocols, the only way from ``api`` to the rest of the daemon.
 
-``StatusPort`` answers questions from memory and never waits. ``AdminPort`` act; they may wait for the disk or for the
-loop that owns the planner, raise GossipdError for whatever an operator can cause, and are safe to repeat. All are
-called on the trio loop.
+``StatusPort`` answers from memory and never waits. The methods of ``AdminPort`` act: they may wait for the disk or for
+the planner's loop, raise GossipdError for errors that an operator can cause, and may be repeated. All run on the trio
+loop.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ from gossipd.api.schema import DeploymentRow, HealthRow, ModelRow, PeerRow, Row,
 
 
 class Done(Row, frozen=True, kw_only=True):
-    """The answer to every order: ``changed`` is False when it was so already."""
+    """The answer to every command; ``changed`` is False when there was nothing to change."""
 
     changed: bool
     sentence: str
 
 
 class VerifyStep(Row, frozen=True, kw_only=True):
-    """One line of a running verification: cumulative counts, and the bad chunks found since the last line.
-
-    The last line has ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, in words for people.
+    """One line of a running verification: cumulative counts, and the bad chunks since the last line. The last line has
+    ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people.
     """
 
     chunks_checked: int
@@ -37,29 +36,29 @@ class VerifyStep(Row, frozen=True, kw_only=True):
 
 
 class StatusPort(Protocol):
-    """Everything there is to see, now. Values are immutable; nothing here may raise or wait."""
+    """The present state. Values are immutable; no method raises or waits."""
 
     def snapshot(self) -> StatusSnapshot:
-        """The whole page, all deployments."""
+        """The whole page, with all deployments."""
 
     def deployments(self, name: str | None = None, version: int | None = None) -> Sequence[DeploymentRow]:
-        """Those of that name and version; with no arguments, all. Cheaper than a whole page."""
+        """The deployments of that name and version, by default all. Cheaper than a whole page."""
 
     def models(self) -> Sequence[ModelRow]:
-        """What is on this host, partial ones included, by name and then version, highest first."""
+        """The models on this host, partial ones included, by name and then version, highest first."""
 
     def peers(self) -> Mapping[str, PeerRow]:
         """Traffic with each peer, by node id in hex."""
 
     def counters(self) -> LocalCounters:
-        """Figures of this host alone, for Prometheus."""
+        """Counters of this host, for Prometheus."""
 
     def health(self) -> HealthRow:
-        """Whether this host may be counted upon; no secrets in it, anybody may ask."""
+        """Whether this host is ready. Contains no secrets, because anybody may ask."""
 
 
 class AdminPort(Protocol):
-    """Orders of the operator of this host."""
+    """Commands of this host's operator."""
 
     async def cancel(self, name: str, version: int) -> Done:
         """Stop a deployment in the whole cluster. Raises NotFoundError."""
@@ -71,11 +70,9 @@ class AdminPort(Protocol):
         """Point ``current`` at the version before. Raises NotFoundError when there is none."""
 
     async def forget(self, node: str) -> Done:
-        """Take a dead host, given by name or id, off the roster. Raises NotFoundError, or GossipdError if it lives."""
+        """Remove a dead host, by name or id, from the roster. Raises NotFoundError, or GossipdError if it lives."""
 
     def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
-        """Hash what lies on this disk; about one step a second, the last one ``done``. Raises NotFoundError.
-
-        Bad chunks are dropped and fetched again by the daemon in its own time. The generator is closed when the
-        client goes away.
+        """Hash the version on this disk; about one step a second, the last one ``done``. Raises NotFoundError. The
+        daemon drops bad chunks and fetches them again later. The generator is closed when the client disconnects.
         """

@@ -1,13 +1,13 @@
-"""Stands before the HTTP server of a local socket: only whole, small, well-formed requests get past it.
+"""A guard before the HTTP server of a local socket: it passes only whole, small, well-formed requests.
 
-What lives here: the accept loop, its limits, and the answer to everything that is not a request. What does not: the
-routes (``server``); HTTP itself is h11's and anycorn's.
+What lives here: the accept loop, its limits, and the answers to malformed requests. What does not: the routes
+(``server``), and HTTP itself (h11 and anycorn).
 
-Why before the server and not inside it: anycorn shields its writes from cancellation, so a client that stops reading
-would hold a task, and the daemon's shutdown, for ever; and it answers garbage with an empty page. So each connection
-carries one request: it is read here with h11, head and body, under one deadline; the server is then given exactly
-those bytes, and every write it makes has a deadline of its own. A client that only closes its sending half still gets
-its answer. What cannot be parsed gets one JSON line in plain words, and the connection is closed (``nc -U`` shows it).
+The guard is outside the server because anycorn shields its writes from cancellation, so a client that stops reading
+would hold a task, and the daemon's shutdown, for ever; and because it answers garbage with an empty page. Each
+connection carries one request. The guard reads it with h11, head and body, under one deadline, and passes exactly those
+bytes to the server, whose writes have deadlines too. A client that only closes its sending half still gets its answer.
+Garbage gets one JSON line in plain words before the connection is closed (``nc -U`` shows it).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 
 from gossipd.core.errors import RemoteError
 
-REQUEST_BYTES_MAX = 4096  # the longest request of our own client is under 600 bytes
+REQUEST_BYTES_MAX = 4096  # our own client's longest request is under 600 bytes
 CLIENTS_MAX = 16  # a person with a few scripts and a scraper; each holds one descriptor
 DEADLINE_S = 2.0  # for the whole request, and for each 64 KiB of the answer
 _WRITE_BYTES = 65_536
@@ -38,10 +38,7 @@ _READ_BYTES = 4096
 
 
 class StatusRequestError(RemoteError):
-    """What came over the status socket is not a request that this daemon answers.
-
-    Fault: the client. State: unchanged. Retry: corrected.
-    """
+    """No request that this daemon answers. Fault: the client. State: unchanged. Retry: after correcting it."""
 
     code = "E_STATUS_REQUEST"
 
@@ -59,22 +56,22 @@ class RequestGuard:
         self._app: AppWrapper = wrap_app(app, REQUEST_BYTES_MAX, "asgi")  # type: ignore[arg-type]
         self._clients_max = clients_max
         self._deadline_s = deadline_s
-        self.clients = 0  # being served now
+        self.clients = 0  # served now
         self._config = anycorn.config.Config()
         self._config.errorlog = logging.getLogger("gossipd.status")  # a bug in a route must not be silent
         self._config.include_server_header = False
         self._config.h11_max_incomplete_size = 2 * REQUEST_BYTES_MAX
         self._config.keep_alive_max_requests = 1
-        self.refused = 0  # requests and connections turned away, for metrics
+        self.refused = 0  # refused requests and connections, for metrics
 
     async def serve(self, listener: trio.SocketListener) -> None:
-        """Accept for ever. Out of descriptors it waits and goes on (trio.serve_listeners does the same)."""
+        """Accept for ever. Without descriptors it waits and goes on, as trio.serve_listeners does."""
         async with trio.open_nursery() as nursery, listener:
             await trio.serve_listeners(self._connection, [listener], handler_nursery=nursery)
 
     async def _connection(self, stream: trio.SocketStream) -> None:
         async with stream:
-            # A client may leave at any time; its answer, or its refusal, then has nobody to go to.
+            # A client may disconnect at any time; then its answer is dropped.
             with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                 await self._admit(stream)
 
@@ -99,7 +96,7 @@ class RequestGuard:
                 return
         if deadline.cancelled_caught:
             self.refused += 1
-            await self._refuse(stream, f"no whole request within {self._deadline_s:g} s", 408)
+            await self._refuse(stream, f"no complete request within {self._deadline_s:g} s", 408)
             return
         if request is None:
             return
@@ -117,7 +114,7 @@ class RequestGuard:
 
 
 async def _read_request(stream: trio.SocketStream) -> bytes | None:
-    """One whole request as it came; None when the client said nothing at all. Raises StatusRequestError."""
+    """One whole request; None when the client sent nothing. Raises StatusRequestError."""
     parser = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES_MAX)
     received = bytearray()
     while True:
@@ -133,30 +130,29 @@ async def _read_request(stream: trio.SocketStream) -> bytes | None:
                 if isinstance(event, h11.Request):
                     _judge(event)
                 if isinstance(event, h11.EndOfMessage):
-                    # A second request in the same breath is not read: each connection carries one.
+                    # Bytes after the request are dropped: each connection carries one.
                     return bytes(received[: len(received) - len(parser.trailing_data[0])])
                 if isinstance(event, h11.ConnectionClosed):
-                    raise StatusRequestError("the request ends before it is whole")
+                    raise StatusRequestError("the request is incomplete")
         except h11.RemoteProtocolError as error:
             raise StatusRequestError(f"not an HTTP/1.1 request: {error}") from None
 
 
 def _judge(request: h11.Request) -> None:
-    """Refuse here, with a sentence, what the server behind us would refuse without one.
-
-    It would also switch to HTTP/2 or a websocket, and then wait for more, which never comes.
+    """Refuse, with a sentence, requests that the server would refuse without one. Otherwise the server might also
+    switch to HTTP/2 or a websocket and wait for bytes that never come.
     """
     path = request.target.partition(b"?")[0]
     if not path.startswith(b"/") or b"%" in path:
         raise StatusRequestError("the path must begin with / and have no %-escapes")
     if request.http_version not in (b"1.0", b"1.1"):
-        raise StatusRequestError(f"HTTP/{request.http_version.decode()} is not spoken here, only HTTP/1.1")
+        raise StatusRequestError(f"HTTP/{request.http_version.decode()} is not supported, only HTTP/1.1")
     if any(name == b"upgrade" for name, _ in request.headers):
         raise StatusRequestError("the connection cannot be upgraded")
 
 
 class _GuardedStream(anyio.abc.ByteStream):
-    """What the server sees of a connection: the request, then silence; writes that give up."""
+    """The server's view of a connection: the request, then silence; writes with a deadline."""
 
     def __init__(self, stream: trio.SocketStream, request: bytes, deadline_s: float) -> None:
         self._stream = stream
@@ -184,7 +180,7 @@ class _GuardedStream(anyio.abc.ByteStream):
                 raise anyio.BrokenResourceError
 
     async def send_eof(self) -> None:
-        """Nothing: closing says it too, and a client that reads to the end needs no half-open connection."""
+        """Nothing: closing ends the stream too, and no client needs a half-open connection."""
 
     async def aclose(self) -> None:
         self._closed.set()

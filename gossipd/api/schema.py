@@ -1,10 +1,9 @@
-"""What a daemon says about itself and the cluster: the fields of ``gossipd status --json``, as typed values.
+"""The fields of ``gossipd status --json``, as typed values.
 
-What lives here: the structures, in the order and with the names that scripts rely on; adding a field is allowed,
-changing one raises ``SCHEMA_VERSION``. What does not: how they are filled for a deployment (``deployment_row``), sent
-(``server``) or drawn (``cli``).
+What lives here: the structures, in the order and with the names that scripts rely on. A field may be added; changing
+one raises ``SCHEMA_VERSION``. What does not: filling (``deployment_row``), sending (``server``) and display (``cli``).
 
-Units: bytes and counts are integers, durations end in ``_s``, times are RFC 3339 in UTC. ``null`` means not known.
+Units: bytes and counts are integers, durations end in ``_s``, times are RFC 3339 in UTC. ``null`` means unknown.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ SCHEMA_VERSION = 1
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all: immutable, fields by name only."""
+    """Base of all rows: immutable, fields by name only."""
 
 
 class NodeRow(Row, frozen=True, kw_only=True):
-    """This daemon. ``address`` is the advertised one; ``version`` is that of the software."""
+    """This daemon. ``address`` is the advertised one; ``version`` is the software's."""
 
     name: str
     rack: str
@@ -45,7 +44,7 @@ class MemberRow(Row, frozen=True, kw_only=True):
 
 
 class HostRow(Row, frozen=True, kw_only=True):
-    """One target of one deployment; ``reason`` is empty when there is nothing to say."""
+    """One target of one deployment; ``reason`` may be empty."""
 
     name: str
     rack: str
@@ -56,11 +55,9 @@ class HostRow(Row, frozen=True, kw_only=True):
 
 
 class DeploymentRow(Row, frozen=True, kw_only=True):
-    """One deployment over the whole cluster, as this node has heard it.
-
-    ``bytes_total`` and ``chunks_total`` are the model's. ``bytes_verified`` and ``chunks_verified`` are the mean over
-    its targets, so they equal the totals exactly when every target has every chunk. The ``cluster_`` fields are the
-    sums over the targets; they never fall.
+    """One deployment over the whole cluster, as far as this node knows. ``bytes_total`` and ``chunks_total`` are the
+    model's. ``bytes_verified`` and ``chunks_verified`` are means over the targets, so they equal the totals exactly
+    when every target has every chunk. The ``cluster_`` fields are sums over the targets; they never fall.
     """
 
     id: str
@@ -93,7 +90,7 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
 
 
 class SecurityRow(Row, frozen=True, kw_only=True):
-    """``state``: ok, or degraded with ``reasons``. ``bulk_encryption``: tls, or none (tokens over an open channel)."""
+    """``state``: ok, or degraded with ``reasons``. ``bulk_encryption``: tls, or none (tokens, unencrypted)."""
 
     state: str
     bulk_encryption: str
@@ -101,7 +98,7 @@ class SecurityRow(Row, frozen=True, kw_only=True):
 
 
 class StoreRow(Row, frozen=True, kw_only=True):
-    """The disk. ``condition``: ok, full, read_only or failing; ``detail`` says which and what would cure it."""
+    """The disk. ``condition``: ok, full, read_only, failing or handles; ``detail`` names the cause and the remedy."""
 
     condition: str
     detail: str = ""
@@ -111,7 +108,7 @@ class StoreRow(Row, frozen=True, kw_only=True):
 
 
 class InboxRow(Row, frozen=True, kw_only=True):
-    """The drop folder since start. ``trouble`` is null while it works."""
+    """The drop folder since the start. ``trouble`` is null while it works."""
 
     accepted: int = 0
     refused: int = 0
@@ -120,7 +117,7 @@ class InboxRow(Row, frozen=True, kw_only=True):
 
 
 class AuditRow(Row, frozen=True, kw_only=True):
-    """The audit log. ``head`` is the hash of its last record: keep it elsewhere and nobody can cut the end off."""
+    """The audit log. ``head`` is the hash of its last record; a copy kept elsewhere shows if the end was cut off."""
 
     records: int = 0
     head: str = ""
@@ -128,7 +125,7 @@ class AuditRow(Row, frozen=True, kw_only=True):
 
 
 class AlarmRow(Row, frozen=True, kw_only=True):
-    """Something an operator must act upon; it stays until it is cured."""
+    """A problem that an operator must act upon; it stays until it is solved."""
 
     code: str
     sentence: str
@@ -151,7 +148,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
 
 
 class ModelRow(Row, frozen=True, kw_only=True):
-    """One version of one model on this host. ``path`` is null until it is complete and published."""
+    """One version of one model on this host. ``path`` is null until it is published."""
 
     name: str
     version: int
@@ -164,7 +161,7 @@ class ModelRow(Row, frozen=True, kw_only=True):
 
 
 class PeerRow(Row, frozen=True, kw_only=True):
-    """What this host and one peer have sent each other since this daemon started, bodies only, whole chunks only."""
+    """Traffic of this host with one peer since this daemon started: bodies of whole chunks only."""
 
     bytes_in: int = 0
     bytes_out: int = 0
@@ -176,7 +173,7 @@ class PeerRow(Row, frozen=True, kw_only=True):
 
 
 class HealthRow(Row, frozen=True, kw_only=True):
-    """``ready``: joined, disk and clock fine, so that this host may be counted upon; ``reasons`` when it is not."""
+    """``ready``: the host has joined, and disk and clock are fine; else ``reasons``."""
 
     ready: bool
     reasons: list[str] = msgspec.field(default_factory=list)

@@ -1,7 +1,7 @@
-"""The daemon's local doors: the status socket, and a loopback port for scrapers.
+"""The routes of the daemon's local sockets: the status socket, and a loopback port for scrapers.
 
-What lives here: the routes and how a refusal looks. What does not: HTTP and its limits (``request_guard``), what the
-answers hold (``schema``), who fills them (``doors.StatusPort``) and who acts (``doors.AdminPort``).
+What lives here: the routes and the form of refusals. What does not: HTTP and its limits (``request_guard``), the fields
+of answers (``schema``), and the daemon behind ``ports.StatusPort`` and ``ports.AdminPort``.
 
 =======  ================================  ==========================================================
 method   path                              answer
@@ -18,9 +18,9 @@ GET      /metrics                          Prometheus text
 GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
 =======  ================================  ==========================================================
 
-Every JSON answer has ``schema_version``. Orders take their arguments as a JSON body or in the query; a refusal is
-``{"error": {"code", "message", "exit_code"}}`` with a status that fits, and the client exits with that code.
-The socket is 0600; whoever may connect may give orders. The loopback port has only the last two lines and cannot.
+Every JSON answer has ``schema_version``. Commands take arguments as a JSON body or in the query. A refusal is
+``{"error": {"code", "message", "exit_code"}}`` with a suitable status, and the client exits with that code. The socket
+is 0600: any process that can connect may give commands. The loopback port serves only the last two lines.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _STATUS_OF_EXIT = {
 
 
 def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
-    """Everything; for the unix socket."""
+    """All routes, for the unix socket."""
     pages = _Pages(view)
     orders = _AdminRoutes(operations)
     routes = [
@@ -74,7 +74,7 @@ def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
 
 
 def health_app(view: StatusPort) -> Starlette:
-    """Metrics and health only; for a loopback TCP port, where anybody on the host may knock."""
+    """Metrics and health only, for a loopback TCP port that every user of the host can reach."""
     return Starlette(routes=_health_routes(view), exception_handlers=_HANDLERS)
 
 
@@ -115,7 +115,7 @@ class _Pages:
 
 
 class _AdminRoutes:
-    """Passes orders on, and answers with what came of them."""
+    """Passes commands on and answers with their results."""
 
     def __init__(self, operations: AdminPort) -> None:
         self._operations = operations
@@ -138,7 +138,7 @@ class _AdminRoutes:
     async def verify(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version")
         steps = self._operations.verify(fields["name"], _version(fields["version"]))
-        # The first step is taken before the head is sent, so that an unknown name is a 404 and not a broken stream.
+        # Take the first step before the head is sent, so that an unknown name is a 404 and not a broken stream.
         first = await anext(steps, None)
 
         async def lines() -> AsyncIterator[bytes]:
@@ -160,7 +160,7 @@ def _health_routes(view: StatusPort) -> list[Route]:
         return Response(render(view), media_type=CONTENT_TYPE)
 
     async def alive(request: Request) -> Response:
-        # That this line runs is the proof: the loop turns.
+        # Reaching this line proves that the loop runs.
         return _json({"schema_version": SCHEMA_VERSION, "live": True})
 
     async def ready(request: Request) -> Response:
@@ -172,7 +172,7 @@ def _health_routes(view: StatusPort) -> list[Route]:
 
 
 async def _fields(request: Request, *names: str, optional: tuple[str, ...] = ()) -> dict[str, str]:
-    """The arguments of an order: exactly ``names``, and perhaps the ``optional`` ones."""
+    """The arguments of a command: all ``names``, and any of the ``optional`` ones."""
     given: dict[str, str] = dict(request.query_params)
     if body := await request.body():
         try:

@@ -1,4 +1,4 @@
-"""The record of what was decided, as a chain of hashes.
+"""The audit log: a record of decisions, as a chain of hashes.
 
-What lives here: the log and its file. What does not: what is worth a record, which each adapter decides.
+``log`` takes records and writes them in batches; ``chain_file`` is the file. Each adapter decides what to record.
 """

@@ -1,21 +1,21 @@
-"""The audit log on disk: a chain of records that shows when one was changed, left out or put in.
+"""The audit log on disk: a chain of records that shows if one was changed, removed or inserted.
 
-What lives here: the format, appending, rotation, and checking. What does not: what is recorded and when (``log``).
-All of it blocks; it is called from a worker thread, by one owner.
+What lives here: the format, appending, rotation, and checking. What does not: what is recorded and when (``log``). All
+methods block; one owner calls them in a worker thread.
 
 Format: one JSON object a line, keys sorted, no blanks, ASCII::
 
     {"at":"2026-01-02T03:04:05Z","event":"manifest_accepted",...,"prev":HEX,"seq":17,"hash":HEX}
 
 ``hash`` is BLAKE3 over the line without it (the object with every other key); ``prev`` is the hash of the record
-before. The first record ever has 64 zeros there and ``seq`` 0. ``hash`` comes last so that the eye finds it.
+before. The first record ever has 64 zeros there and ``seq`` 0.
 
-A file that has grown to ``file_bytes_max`` becomes ``NAME.1``, the older ones move up, and the last is deleted; the new
-file goes on with the chain, so that two neighbours can be checked together. The chain proves order and integrity, not
-that the end is there: for that, ``server`` shows the last hash, to be kept elsewhere.
+A file of ``file_bytes_max`` becomes ``NAME.1``, older ones move up, and the last is deleted. The new file continues the
+chain, so that two neighbours can be checked together. The chain proves order and integrity, but not that the end is
+present: for that, keep a copy of the last hash, which the status page shows.
 
-After a crash the file may end in half a line. That line was never acknowledged: it is cut off, and the next record says
-so (``log_recovered``). Nothing else is ever removed or rewritten.
+After a crash the file may end in part of a line. That record was never acknowledged: the part is cut off, and the next
+record reports it (``log_recovered``). Nothing else is ever removed or rewritten.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ from gossipd.core.errors import LocalError
 
 GENESIS = "0" * 64
 FILE_BYTES_MAX = 16 * 1024 * 1024  # about 50,000 records
-FILES_MAX = 8  # with the present one: 128 MiB at the most
-LINE_BYTES_MAX = 16_384  # a record is a few hundred bytes; fields are cut long before
+FILES_MAX = 8  # with the present one: 128 MiB at most
+LINE_BYTES_MAX = 16_384  # a record has a few hundred bytes; fields are cut
 
 Scalar = str | int | float | bool | None
 
 
 class AuditError(LocalError):
-    """The audit log cannot be read or written. Fault: this host's disk. State: records are kept for later, bounded."""
+    """The audit log cannot be read or written. Fault: this host's disk. State: records wait, in a bounded queue."""
 
     code = "E_AUDIT"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What checking a log found. ``problem`` is None when the chain holds."""
+    """The result of checking a log. ``problem`` is None when the chain is intact."""
 
     records: int
     first_at: str | None
@@ -57,7 +57,7 @@ class AuditReport:
 
 
 class AuditFile:
-    """Appends to one log. ``head`` and ``records`` are what has reached the disk."""
+    """Appends to one log. ``head`` and ``records`` describe the part on the disk."""
 
     def __init__(self, path: Path, *, file_bytes_max: int = FILE_BYTES_MAX, files_max: int = FILES_MAX) -> None:
         self._path = path
@@ -67,7 +67,7 @@ class AuditFile:
         self.records = 0
         self._size = 0
         self._opened = False
-        self._has_durable_name = False  # an earlier life may have been killed before it was
+        self._has_durable_name = False  # an earlier run may have been killed before
 
     def append(self, records: Iterable[Mapping[str, Scalar]], at: str) -> None:
         """Write ``records`` and sync once. Raises OSError with nothing acknowledged; calling again is safe."""
@@ -86,7 +86,7 @@ class AuditFile:
     def _write(self, data: bytes) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o640)
         try:
-            # A failed attempt may have left a part of itself; it was not acknowledged.
+            # A failed attempt may have left unacknowledged bytes.
             os.ftruncate(descriptor, self._size)
             view, offset = memoryview(data), self._size
             while view:
@@ -101,7 +101,7 @@ class AuditFile:
         self._size = offset
 
     def _recover(self, at: str) -> None:
-        """Find the end of the chain; cut off half a line. Raises OSError, AuditError."""
+        """Find the end of the chain and cut off a partial line. Raises OSError, AuditError."""
         content = _content(self._path)
         whole = content[: content.rfind(b"\n") + 1]
         last = _last_record(whole) or _last_record(_content(_numbered(self._path, 1)))
@@ -130,10 +130,10 @@ def _sync_directory(path: Path) -> None:
 
 
 def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
-    """Check one log, joined to its predecessor ``PATH.1`` when that is there.
+    """Check one log, joined to its predecessor ``PATH.1`` if that exists.
 
     Args:
-        head: what was the end of the log at some time: it must be in the chain, or the end was cut off since.
+        head: the end of the log at an earlier time. It must be in the chain, or the end was cut off since.
     Raises AuditError when the file cannot be read.
     """
     if not path.exists():
@@ -151,12 +151,14 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
         except ValueError as error:
             return AuditReport(records, first_at, last_at, chain or GENESIS, f"line {number}: {error}")
         if chain is None and record["seq"] == 0 and record["prev"] != GENESIS:
-            return AuditReport(records, first_at, last_at, GENESIS, f"line {number}: the first record follows another")
+            return AuditReport(
+                records, first_at, last_at, GENESIS, f"line {number}: the first record names one before it"
+            )
         if chain is not None and record["prev"] != chain:
-            problem = f"line {number}: does not follow the record before it (changed, left out or put in)"
+            problem = f"line {number}: does not follow the record before it (a record was changed, removed or inserted)"
             return AuditReport(records, first_at, last_at, chain, problem)
         if seq is not None and record["seq"] != seq + 1:
-            return AuditReport(records, first_at, last_at, record["prev"], f"line {number}: the count jumps")
+            return AuditReport(records, first_at, last_at, record["prev"], f"line {number}: the numbers have a gap")
         chain, seq, records = record["hash"], record["seq"], records + 1
         has_head = has_head or chain == head
         first_at, last_at = first_at or record["at"], record["at"]
@@ -174,9 +176,9 @@ def _sealed(record: dict[str, Scalar]) -> tuple[bytes, str]:
 
 
 def _opened(line: bytes) -> dict[str, Any]:
-    """One record whose own hash is right. Raises ValueError in words."""
+    """One record whose own hash is right. Raises ValueError with a sentence."""
     if not line.endswith(b"\n"):
-        raise ValueError("the line is not whole")
+        raise ValueError("the line is incomplete")
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -196,7 +198,7 @@ def _last_record(content: bytes) -> dict[str, Any] | None:
     try:
         return _opened(lines[-1])
     except ValueError as error:
-        # Going on would hide it: the chain would be whole from here on.
+        # Continuing would hide the damage: the chain would be whole from here on.
         raise AuditError(f"the last record of the audit log is damaged ({error}); move the file away") from None
 
 

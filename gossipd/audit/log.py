@@ -1,12 +1,12 @@
-"""What is worth remembering for good: accepted, refused, elected, published, quarantined, and by whose word.
+"""Collecting audit records: decisions such as accepted, refused, elected, published, and their cause.
 
-What lives here: taking records at once from any thread, dropping repeats that a stranger could cause without end, and
-bringing the rest to disk in batches with one sync each. What does not: the file (``chain_file``).
+What lives here: taking records from any thread without waiting, dropping endless repeats, and writing the rest in
+batches with one sync each. What does not: the file (``chain_file``).
 
-A record is an event's name and a few scalars. Values are cut and stripped of credentials (``logs.redacted``); bytes are
-never taken, so that a key cannot slip in. Records that a peer or stranger causes carry ``subject``: after
-``SUBJECT_BURST`` of one event by one subject the rest is only counted, and the next one written says how many were not
-(``suppressed``). A disk that refuses keeps at most ``QUEUE_MAX`` records waiting; what did not fit is counted too.
+A record is an event's name and a few scalars. Values are shortened and stripped of credentials (``logs.redacted``);
+bytes are not accepted, so that no key gets in. Records that a remote host causes have a ``subject``: after
+``SUBJECT_BURST`` of one event by one subject further ones are only counted, and the next written one gives their number
+(``suppressed``). While the disk refuses, at most ``QUEUE_MAX`` records wait; the lost ones are counted too.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gossipd.runtime.worker_threads import run_blocking
 
 QUEUE_MAX = 4096
 VALUE_CHARS_MAX = 512
-BATCH_INTERVAL_S = 0.25  # a burst of decisions is one sync; nobody waits for it, and each look wakes the process
+BATCH_INTERVAL_S = 0.25  # a burst of decisions is one sync, and nobody waits for it
 RETRY_S = 5.0
 SUBJECT_BURST = 10
 SUBJECT_REFILL_S = 60.0  # one more each minute
@@ -46,7 +46,7 @@ class _Allowance:
 
 
 class AuditLog:
-    """Takes records from any thread; ``run`` brings them to disk. ``trouble`` says when it cannot."""
+    """Takes records from any thread; ``run`` writes them. ``trouble`` says why it cannot."""
 
     def __init__(self, path: Path, *, wall: Callable[[], float] = time.time) -> None:
         self._file = AuditFile(path)
@@ -59,16 +59,14 @@ class AuditLog:
 
     @property
     def head(self) -> str:
-        """Hash of the last record on disk."""
         return self._file.head
 
     @property
     def records(self) -> int:
-        """Records in the chain so far."""
         return self._file.records
 
     def record(self, event: str, *, subject: str | None = None, **fields: Scalar) -> None:
-        """Remember one decision; never waits, never raises. ``subject`` is the peer or stranger that caused it."""
+        """Record one decision; never waits, never raises. ``subject`` is the remote host that caused it."""
         with self._lock:
             suppressed = 0
             if subject is not None:
@@ -87,7 +85,7 @@ class AuditLog:
             self._waiting.append(entry)
 
     async def run(self) -> None:
-        """Write for ever; what is waiting when the daemon stops is written before this ends."""
+        """Write for ever; at the daemon's stop the waiting records are written first."""
         try:
             while True:
                 wrote = await self._write(cancellable=True)
@@ -97,7 +95,7 @@ class AuditLog:
                 await self._write(cancellable=False)
 
     async def _write(self, *, cancellable: bool) -> bool:
-        """One batch. False when the disk refused it; it stays waiting."""
+        """Write one batch. False when the disk refuses; the batch stays waiting."""
         with self._lock:
             batch = list(self._waiting)
             if self._lost:
@@ -107,7 +105,7 @@ class AuditLog:
             return True
         at = timestamp(self._wall()) or ""
         try:
-            # Abandoned when even the stop cannot wait for a disk that hangs; a half-written line is cut off later.
+            # At the stop the write is abandoned if the disk hangs; the next start cuts off a partial line.
             await run_blocking(self._file.append, batch, at, abandon_on_cancel=not cancellable)
         except (OSError, GossipdError) as error:
             words = error.sentence if isinstance(error, GossipdError) else f"E_AUDIT: {error.strerror}"
@@ -125,11 +123,11 @@ class AuditLog:
         return True
 
     def _allowed(self, event: str, subject: str) -> tuple[bool, int]:
-        """Whether one more is written, and how many were not since the last."""
+        """Whether one more is written, and how many were suppressed before it."""
         now = self._wall()
         key = (event, subject)
         allowance = self._allowances.pop(key, None) or _Allowance(float(SUBJECT_BURST), now)
-        self._allowances[key] = allowance  # last: the oldest is forgotten first
+        self._allowances[key] = allowance  # last: the oldest is dropped first
         if len(self._allowances) > SUBJECTS_MAX:
             self._allowances.popitem(last=False)
         allowance.left = min(SUBJECT_BURST, allowance.left + max(0.0, now - allowance.at) / SUBJECT_REFILL_S)

@@ -1,1 +1,3 @@
-"""The commands. ``main`` knows them all by name and imports one only when it is called: ``status`` starts quickly."""
+"""The commands. ``main`` has their names and imports a command only when it is called, so that ``status`` starts
+quickly. ``options``, ``quantities``, ``figures`` and ``render`` are shared; every other module is one or two commands.
+"""

@@ -1,4 +1,4 @@
-"""``gossipd rm``, ``gossipd cancel`` and ``gossipd rollback``: short orders to the local daemon."""
+"""``gossipd rm``, ``gossipd cancel`` and ``gossipd rollback``: short commands to the local daemon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``gossipd audit verify``: whether the record of what was decided is whole. Needs no daemon."""
+"""``gossipd audit verify``: whether the audit log is intact. Needs no daemon."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gossipd.core.errors import ExitCode, GossipdError
 
 
 class AuditBrokenError(GossipdError):
-    """A record was changed, left out or put in. Fault: whoever could write the file. Retry: no."""
+    """A record was changed, removed or inserted. Fault: a user who could write the file. Retry: no."""
 
     code = "E_AUDIT_BROKEN"
     exit_code: ClassVar[ExitCode] = ExitCode.VERIFICATION
@@ -31,12 +31,12 @@ def audit() -> None:
     ),
 )
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--head", help="A hash that 'status --json' showed once: it must be in the chain. Finds a cut-off end.")
+@click.option("--head", help="A hash that 'status --json' once showed: it must be in the chain. Finds a cut-off end.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def audit_verify(*, file: Path, head: str | None, as_json: bool) -> int:
     """Check every record's hash and that each follows the one before it.
 
-    FILE.1, the file before it, is joined to it when it is there. Exits with 6 when the chain is broken.
+    FILE.1, the file before it, is checked together with it if it exists. Exits with 6 when the chain is broken.
     """
     from gossipd.audit.chain_file import verify_audit
 

@@ -1,4 +1,4 @@
-"""``gossipd demo``: the main job on this machine. Progress on stderr, the result on stdout."""
+"""``gossipd demo``: a deployment on this machine. Progress on stderr, the result on stdout."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def demo(*, size: str, as_json: bool, **options: Any) -> None:
 
 
 class _Audience:
-    """Sentences, and on a terminal one bar for each host; both on stderr."""
+    """Shows sentences, and on a terminal a bar for each host; both on stderr."""
 
     def __init__(self, *, live: bool) -> None:
         self._live = live

@@ -1,6 +1,6 @@
-"""The figures of ``gossipd simulate`` as people read them; ``--json`` has them as they are.
+"""The figures of ``gossipd simulate`` for people; ``--json`` has them unrounded.
 
-What lives here: lines of text. What does not: the figures (``gossipd.sim.outcome``).
+What lives here: lines of text. What does not: the figures (``sim.outcome``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gossipd.sim.world import World
 def lines_of(outcome: Outcome, scenario: Scenario, world: World | None) -> list[str]:
     """
     Args:
-        world: the run, when it is over; None for a closed form.
+        world: the run, after its end; None for a closed form.
     """
     lines = [f"{outcome.hosts} hosts, {outcome.chunks} chunks, {outcome.strategy}"]
     if world is not None:
@@ -44,32 +44,32 @@ def lines_of(outcome: Outcome, scenario: Scenario, world: World | None) -> list[
 
 
 def _faults(scenario: Scenario, world: World) -> list[str]:
-    """How many hosts died and are slow, where it was asked for."""
+    """How many hosts died and are slow, if faults were requested."""
     lines = []
     if scenario.kills:
         died = sum(not host.alive for host in world.hosts)
         ordered = sum(round(kill.share * scenario.hosts) for kill in scenario.kills)
-        # Progress counts what all hosts want, the dead too: after a death it ends below 100 %.
-        missed = f" of {ordered} ordered: the run did not get so far, as the dead take no more chunks"
+        # Progress counts the chunks that dead hosts want too: after a death it ends below 100 %.
+        missed = f" of {ordered} requested: the run did not reach the rest, because dead hosts take no more chunks"
         lines.append(f"died            {died:10d} {_hosts(died)}{missed if died < ordered else ''}")
     if slow := set(world.slowed):
         dead = sum(not world.hosts[index].alive for index in slow)
-        told = "only 'last slow host' is of them" + (f", and {dead} died" if dead else "")
+        told = "only 'last slow host' counts them" + (f", and {dead} died" if dead else "")
         lines.append(f"slow            {len(slow):10d} {_hosts(len(slow))}; {told}")
     return lines
 
 
 def _why_no_last_host(outcome: Outcome, world: World | None) -> str | None:
-    """Of those at the full rate that live. A last one among those that did finish would be a lie."""
+    """Why there is no last host at the full rate: a last one among only some of them would mislead."""
     if world is not None:
         if missing := len(_unfinished(world, slow=False)):
             return (
-                f"{missing} of {outcome.hosts_alive} {_hosts(outcome.hosts_alive)} that live did not finish, so none "
-                f"is the last; given up after {world.clock.now:.1f} s, because 50 times the bound had passed or "
+                f"{missing} of {outcome.hosts_alive} live {_hosts(outcome.hosts_alive)} did not finish; "
+                f"given up after {world.clock.now:.1f} s, because 50 times the bound had passed or "
                 "nothing moved"
             )
         if isnan(outcome.seconds_last):
-            return "of the hosts at the full rate none lives"
+            return "no host at the full rate is alive"
     return None
 
 

@@ -1,6 +1,6 @@
 """``gossipd init``: a new host's directory.
 
-What lives here: the options, and what is said afterwards. What does not: what is written (``config.directory``).
+What lives here: the options, and the messages afterwards. What does not: the files (``config.directory``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def init(
 ) -> None:
     """Write DIR/gossipd.toml, this host's keys, DIR/inbox/ and DIR/models/; DIR/cluster.key unless one is given.
 
-    Nothing that exists is overwritten. Key files given are copied into DIR.
+    Nothing is overwritten. Key files that are given are copied into DIR.
     """
     from pathlib import Path
 
@@ -88,7 +88,7 @@ def init(
             f"--join {_contact(advertise or bind, port)}"
         )
     if join and not cluster_key:
-        click.echo("the hosts of --join must be of that cluster: give --cluster-key if they belong to one already")
+        click.echo("the hosts of --join must be of that cluster: give --cluster-key if they already belong to one")
     if not trust:
         click.echo("no publisher is trusted yet: add FILE.pub to security.trust before anything can be deployed")
     click.echo(f"next: {following}")

@@ -1,8 +1,8 @@
 """``gossipd key``: the three rounds of a rotation of the cluster key.
 
-What lives here: the commands. What does not: what a round does to the key ring (``identity.cluster_key``). A round
-edits one file. The operator brings that file to every host and reloads each daemon before the next round, because a
-host without the key that sends hears nobody. The output names the key that sends by its tag: ``use`` twice goes back.
+What lives here: the commands. What does not: the change of a key ring (``identity.cluster_key``). A round edits one
+file. The operator copies it to every host and reloads each daemon before the next round, because a host without the
+sending key cannot read the others' messages. The output shows the sending key's tag; a second ``use`` goes back.
 """
 
 from __future__ import annotations

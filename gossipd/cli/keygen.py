@@ -1,7 +1,7 @@
 """``gossipd keygen``: a publisher's or client's key pair.
 
-The random seed is 32 bytes from the operating system. Neither file is ever overwritten: a lost signing key means that
-every host must be told to trust another one.
+The random seed is 32 bytes from the operating system. No file is overwritten, because a lost signing key means that
+every host must trust a new one.
 """
 
 from __future__ import annotations

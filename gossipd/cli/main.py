@@ -1,7 +1,7 @@
-"""The command ``gossipd``: which verbs there are, and how every one of them ends.
+"""The command ``gossipd``: its verbs, and how each of them ends.
 
 What lives here: the table of commands, imported only when called (``gossipd status`` imports neither trio nor zmq nor
-rich, which a test checks), and the one place where errors become a sentence and an exit code. What does not: any verb.
+rich; a test checks that), and the one place where errors become a sentence and an exit code. What does not: the verbs.
 
 Every error is one line on stderr, ``E_CODE: sentence``; with ``--json`` stdout also gets it as an object.
 """
@@ -62,7 +62,7 @@ VERBS = {
 
 
 class _LazyGroup(click.Group):
-    """Knows the names and summaries of its commands; imports the one that is called."""
+    """Has the names and summaries of its commands, and imports the one that is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -92,7 +92,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; never raises for what a user or a cluster can cause."""
+    """Run one command and return its exit code; errors that a user or the cluster can cause never raise."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         result = cli.main(args=given, prog_name="gossipd", standalone_mode=False)
@@ -109,7 +109,7 @@ def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool)
         error.show()
         return int(ExitCode.USAGE)
     if isinstance(error, BrokenPipeError):
-        # `gossipd status | head`: nobody reads on. Python would complain again when it flushes at exit.
+        # `gossipd status | head`: nobody reads further. Python would complain again when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(exit_code)
     if isinstance(error, GossipdError):

@@ -1,4 +1,4 @@
-"""``gossipd members`` and ``gossipd forget``: the roster, and taking a host off it."""
+"""``gossipd members`` and ``gossipd forget``: the roster, and removing a host from it."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def members(*, client: StatusClient, as_json: bool) -> int:
 @click.argument("node", metavar="NODE")
 @daemon_options
 def forget(*, node: str, client: StatusClient, as_json: bool) -> int:
-    """Take a scrapped host off the roster, in the whole cluster.
+    """Remove a scrapped host from the roster, in the whole cluster.
 
-    NODE is a name or an id. Only hosts that are not alive can be forgotten; a host that comes back with a new key may
-    then take the name.
+    NODE is a name or an id. Only hosts that are not alive can be removed; a host that returns with a new key may
+    then use the name.
     """
     answer = client.order("forget", node=node)
     if as_json:

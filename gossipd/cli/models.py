@@ -1,4 +1,4 @@
-"""``gossipd ls`` and ``gossipd path``: what is on this host, and where."""
+"""``gossipd ls`` and ``gossipd path``: the models on this host, and their paths."""
 
 from __future__ import annotations
 

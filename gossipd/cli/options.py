@@ -1,7 +1,7 @@
 """Options, arguments and numbers that several commands share: sockets, ``NAME@VERSION``, times and shares for people.
 
-What lives here: parsing what a person types and writing what a person reads. What does not: sizes and durations as
-they stand in the configuration too (``core.units``). Imports nothing that would slow the start of a command.
+What lives here: parsing user input and formatting output. What does not: sizes and durations of the configuration
+(``core.units``). Imports nothing that would slow the start of a command.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def examples(*lines: str) -> str:
 
 
 class NameVersion(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
-    """``NAME@VERSION``, or with ``version_needed`` false also ``NAME`` alone; gives (name, version or None)."""
+    """``NAME@VERSION``, or without ``version_needed`` also ``NAME``; gives (name, version or None)."""
 
     name = "name@version"
 
@@ -81,7 +81,7 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only since
 
 
 def echo_json(answer: object) -> None:
-    """One object on stdout, indented for people who pipe nothing."""
+    """One object on stdout, indented for people."""
     click.echo(json.dumps(answer, indent=2))
 
 
@@ -98,7 +98,7 @@ def time_words(seconds: float) -> str:
 
 
 def percent_words(part: int, whole: int) -> str:
-    """``100 %`` only when it is exactly that; one decimal, rounded down."""
+    """``100 %`` only when it is exact; one decimal, rounded down."""
     if whole <= 0 or part >= whole:
         return "100 %"
     return "0 %" if part <= 0 else f"{part * 1000 // whole / 10:.1f} %"

@@ -1,6 +1,6 @@
-"""``gossipd publish``: the command line around ``gossipd.publish``.
+"""``gossipd publish``: the command line of the package ``publish``.
 
-What lives here: options, the progress bar, and what is printed. What does not: any decision about a manifest.
+What lives here: options, the progress bar, and the output. What does not: any decision about a manifest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from gossipd.core.targets import Targets
     from gossipd.publish.publisher import Published
 
-# A manifest without an end is what most models want; a bound keeps a mistyped unit from meaning "for ever".
+# Most models need no expiry; the bound catches a mistyped unit.
 EXPIRES_S_MAX = 100 * 365 * 86400
 
 
@@ -30,7 +30,7 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--targets", multiple=True, metavar="rack=R,name=GLOB", help="Only these hosts.  [default: all]")
 @click.option(
     "--priority", type=click.IntRange(0, 9), default=5, show_default=True,
-    help="9 goes first; lower ones have what it leaves, and never nothing. Equal ones share equally.",
+    help="9 goes first; lower ones share the rest and always get some. Equal ones share equally.",
 )  # fmt: skip
 @click.option("--include", multiple=True, metavar="GLOB", help="Only these files; '*' matches '/' too.")
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files, whatever --include says.")
@@ -89,7 +89,7 @@ def publish(source: str, as_json: bool, **options: Any) -> None:
 
 
 class _Watcher:
-    """A progress bar on a terminal; nothing elsewhere. Counts seconds of hashing either way."""
+    """A progress bar on a terminal, nothing elsewhere. Counts the seconds of hashing in both cases."""
 
     def __init__(self, *, show: bool) -> None:
         self._show = show
@@ -109,7 +109,7 @@ class _Watcher:
 
     @property
     def seconds(self) -> float:
-        """From when the files were found until the manifest was written."""
+        """From the end of the search for files to the written manifest."""
         return max(self._ended - self._began, 1e-6) if self._began else 0.0
 
     def found(self, file_count: int, bytes_total: int) -> None:
@@ -206,5 +206,5 @@ def _print(published: Published, seconds: float) -> None:
     click.echo(f"seeds read {', '.join(published.sources)}")
     if any(source.startswith("file://") for source in published.sources):
         click.echo("every seed must see that path; give --source URL if they read it elsewhere", err=True)
-    did = "wrote" if published.is_new else "kept, as it says the same,"
+    did = "wrote" if published.is_new else "kept, with the same content,"
     click.echo(f"{did} {published.out} ({show_bytes(published.manifest_bytes)}); drop it into any node's inbox")

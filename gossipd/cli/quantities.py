@@ -1,6 +1,6 @@
-"""Sizes, rates, shares and finite numbers as ``gossipd simulate`` reads them from its command line.
+"""Sizes, rates, shares and finite numbers of the options of ``gossipd simulate``.
 
-What lives here: parsing, and refusing what means nothing. What does not: sizes of the configuration (``core.units``).
+What lives here: parsing, and refusing meaningless values. What does not: sizes of the configuration (``core.units``).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class RateParam(click.ParamType):  # type: ignore[type-arg]
 
 
 class Share(click.ParamType):  # type: ignore[type-arg]
-    """``3%@0.25`` or ``10%@30%``; gives the two as fractions, the second below 1: at 1 nothing would happen."""
+    """``3%@0.25`` or ``10%@30%``; gives two fractions, the second below 1, because 1 would have no effect."""
 
     name = "share@value"
 
@@ -61,13 +61,13 @@ class Share(click.ParamType):  # type: ignore[type-arg]
             self.fail(f"'{value}' must look like 3%@0.25 or 10%@30%", param, ctx)
         second = float(found[2]) / (100 if found[3] else 1)
         if float(found[1]) > 100 or not 0 < second < 1:
-            limits = "at most 100 % of the hosts, and behind the @ between 0 and 1 (100 %), where nothing would happen"
+            limits = "at most 100 % of the hosts, and after the @ between 0 and 1 (100 %), which would have no effect"
             self.fail(f"'{value}' is out of range: {limits}", param, ctx)
         return float(found[1]) / 100, second
 
 
 class FiniteRange(click.FloatRange):
-    """A float in a range. ``nan`` is in every range to click, as no comparison with it is true."""
+    """A finite float in a range; click accepts ``nan`` in every range, because no comparison with it is true."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))

@@ -1,7 +1,4 @@
-"""Words that the plain and the live status page share.
-
-What lives here: one line of figures. What does not: the pages (``status``, ``watch``).
-"""
+"""Text that the plain and the live status page share: one line of figures."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from gossipd.core.units import show_bytes
 
 
 def traffic_words(row: dict[str, Any]) -> str:
-    """Where the bytes came from, and what was wasted."""
+    """The origins of the bytes, and what was wasted."""
     ratio = row["source_bytes"] / row["bytes_total"] if row["bytes_total"] else 0.0
     return (
         f"source {show_bytes(row['source_bytes'])} ({ratio:.2f}x)  "

@@ -1,4 +1,4 @@
-"""``gossipd run``: be the daemon, in the foreground, until SIGTERM."""
+"""``gossipd run``: the daemon, in the foreground, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from gossipd.cli.options import examples
 def run(*, config_path: str) -> int:
     """Run the daemon of this host.
 
-    Logs go to stderr, as JSON when that is not a terminal. SIGTERM stops it within five seconds and keeps everything
-    that is verified; SIGHUP reloads what can be reloaded. Tells systemd when it is ready.
+    Logs go to stderr, as JSON when that is not a terminal. SIGTERM stops the daemon within five seconds and keeps all
+    verified chunks; SIGHUP reloads the settings that can be reloaded. Tells systemd when it is ready.
     """
     from gossipd.daemon.main import main
 

@@ -1,7 +1,7 @@
-"""``gossipd simulate``: what a cluster of any size would get, on a virtual clock with the daemon's own planner.
+"""``gossipd simulate``: a cluster of any size on a virtual clock, with the daemon's own planner.
 
-What lives here: reading the options into a scenario, running it. What does not: simulating (``gossipd.sim``), the
-lines that people read (``figures``).
+What lives here: reading the options into a scenario, running it. What does not: simulating (``sim``), and the lines of
+output (``figures``).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 _DELIVERIES_PER_MINUTE = 40_000  # of CPU time (tests/bench/RESULTS.md, row sim-1000, which runs compiled)
 _DELIVERIES_MAX = 50 * _DELIVERIES_PER_MINUTE
-_CHUNKS_MAX = 2_000  # a publisher makes 1,024 to 2,048 of 256 MiB to 32 GiB
-_CHUNKS_MIN = 200  # coarser ones distort: 40 chunks have a p99.9 over p50 of 1.05, 200 of 1.01 (1,000 hosts)
+_CHUNKS_MAX = 2_000  # a publisher makes 1,024 to 2,048 chunks of 256 MiB to 32 GiB
+_CHUNKS_MIN = 200  # coarser ones distort the tail of the distribution
 _CHUNKS_HELP = (
-    "Cuts the model in so many. Default: as many as a publisher, but at most 2,000, and for many hosts down to 200. Of "
-    "coarser chunks each takes longer: what is lost in chunk times weighs more, and fixed delays vanish. The classical "
-    "figures of tree and chain are of 500 GB with --chunks 500."
+    "The model's number of chunks. Default: as many as a publisher makes, at most 2,000, for many hosts down to 200. "
+    "Coarser chunks each take longer, so losses in chunk times weigh more and fixed delays vanish. The classical "
+    "figures of tree and chain are for 500 GB with --chunks 500."
 )
 
 
@@ -117,7 +117,7 @@ def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any)
 
 
 def _is_drawn(world: World, plot: Path) -> bool:
-    """After the figures, so that no failure takes an hour's run along; and they stay the only object on stdout."""
+    """Draw after printing the figures, so that no failure loses an hour's run. They stay the only object on stdout."""
     from gossipd.sim.plot import draw
 
     try:
@@ -130,7 +130,7 @@ def _is_drawn(world: World, plot: Path) -> bool:
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """While a world runs it leaves no cycles behind; to look for some among its objects took a fifth of the time."""
+    """Turn garbage collection off: a running world makes no cycles, and searching for some takes much time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -141,7 +141,7 @@ def _uncollected() -> Iterator[None]:
 
 
 class _Bar:
-    """How much of all chunks has been delivered to all hosts, on a terminal; nothing elsewhere."""
+    """The delivered share of all chunks at all hosts, on a terminal; nothing elsewhere."""
 
     def __init__(self, *, show: bool) -> None:
         from rich.console import Console
@@ -159,7 +159,6 @@ class _Bar:
         self._bar.stop()
 
     def advance(self, percent: int) -> None:
-        """So much is done."""
         self._bar.update(self._task, completed=percent)
 
 
@@ -208,7 +207,7 @@ def _refuse_faults_of_nobody_or_all(
 
 
 def _say_how_long(deliveries: int, *, is_compiled: bool) -> None:
-    """Before a run of a minute or more, on stderr; below that the answer is there sooner than it is read."""
+    """Announce a run of a minute or more, on stderr."""
     minutes = deliveries / _DELIVERIES_PER_MINUTE / (2 if is_compiled else 1)
     if minutes < 1:
         return

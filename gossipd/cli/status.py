@@ -1,7 +1,7 @@
-"""``gossipd status``: the whole cluster as the local daemon has heard it, for people, for scripts, or live.
+"""``gossipd status``: the whole cluster as the local daemon knows it, for people, for scripts, or live.
 
-What lives here: the plain page. What does not: the live one (``watch``, which needs rich); the fields are those of
-``api.schema``.
+What lives here: the plain page. What does not: the live page (``watch``, which needs rich), and the fields
+(``api.schema``).
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ HOSTS_SHOWN = 64  # a page; --json has them all
 def status(*, model: tuple[str, int | None] | None, watch: bool, client: StatusClient, as_json: bool) -> int:
     """How far every deployment is, on every host.
 
-    Asks the daemon on this machine; any daemon answers for the whole cluster. All figures are as it has heard them:
-    AGE says how long ago.
+    Asks the daemon on this machine; any daemon answers for the whole cluster. Its knowledge of other hosts may be some
+    seconds old: AGE says how old.
     """
     name, version = model if model is not None else (None, None)
     if watch:
@@ -59,7 +59,6 @@ def status(*, model: tuple[str, int | None] | None, watch: bool, client: StatusC
 
 
 def page_lines(page: dict[str, Any], *, colour: bool) -> list[str]:
-    """The whole page in plain text."""
     lines = _head(page, colour)
     for row in page["deployments"]:
         lines += ["", *_deployment(row, colour)]

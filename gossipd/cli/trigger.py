@@ -1,10 +1,9 @@
-"""``gossipd trigger``: have a model deployed or cancelled by a message to any node.
+"""``gossipd trigger``: a message to any node that deploys or cancels a model.
 
-What lives here: which keys are used, and how the outcome is told. What does not: the conversation
-(``control.trigger_client``).
+What lives here: the choice of keys, and the output. What does not: the conversation (``control.trigger_client``).
 
-With ``--config`` the node's own key speaks, and the key that must answer is found by the address: our own, or that of
-the member whose signed record in the daemon's roster names it. With ``--key`` both keys are given.
+With ``--config`` the command uses the node's own key, and finds the server's key by the address: our own, or the one in
+the member's signed record in the daemon's roster. With ``--key`` both keys are given.
 """
 
 from __future__ import annotations
@@ -118,7 +117,7 @@ def _order(model: str) -> bytes | str:
 def _keys(
     host: str, port: int, config_path: str | None, key: str | None, server_key: str | None
 ) -> tuple[SecretKey, bytes]:
-    """The key that speaks, and the CURVE key that must answer."""
+    """The client's secret key, and the CURVE key that the server must have."""
     from gossipd.identity.key_files import read_public_key, read_secret_key
 
     if (config_path is None) == (key is None):
@@ -140,7 +139,7 @@ def _keys(
 
 
 def _member_key(config: Config, ring: KeyRing, host: str, port: int) -> bytes:
-    """The CURVE key of the member at this address, from the roster that the daemon here keeps."""
+    """The CURVE key of the member at this address, from the local daemon's roster."""
     from gossipd.core.errors import NotFoundError
     from gossipd.daemon.state_dir import ROSTER, StateDirectory
     from gossipd.identity.keys import verify

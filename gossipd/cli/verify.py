@@ -1,4 +1,4 @@
-"""``gossipd verify``: have the daemon hash what lies on this disk, and say what is bad."""
+"""``gossipd verify``: the daemon hashes a model on this disk and reports bad chunks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gossipd.api.client import DaemonUnreachableError, StatusClient
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, percent_words
 from gossipd.core.errors import ExitCode
 
-BAD_SHOWN = 10  # enough to see a pattern; the count says the rest
+BAD_SHOWN = 10  # enough to show a pattern, with the count
 
 
 @click.command(epilog=examples("gossipd verify qwen@3", "gossipd verify qwen@3 --json"))

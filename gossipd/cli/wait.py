@@ -1,7 +1,7 @@
-"""``gossipd wait``: come back when a model is on the hosts, or say by the exit code why not.
+"""``gossipd wait``: return when a model is on the hosts, or report by the exit code why not.
 
-A model that nobody has heard of yet is waited for too: a script drops a manifest and waits at once, and a host that
-has just booted hears of it a moment later. Once the daemon has answered, its restarts are waited through.
+An unknown model is waited for too, because a script drops a manifest and waits at once, and a host that has just booted
+learns of it later. Once the daemon has answered, restarts of it are waited for.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ POLL_S = 0.5  # the records behind the answer change once a second
 
 
 class WaitTimeoutError(GossipdError):
-    """The hosts were not ready in time. Fault: nobody's. Retry: wait longer, or look at ``gossipd status``."""
+    """The hosts were not ready in time. Fault: nobody. Retry: wait longer, or look at ``gossipd status``."""
 
     code = "E_TIMEOUT"
     exit_code: ClassVar[ExitCode] = ExitCode.TIMEOUT
 
 
 class PartialError(GossipdError):
-    """The deployment has ended and fewer hosts are complete than asked for. Retry: after the cure, by a re-drop."""
+    """The deployment has ended with fewer complete hosts than requested. Retry: drop it again after the remedy."""
 
     code = "E_PARTIAL"
     exit_code: ClassVar[ExitCode] = ExitCode.PARTIAL
 
 
 class HostCount(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3
-    """``100%``, ``90%`` or a number of hosts; gives (count or None, percent or None)."""
+    """``100%``, ``90%`` or a number of hosts; gives (whether it is a share, number)."""
 
     name = "hosts"
 
@@ -111,9 +111,9 @@ def _raise_if_over(row: dict[str, Any]) -> None:
 
 def _so_far(label: str, row: dict[str, Any] | None, timeout_s: float) -> str:
     if row is None:
-        return f"no deployment {label} was heard of within {timeout_s:g} s"
+        return f"no deployment {label} became known within {timeout_s:g} s"
     if not row["hosts_total"]:
-        return f"after {timeout_s:g} s no host is known that the targets of {label} name"
+        return f"after {timeout_s:g} s no known host is among the targets of {label}"
     behind = [host for host in row["hosts"] if host["state"] != "complete"]
     behind.sort(key=lambda host: host["chunks_verified"])
     words = [

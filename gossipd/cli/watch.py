@@ -1,6 +1,6 @@
 """The live page of ``gossipd status --watch``: one bar for each host, and the totals, once a second.
 
-What lives here: drawing with rich; nothing else imports this module, so nothing else pays for it.
+What lives here: drawing with rich, which only ``status --watch`` imports.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from gossipd.cli.options import percent_words, time_words
 from gossipd.cli.render import traffic_words
 from gossipd.core.units import show_bytes
 
-INTERVAL_S = 1.0  # the records behind the page are renewed at most once a second
+INTERVAL_S = 1.0  # the records behind the page change at most once a second
 _STYLES = {"complete": "green", "failed": "red", "cancelled": "yellow", "expired": "yellow"}
 
 
 def watch_status(
     ask: Callable[[], dict[str, Any]], *, as_json: bool, interval_s: float = INTERVAL_S, rounds: int | None = None
 ) -> int:
-    """Draw until Ctrl-C; with ``as_json`` one object a line. A daemon that restarts is waited for."""
-    page = ask()  # the first refusal ends the command
+    """Draw until Ctrl-C; with ``as_json`` print one object a line. Waits for a daemon that restarts."""
+    page = ask()  # a refusal here ends the command
     if as_json:
         while True:
             click.echo(json.dumps(page))
@@ -55,7 +55,6 @@ def watch_status(
 
 
 def view(page: dict[str, Any], lost: str | None, *, rows_max: int) -> RenderableType:
-    """One frame."""
     node = page["node"]
     alive = sum(member["state"] == "alive" for member in page["members"])
     head = Text(f"{node['name']}  {alive}/{len(page['members'])} members alive  up {time_words(node['uptime_s'])}")
@@ -85,7 +84,7 @@ def _deployment(row: dict[str, Any], rows_max: int) -> list[RenderableType]:
     grid.add_column(width=40)
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True)
-    # Those that are furthest behind matter most when not all fit.
+    # Hosts that are furthest behind matter most when not all fit.
     hosts = row["hosts"]
     if len(hosts) > rows_max:
         hosts = sorted(hosts, key=lambda host: host["chunks_verified"])[:rows_max]
@@ -101,7 +100,7 @@ def _deployment(row: dict[str, Any], rows_max: int) -> list[RenderableType]:
     left_out = len(row["hosts"]) - len(hosts)
     parts: list[RenderableType] = [title, grid, Text(traffic_words(row), style="dim")]
     if left_out:
-        parts.insert(2, Text(f"... and {left_out} hosts that are further", style="dim"))
+        parts.insert(2, Text(f"... and {left_out} hosts that are further ahead", style="dim"))
     return parts
 
 

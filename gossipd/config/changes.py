@@ -1,4 +1,4 @@
-"""What differs between the running configuration and one that was read again, and what of it can be applied.
+"""The differences between the running configuration and a newly read one, and which of them can be applied.
 
 What lives here: the comparison. What does not: applying (the daemon), and which settings reload (``sections``).
 """
@@ -13,7 +13,7 @@ from gossipd.config.sections import SECTIONS, Config
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One setting that has another value now."""
+    """One setting with a new value."""
 
     key: str
     old: object
@@ -21,9 +21,8 @@ class Change:
 
 
 def diff(old: Config, new: Config) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
-    """The changes that can be applied while running, and those that need a restart.
-
-    The content of key files may have changed where their paths have not; the daemon reads those again anyway.
+    """The changes that can be applied at once, and those that need a restart. Key files may have new content under old
+    paths; the daemon reads them again anyway.
     """
     reloadable: list[Change] = []
     restart: list[Change] = []

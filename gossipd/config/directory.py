@@ -1,9 +1,9 @@
-"""A new node's directory: configuration, keys, inbox and models, as ``gossipd init`` makes it.
+"""A new node's directory, as ``gossipd init`` makes it: configuration, keys, inbox and models.
 
-What lives here: what is written and in which order. What does not: the command (``cli.init``).
+What lives here: which files are written, in which order. What does not: the command (``cli.init``).
 
-Nothing that exists is overwritten: everything that would be is looked for first, so that a refusal leaves the
-directory as it was. Given key files are copied in, so that the directory is whole by itself and can be moved.
+Nothing is overwritten: all paths are checked first, so that a refusal leaves the directory unchanged. Given key files
+are copied in, so that the directory is complete and can be moved.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gossipd.identity import key_files
 from gossipd.identity.cluster_key import CLUSTER_ID_BYTES, CLUSTER_KEY_BYTES, new_key_ring
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 
-_DIRECTORY_MODE = 0o750  # others see neither what is deployed nor the socket
+_DIRECTORY_MODE = 0o750  # other users see neither the deployments nor the socket
 
 
 class InitError(LocalError):
-    """The directory cannot be set up. Fault: the operator. State: nothing that was there has changed. Retry: yes."""
+    """The directory cannot be set up. Fault: the operator. State: existing files are unchanged. Retry: yes."""
 
     code = "E_INIT"
     exit_code = ExitCode.USAGE
@@ -32,14 +32,11 @@ class InitError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What ``make_directory`` has made."""
-
     config: Path
     files: tuple[Path, ...]
     public_key: str
     """The node's Ed25519 key in hex, which names it."""
     cluster: str
-    """The cluster's id in hex."""
 
 
 def make_directory(
@@ -54,13 +51,13 @@ def make_directory(
     """Set up ``directory`` for a node.
 
     Args:
-        node, net: the settings given, by key; the rest stays at its default.
-        cluster_key: the key of a cluster that exists; a new one is made without it.
+        node, net: the given settings, by key; all others keep their defaults.
+        cluster_key: the key of an existing cluster; otherwise a new one is made.
         trust: publishers' public key files.
     Raises:
-        ConfigError: a setting cannot have the value given.
+        ConfigError: a setting cannot have the given value.
         KeyFileError: a given key file cannot be used.
-        InitError: something is in the way.
+        InitError: a file exists already, or cannot be made.
     """
     ring = key_files.read_key_ring(cluster_key) if cluster_key else None
     publishers = [(_pub_name(path), key_files.read_public_key(path)) for path in trust]
@@ -82,7 +79,7 @@ def make_directory(
         key_files.write_key_ring(directory / "cluster.key", ring)
         for name, key in publishers:
             key_files.write_public_key(directory / "trust" / name, key)
-        with config.open("x", encoding="utf-8") as file:  # last: a directory with it is complete
+        with config.open("x", encoding="utf-8") as file:  # last: a directory with this file is complete
             file.write(text)
     except OSError as error:
         raise InitError(f"{error.filename or directory} cannot be made: {error.strerror}") from None
@@ -104,7 +101,7 @@ def _text(config: Path, *, node: dict[str, object], net: dict[str, object], trus
     }
     text = render_config({"node": node, "net": net, "security": security})
     try:
-        parse_config(text, config, {})  # every wrong value at once, before anything is written
+        parse_config(text, config, {})  # reports every wrong value before anything is written
     except ConfigError as error:
         raise ConfigError(tuple(replace(problem, where="") for problem in error.problems)) from None
     return text

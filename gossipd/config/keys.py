@@ -1,4 +1,4 @@
-"""The key files that a configuration names, read and checked together.
+"""The key files of a configuration, read and checked together.
 
 What lives here: reading them all, with every problem at once. What does not: one file's rules (``identity.key_files``).
 """
@@ -21,7 +21,7 @@ _Read = TypeVar("_Read")
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """What the daemon needs of the key files. Secrets stay out of ``repr``."""
+    """The daemon's keys. Secrets stay out of ``repr``."""
 
     node: SecretKey = field(repr=False)
     cluster: KeyRing = field(repr=False)
@@ -30,11 +30,7 @@ class Keys:
 
 
 def read_keys(config: Config) -> Keys:
-    """All key files that ``config`` names.
-
-    Raises:
-        ConfigError: with every file that cannot be used.
-    """
+    """Read all key files that ``config`` names. Raises ConfigError with every file that cannot be used."""
     problems: list[Problem] = []
 
     def attempt(key: str, read: Callable[[Path], _Read], path: Path) -> _Read | None:

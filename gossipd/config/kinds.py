@@ -1,6 +1,6 @@
-"""What a setting's value may be: one small object per kind, that reads a TOML value and shows one.
+"""The kinds of values that settings have: each reads a TOML value and shows one.
 
-What lives here: reading, ranges, showing. What does not: which settings there are (``sections``).
+What lives here: reading, ranges, showing. What does not: the settings (``sections``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIST_ITEMS_MAX = 1024
 
 
 class WrongValueError(ValueError):
-    """A value that a setting cannot have; its sentence goes on from the setting's name. Fault: the operator."""
+    """A value that a setting cannot have; its sentence continues the setting's name. Fault: the operator."""
 
 
 class SettingKind(Protocol):
@@ -33,7 +33,7 @@ class SettingKind(Protocol):
         """What a value must be, for people: "a port, 1 to 65535"."""
 
     def read(self, value: object) -> object:
-        """The typed value. Raises WrongValueError, with what is wrong and not with where."""
+        """The typed value. Raises WrongValueError, which says what is wrong but not where."""
 
     def show(self, value: object) -> str:
         """``value`` as TOML."""
@@ -41,7 +41,7 @@ class SettingKind(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text that ``check`` accepts; it raises GossipdError or ValueError."""
+    """A text that ``check`` accepts; ``check`` raises GossipdError or ValueError."""
 
     wanted: str
     check: Callable[[str], object] = str
@@ -115,8 +115,6 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """true or false."""
-
     wanted: str = "true or false"
 
     def read(self, value: object) -> bool:
@@ -201,7 +199,6 @@ class Seconds:
 
 
 def check_address(text: str) -> None:
-    """An IP address to listen on or to be reached at."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -213,11 +210,10 @@ def check_path(text: str) -> None:
     try:
         Path(text).expanduser()
     except RuntimeError:
-        raise WrongValueError(f"{text[:80]!r} begins with a home directory that is not known here") from None
+        raise WrongValueError(f"{text[:80]!r} begins with an unknown home directory") from None
 
 
 def check_host(text: str) -> None:
-    """An IP address or a host name."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -227,7 +223,6 @@ def check_host(text: str) -> None:
 
 
 def check_contact(text: str) -> None:
-    """HOST:PORT, IPv6 in brackets."""
     split_contact(text)
 
 
@@ -246,7 +241,7 @@ def split_contact(text: str) -> tuple[str, int]:
 
 
 def _is_absurd(value: float) -> bool:
-    """No float, or too long a number to be shown: TOML's hexadecimal ones have no end."""
+    """Not finite, or too long to be shown: TOML's hexadecimal numbers have no limit."""
     return value.bit_length() > 64 if isinstance(value, int) else not math.isfinite(value)
 
 

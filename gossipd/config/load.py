@@ -1,11 +1,11 @@
 """A TOML file and the environment in, one checked Config out, or every problem at once.
 
-What lives here: reading, overrides, the checks across settings, and where in the file a problem is. What does not:
-what settings there are (``sections``), and the key files (``keys``).
+What lives here: reading, overrides, checks across settings, and finding a problem's line. What does not: the settings
+(``sections``), and key files (``keys``).
 
-An override is an environment variable ``GOSSIPD_SECTION__KEY``; its value is TOML where that makes sense of it
-(``7946``, ``true``, ``["a:1", "b:1"]``), else the text itself, and a plain ``a:1,b:1`` is a list where one is wanted.
-tomllib does not tell where a value stood, so its line is found again by looking for the key below its section.
+An environment variable ``GOSSIPD_SECTION__KEY`` overrides a setting. Its value is TOML if it can be parsed so
+(``7946``, ``true``, ``["a:1", "b:1"]``), else plain text; ``a:1,b:1`` is a list where a list is wanted. tomllib does
+not report positions, so the line of a problem is found by searching for the key below its section.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from gossipd.config import kinds
 from gossipd.config.sections import SECTIONS, Config, NetSection
 from gossipd.core.errors import ExitCode, LocalError
 
-# The example is 10 KB, a list of a hundred hosts to join 4 KB; tomllib takes up to 1.3 us a byte (nested arrays, found
-# by the fuzzer: a value of 100 KB took 0.2 s), and a reload parses between acknowledgements of probes.
+# The example has 10 KB, a list of a hundred hosts to join 4 KB. tomllib is slow on nested arrays, and a reload parses
+# on the event loop, between acknowledgements of probes.
 FILE_BYTES_MAX = 64 * 1024
 VALUE_CHARACTERS_MAX = 16 * 1024
 FILE_NAME = "gossipd.toml"
 PREFIX = "GOSSIPD_"
-_SOCKET_BYTES_MAX = 107  # sun_path of Linux is 108 bytes with its end
+_SOCKET_BYTES_MAX = 107  # sun_path of Linux has 108 bytes with its end
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One wrong setting: where it stands (empty: in no file yet), which it is, why it is wrong."""
+    """One wrong setting: its place (empty before there is a file), its key, and the reason."""
 
     where: str
     key: str
@@ -46,7 +46,7 @@ class Problem:
 
 
 class ConfigError(LocalError):
-    """A configuration that cannot be used; nothing was bound or written. Fault: the operator. Retry: corrected."""
+    """An unusable configuration. Fault: the operator. State: nothing is bound or written. Retry: corrected."""
 
     code = "E_CONFIG"
     exit_code = ExitCode.USAGE
@@ -58,12 +58,8 @@ class ConfigError(LocalError):
 
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
-    """The configuration in ``path``, overridden by ``environment`` (the process's own by default).
-
-    A directory stands for the ``gossipd.toml`` in it, as ``gossipd init`` makes one.
-
-    Raises:
-        ConfigError: with every problem found.
+    """Read the configuration in ``path``, overridden by ``environment`` (by default the process's own). A directory
+    stands for the ``gossipd.toml`` in it. Raises ConfigError with every problem found.
     """
     path = path / FILE_NAME if path.is_dir() else path
     text = _read(path)
@@ -71,7 +67,7 @@ def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Con
 
 
 def parse_config(text: str, path: Path, environment: Mapping[str, str]) -> Config:
-    """As ``load_config``, from the file's text. ``path`` is where relative paths start and problems are said to be."""
+    """As ``load_config``, from the file's text. ``path`` is the base of relative paths and the place of problems."""
     try:
         table = _parsed(text)
     except ValueError as error:
@@ -159,7 +155,7 @@ class _Reading:
 
 
 def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
-    """What single values cannot show."""
+    """Problems that single values cannot show."""
     found: list[tuple[tuple[str, str], str]] = []
     net: NetSection = config.net
     wildcard = ("0.0.0.0", "::")
@@ -199,7 +195,7 @@ def _read(path: Path) -> str:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """Raises ValueError for everything that no setting can be, TOMLDecodeError among them."""
+    """Raises ValueError for all text that cannot be a setting, also TOMLDecodeError."""
     try:
         return tomllib.loads(text)
     except RecursionError:
@@ -242,7 +238,7 @@ def _as_paths(value: object) -> object:
 def _with_absolute_paths(config: Config) -> Config:
     base = config.file.parent
 
-    def absolute(path: Path | str) -> Path:  # a default is a plain text still
+    def absolute(path: Path | str) -> Path:  # a default is still a plain text
         return Path(os.path.normpath(base / Path(path).expanduser()))
 
     security = replace(
@@ -263,6 +259,6 @@ def _suggest(word: str, known: list[str]) -> str:
 
 
 def _elsewhere(key: str) -> str:
-    """A key in the wrong section, or at the top of the file."""
+    """Suggest the right section for a key that is in the wrong one, or at the top of the file."""
     homes = [f"{name}.{key}" for name in SECTIONS if key in _kinds(name)]
     return f"; did you mean {' or '.join(homes)}?" if homes else ""

@@ -1,7 +1,7 @@
-"""Where a configuration wants its files to be, judged before anything is made or bound.
+"""Checks of a configuration's directories, before anything is made or bound.
 
-What lives here: which directories are asked about, and the operator's insistence (``store.any_file_system``). What does
-not: which file systems are unfit (``store.disk.file_system``).
+What lives here: which directories are checked, and the operator's exception (``store.any_file_system``). What does not:
+which file systems are unfit (``store.disk.file_system``).
 """
 
 from __future__ import annotations
@@ -14,10 +14,8 @@ _CURE = "; move it to a local disk, or set store.any_file_system = true"
 
 
 def check_places(config: Config) -> None:
-    """Models, their journals and what this host trusts must outlast the power.
-
-    Raises:
-        ConfigError: with every directory that is in the wrong place.
+    """Models, their journals and the trust records must survive a power cut. Raises ConfigError with every directory on
+    an unfit file system.
     """
     if config.store.any_file_system:
         return
@@ -26,7 +24,7 @@ def check_places(config: Config) -> None:
         try:
             reason = why_unfit(path)
         except OSError as error:
-            reason = f"cannot be looked at: {error.strerror}"
+            reason = f"cannot be checked: {error.strerror}"
         if reason is not None:
             problems.append(Problem(str(config.file), key, f"{path} {reason}{_CURE}".strip()))
     if problems:

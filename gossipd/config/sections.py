@@ -1,12 +1,11 @@
-"""Every setting there is: its section, kind, default, unit, what it trades, and whether it can change while running.
+"""Every setting: its section, kind, default, unit, trade-off, and whether it can change while the daemon runs.
 
-What lives here: the frozen values of a configuration, which carry their own description; the file that ``gossipd
-init`` writes, the checks, and the documentation are all made from it. What does not: reading (``load``) and
-writing (``template``), and how a part of the daemon calls the same thing (the daemon translates, so that no part
-sees another's settings).
+What lives here: the frozen values of a configuration, with their descriptions, from which the file of ``gossipd init``,
+the checks and the documentation are made. What does not: reading (``load``) and writing (``template``). The daemon
+translates them into the settings of its parts, so that no part sees another's.
 
 Names end in their unit: ``_bytes``, ``_s``, ``_bytes_per_s``. Sizes and times may be written with a unit in quotes.
-Paths are relative to the file's directory, so that a directory can be moved as a whole.
+Paths are relative to the file's directory, so that the directory can be moved.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _PATH = kinds.Text("a path", kinds.check_path)
 
 
 def setting(kind: kinds.SettingKind, comment: str, default: Any = MISSING, *, reload: bool = False) -> Any:
-    """A field of a section. Without a default it must be in the file. ``reload``: SIGHUP applies a new value."""
+    """A field of a section. Without a default the file must set it. ``reload``: SIGHUP applies a new value."""
     metadata = {"kind": kind, "comment": comment, "reload": reload}
     if default is MISSING:
         return field(metadata=metadata)
@@ -35,7 +34,7 @@ def setting(kind: kinds.SettingKind, comment: str, default: Any = MISSING, *, re
 
 
 def _check_name(text: str) -> None:
-    _check_label(text, 64)  # what a member record has room for
+    _check_label(text, 64)  # the room in a member record
 
 
 def _check_place(text: str) -> None:
@@ -66,9 +65,9 @@ def _check_rule(text: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSection:
-    """This host: who it is, and where it stands."""
+    """This host: its name and its place."""
 
-    name: str = setting(_NAME, "This host's name, unique in the cluster. What status and targets call it.")
+    name: str = setting(_NAME, "This host's name, unique in the cluster. Status and targets use it.")
     rack: str = setting(
         _PLACE, "Hosts with the same rack share a switch: they fetch from each other first, and elect a seed."
     )
@@ -100,8 +99,8 @@ class NetSection:
     bulk_port: int = setting(kinds.Whole(0, 65_535), "TCP port that serves model bytes; 0 is port + 1.", 0)
     join: tuple[str, ...] = setting(
         kinds.Texts(kinds.Text("HOST:PORT", kinds.check_contact)),
-        "Some members, as HOST:PORT. Any one that answers is enough; three survive one that is down. Empty: this host\n"
-        "waits to be found. Members met before are remembered besides.",
+        "Some members, as HOST:PORT. One that answers is enough; three survive the failure of one. Empty: this host\n"
+        "waits for others to find it. Members met before are remembered too.",
         (),
         reload=True,
     )
@@ -113,22 +112,22 @@ class SecuritySection:
 
     cluster_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
         _PATH,
-        "The secret that all hosts share: holding it is admission. Must be 0600. SIGHUP reads new keys.",
+        "The secret that all hosts share: a host that holds it is a member. Must be 0600. SIGHUP reads new keys.",
         "cluster.key",
     )
     node_key: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
-        _PATH, "This host's own key, made by gossipd init; with it the host keeps its identity. 0600.", "node.key"
+        _PATH, "This host's own key, made by gossipd init; it is the host's identity. Must be 0600.", "node.key"
     )
     trust: tuple[Path, ...] = setting(
         kinds.Texts(_PATH),
-        "Public keys (.pub) of publishers: only models signed by one of these are accepted. Empty: none is.",
+        "Public keys (.pub) of publishers: only models signed by one of these are accepted. Empty: no model is.",
         (),
         reload=True,
     )
     clients: tuple[Path, ...] = setting(
         kinds.Texts(_PATH),
-        "Public keys (.pub) that may use gossipd trigger against this host and whose statements are believed. The\n"
-        "same list belongs on every host: one that lacks a key ignores what it orders.",
+        "Public keys (.pub) that may use gossipd trigger against this host, and whose statements it believes. Every\n"
+        "host needs the same list: a host that lacks a key ignores its commands.",
         (),
         reload=True,
     )
@@ -140,9 +139,9 @@ class BulkSection:
 
     encryption: str = setting(
         kinds.Choice(("tls", "none")),
-        '"tls": nobody on the network sees the model; costs about a core per GB/s at each end. "none": faster, bytes\n'
-        "are checked all the same and strangers kept out by one-time tokens, but they can be read on the way. All\n"
-        "hosts must have the same.",
+        '"tls": nobody on the network sees the model; costs about a core per GB/s at each end. "none": faster; bytes\n'
+        "are still checked and one-time tokens keep strangers out, but others can read the bytes on the way. All\n"
+        "hosts must have the same value.",
         "tls",
     )
 
@@ -155,31 +154,31 @@ class StoreSection:
         _PATH, "Directory of models, on a local disk: NAME/VERSION/ and NAME/current below it.", "models"
     )
     inbox: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
-        _PATH, "Directory to drop signed manifests into. Writable only by who may deploy.", "inbox"
+        _PATH,
+        "Directory to drop signed manifests into. Only users who may deploy should be able to write there.",
+        "inbox",
     )
     keep_versions: int = setting(
         kinds.Whole(1, 1000),
-        "Complete versions of a model that stay. More: quicker rollback, more chunks shared; less: disk space.",
+        "Complete versions of a model to keep. More: quicker rollback, more shared chunks; fewer: more disk space.",
         2,
     )
-    reserve_bytes: int = setting(
-        kinds.ByteSize(0, 1024**5), "Free disk space that is never taken, for the rest of the host.", GIB
-    )
+    reserve_bytes: int = setting(kinds.ByteSize(0, 1024**5), "Free disk space to leave to the rest of the host.", GIB)
     page_cache: str = setting(
         kinds.Choice(("keep", "drop")),
-        '"keep": what arrives stays in memory for the job that loads the model next. "drop": memory is left to the\n'
+        '"keep": arriving bytes stay in memory for the job that loads the model next. "drop": memory is left to the\n'
         "jobs that run beside gossipd.",
         "keep",
     )
     scrub_bytes_per_s: int = setting(
         _RATE,
-        "Rate at which published models are read and compared for rot, 0 is never. 500 GB take 9 hours at 16MiB.",
+        "Rate of reading and comparing published models to find rot; 0 is never. 500 GB take 9 hours at 16MiB.",
         16 * MIB,
     )
     any_file_system: bool = setting(
         kinds.Flag(),
-        "true: models and this file's directory may be on tmpfs, NFS and the like, where a crash loses what had been\n"
-        "verified and which versions are trusted. For trying things out.",
+        "true: models and this file's directory may be on tmpfs, NFS and the like, where a crash loses verified\n"
+        "chunks and the record of trusted versions. For trying things out.",
         False,
     )
 
@@ -199,16 +198,18 @@ class SourcesSection:
         reload=True,
     )
     connections: int = setting(
-        kinds.Whole(1, 64), "Requests to external storage at once. More: faster far away; less: kinder to it.", 8
+        kinds.Whole(1, 64),
+        "Requests to external storage at once. More: faster over distance; fewer: less load on it.",
+        8,
     )
     timeout_s: float = setting(
-        kinds.Seconds(1, 600), "Silence after which a request is given up and tried again, later each time.", 10.0
+        kinds.Seconds(1, 600), "Silence after which a request is given up and repeated, with growing pauses.", 10.0
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsSection:
-    """What gossipd may take of this host."""
+    """How much of this host gossipd may use."""
 
     upload_bytes_per_s: int = setting(_RATE, "Model bytes sent to other hosts; 0 is no limit.", 0, reload=True)
     download_bytes_per_s: int = setting(
@@ -222,12 +223,12 @@ class LimitsSection:
     )
     upload_slots: int = setting(
         kinds.Whole(1, 64),
-        "Most uploads at once; fewer are used where they fill the link. Who asks for more is told: busy.",
+        "Most uploads at once; fewer are used where they fill the link. Peers that ask for more are told: busy.",
         24,
     )
     pool_bytes: int = setting(
         kinds.ByteSize(64 * MIB, 64 * GIB),
-        "Memory for chunks on their way. It bounds what the daemon takes of memory; more helps fast links only.",
+        "Memory for chunks in transit. It bounds the daemon's memory; more helps fast links only.",
         128 * MIB,
     )
     connections: int = setting(
@@ -237,31 +238,31 @@ class LimitsSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipSection:
-    """How failures are noticed. The same on all hosts; the defaults fit one data centre up to 1,000 hosts."""
+    """How failures are detected. The same on all hosts; the defaults fit one data centre up to 1,000 hosts."""
 
     probe_interval_s: float = setting(
         kinds.Seconds(0.1, 60),
-        "One member is probed each interval. Shorter: deaths are noticed sooner, for more traffic (440 B/s at 500ms).",
+        "One member is probed each interval. Shorter: finds failures sooner, for more traffic (440 B/s at 500ms).",
         0.5,
     )
     probe_timeout_s: float = setting(
-        kinds.Seconds(0.02, 10), "How long a probe waits before others are asked to try. Under half the interval.", 0.2
+        kinds.Seconds(0.02, 10), "Time until other hosts are asked to probe too. Under half the interval.", 0.2
     )
     suspicion_base_s: float = setting(
         kinds.Seconds(0.2, 120),
-        "A suspect has this long, plus 0.8 s per factor of ten in hosts, to speak up. Longer: fewer false alarms.",
+        "Time for a suspect to answer, plus 0.8 s per factor of ten in hosts. Longer: fewer false alarms.",
         1.5,
     )
     roster_keep_s: float = setting(
         kinds.Seconds(60, 3650 * 86400),
-        "How long a host that is down is still counted among the targets.",
+        "How long a host that is down still counts among the targets.",
         14 * 86400.0,
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusSection:
-    """Asking the daemon."""
+    """The status socket and metrics."""
 
     socket: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
         _PATH,
@@ -275,7 +276,7 @@ class StatusSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSection:
-    """What is written to stderr."""
+    """Lines on stderr."""
 
     level: str = setting(
         kinds.Choice(("debug", "info", "warning", "error")), "Least level that is logged.", "info", reload=True
@@ -287,7 +288,7 @@ class LogSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """A whole configuration; made by ``load_config`` only. Paths are absolute."""
+    """A whole configuration, with absolute paths; only ``load_config`` makes one."""
 
     file: Path
     node: NodeSection
@@ -303,7 +304,6 @@ class Config:
 
     @property
     def advertised(self) -> str:
-        """The address that other hosts dial."""
         return self.net.advertise or self.net.bind
 
     @property

@@ -1,7 +1,7 @@
-"""The commented configuration file, made from the settings' own descriptions.
+"""The commented configuration file, made from the descriptions of the settings.
 
-What lives here: writing. What does not: reading (``load``); a test reads back what this writes. Settings at their
-default are commented out, so that a later version's better default reaches old files.
+What lives here: writing. What does not: reading (``load``); a test reads the result back. Default settings are
+commented out, so that a later version's better default reaches old files.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from gossipd.config.sections import SECTIONS
 
 _WIDTH = 100
 _INTRO = """\
-# gossipd configuration. Every setting is here, with its meaning; what is commented out shows the default.
+# gossipd configuration. Every setting is here, with its meaning; lines that are commented out show the default.
 # Sizes and times may have units in quotes: "64MiB" is 64 x 1024 x 1024 bytes, "64MB" 64 x 1000 x 1000; "500ms",
-# "30s", "5m", "12h", "14d". Paths are relative to this file's directory. Any setting can be overridden by a variable
-# of the environment, GOSSIPD_SECTION__KEY, e.g. GOSSIPD_NET__PORT=7950. Settings marked (reload) change on SIGHUP
-# (systemctl reload gossipd); the others need a restart. Unknown and wrong settings stop the daemon before it starts.
+# "30s", "5m", "12h", "14d". Paths are relative to this file's directory. An environment variable
+# GOSSIPD_SECTION__KEY overrides a setting, e.g. GOSSIPD_NET__PORT=7950. SIGHUP (systemctl reload gossipd) applies
+# settings marked (reload); the others need a restart. Unknown and wrong settings stop the daemon before it starts.
 """
 
 
 def render_config(values: Mapping[str, Mapping[str, object]]) -> str:
-    """The file's text, with ``values`` (section -> key -> typed value) set and everything else at its default.
-
-    Settings without a default must be among ``values``.
+    """The file's text, with ``values`` (section -> key -> typed value) set and all others at their defaults. Settings
+    without a default must be among ``values``.
     """
     parts = [_INTRO]
     for name, section in SECTIONS.items():

@@ -89,7 +89,7 @@ class RequestTable:
             PeerUnreachableError: too many wait already.
         """
         if len(self._pending) >= self._limit:
-            raise PeerUnreachableError(f"{self._limit} requests wait for replies already")
+            raise PeerUnreachableError(f"{self._limit} requests already wait for replies")
         self._last = self._last % _NUMBERS + 1
         while self._last in self._pending:
             self._last = self._last % _NUMBERS + 1

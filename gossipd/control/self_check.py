@@ -56,17 +56,17 @@ async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKe
 
     async def check_own() -> None:
         if not await _visit(context, host, port, own, server_key, until=None):
-            raise SelfCheckError(f"our own key was not let in on {host} port {port}: admission does not answer")
+            raise SelfCheckError(f"our own key was refused on {host} port {port}: authentication does not answer")
 
     async def check_unauthenticated() -> None:
         if await _visit(context, host, port, stranger, server_key, until=refused):
-            raise SelfCheckError(f"a stranger's key was let in on {host} port {port}")
+            raise SelfCheckError(f"an unknown key was accepted on {host} port {port}")
         if not refused():
-            raise SelfCheckError(f"admission was not asked about a stranger's key on {host} port {port}")
+            raise SelfCheckError(f"authentication did not check an unknown key on {host} port {port}")
 
     async def check_insecure() -> None:
         if await _visit(context, host, port, None, b"", until=None):
-            raise SelfCheckError(f"a socket without encryption was let in on {host} port {port}")
+            raise SelfCheckError(f"an unencrypted socket was accepted on {host} port {port}")
 
     async def check_plain() -> None:
         if not await _is_closed(host, port):

@@ -160,7 +160,7 @@ class Conversation:
             try:
                 return decode(self._socket.recv())
             except FrameError as error:
-                raise NodeUnreachableError(f"{self._shown} answers in another language: {error}") from None
+                raise NodeUnreachableError(f"{self._shown} sends messages that are not gossipd's: {error}") from None
         event = parse_monitor_message(self._monitor.recv_multipart())
         self._hear_event(zmq.Event(event["event"]), int(event["value"]))
         return None
@@ -178,13 +178,13 @@ class Conversation:
             and time.monotonic() - self._connected_s < _AT_ONCE_S
         ):
             raise KeyRefusedError(
-                f"{self._shown} broke off the handshake: it does not know your key ({_LIST_IT}), its key is not the "
+                f"{self._shown} ended the handshake: it does not know your key ({_LIST_IT}), its key is not the "
                 "one you expect of it (--server-key), or it is not a gossipd control port"
             )
         elif event == zmq.Event.CLOSED and not self._connected:
             raise NodeUnreachableError(f"nothing listens on {self._shown}")
         elif event == zmq.Event.DISCONNECTED and self._accepted:
-            raise NodeUnreachableError(f"the connection to {self._shown} broke; the order may have been carried out")
+            raise NodeUnreachableError(f"the connection to {self._shown} broke; the command may have been executed")
 
     def _too_late(self) -> RemoteError:
         if self._accepted:

@@ -116,7 +116,7 @@ class TriggerServer:
             reply(control.TriggerReply(error.code, _sentence(error), b"", 0, False))
             return
         if self._orders >= ORDERS_MAX:
-            reply(control.TriggerReply("E_BUSY", "too many orders at once; try again soon", b"", 0, False))
+            reply(control.TriggerReply("E_BUSY", "too many commands at once; try again soon", b"", 0, False))
             return
         self._orders += 1
         self._nursery.start_soon(self._carry_out, identity, statement, envelope, reply)

@@ -70,7 +70,7 @@ from membership.member import NodeId
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 THREADS_LOOK_S = 1.0
-NO_THREADS = "the system gives this daemon no more threads: raise its limit (ulimit -u, TasksMax, pids.max)"
+NO_THREADS = "the system refuses new threads to this daemon: raise the limit (ulimit -u, TasksMax, pids.max)"
 STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # 2 % of a core while a cluster of 40 gets acquainted, which takes 2 s
 PROBE_AGAIN_S = 10.0  # one request of one byte; storage that is back is found within the least pause of a seed
 log = structlog.get_logger("node")
@@ -304,7 +304,7 @@ class App:
                 if self.register.is_removed(model.deployment) and model.name:
                     self.data_plane.store.remove(model.name, model.version)
         except (OSError, StoreWriteError, NotFoundError) as error:
-            log.warning("what was removed is not deleted yet", reason=str(error))
+            log.warning("removed model not deleted yet", reason=str(error))
 
     async def _check_listeners(self) -> None:
         """Strangers are refused, or we do not run."""

@@ -159,4 +159,4 @@ def _token(token_of: Callable[[NodeId], bytes], node: NodeId) -> bytes:
     try:
         return token_of(node)
     except (PeerUnreachableError, PeerSilentError, RequestRefusedError) as error:
-        raise PeerGoneError(f"no token to be had: {error}") from None
+        raise PeerGoneError(f"the peer gave no token: {error}") from None

@@ -169,5 +169,5 @@ def check_room(deployments: Iterable[Deployment], wanted: DeploymentId) -> None:
     live = {one.id for one in deployments if one.is_target and one.state not in FINAL}
     if wanted not in live and len(live) >= LIVE_MAX:
         raise QueueFullError(
-            f"{len(live)} deployments are under way on this host, at most {LIVE_MAX}; it waits its turn"
+            f"{len(live)} deployments are in progress on this host, at most {LIVE_MAX}; this one waits"
         )

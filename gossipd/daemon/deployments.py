@@ -260,7 +260,7 @@ class Deployments:
                     opened = await self._opened(body)
                 except ManifestError as error:
                     refused += _is_content_of(body, deployment.id)
-                    log.warning("manifest came wrong", deployment=short(deployment.id), code=error.code)
+                    log.warning("wrong manifest received", deployment=short(deployment.id), code=error.code)
                     if refused >= PULLS_REFUSED_MAX:
                         raise
                 else:

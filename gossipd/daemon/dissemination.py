@@ -101,7 +101,7 @@ class Dissemination:
         try:
             statement = Statement.decode(wire)
             if key is not None and key != statement.deployment:
-                raise ManifestError("a statement that is told under another deployment's key", code="E_DECODE")
+                raise ManifestError("the statement came under another deployment's key", code="E_DECODE")
             heard = self._hear(statement)
         except ManifestError as error:
             if error.code == "E_KEY_UNKNOWN" and wire not in self._unproven:
@@ -223,5 +223,5 @@ class Dissemination:
         try:
             return await run_blocking(fetch, abandon_on_cancel=True, limiter=self._pulling)
         except TransferError as error:
-            log.debug("manifest not to be had", deployment=short(deployment.id), code=error.code)
+            log.debug("manifest not available", deployment=short(deployment.id), code=error.code)
             return None

@@ -236,7 +236,7 @@ class CommandExecutor:
             if not self._store.recheck(deployment, chunk):
                 log.warning("chunk has rotted", deployment=deployment.hex()[:12], chunk=chunk)
         except GossipdError as error:
-            log.info("chunk could not be looked at", code=error.code)
+            log.info("chunk could not be checked", code=error.code)
 
     def _name(self, node: NodeId) -> str:
         record = self._cluster.records.get(node)

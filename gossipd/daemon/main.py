@@ -126,7 +126,7 @@ def _limit_the_end() -> None:
 def _too_slow(number: int, frame: object) -> None:
     """The disk or a thread holds up the end: nothing verified is lost by leaving, so leave."""
     del number, frame
-    log.error("not stopped in time; leaving", limit_s=STOP_S)
+    log.error("not stopped in time; exiting", limit_s=STOP_S)
     os._exit(int(ExitCode.OTHER))
 
 

@@ -116,7 +116,7 @@ class MemberDirectory:
             _isolated(calls, isolated=event.isolated)
         elif isinstance(event, membership_events.NameConflict):
             self._namesakes[event.other] = event.name
-            calls.alarm("E_NAME_CONFLICT", f"another living host calls itself {event.name}; rename one of the two")
+            calls.alarm("E_NAME_CONFLICT", f"another live host has the name {event.name}; rename one of the two")
         else:
             calls.alarm("E_JOIN_REFUSED", event.reason)
 
@@ -170,7 +170,7 @@ def _isolated(calls: MemberCallbacks, *, isolated: bool) -> None:
     calls.post(IsolationChanged(isolated))
     if isolated:
         log.warning("isolated")
-        calls.alarm("E_ISOLATED", "this host hears nobody of the cluster; look at its network")
+        calls.alarm("E_ISOLATED", "this host receives nothing from the cluster; check its network")
     else:
         log.warning("no longer isolated")
         calls.cured("E_ISOLATED")

@@ -75,8 +75,8 @@ class StateSaver:
         for one in self._register.alarms():
             self._alarm(
                 "E_EQUIVOCATION",
-                f"{one.name}@{one.version} is trusted as {short(one.trusted)} and was offered as {short(one.offered)}: "
-                "a publisher is careless or its key is stolen",
+                f"{one.name}@{one.version} has two contents: {short(one.trusted)} is trusted, {short(one.offered)} was "
+                "offered; the publisher used the version twice, or its key is stolen",
             )
 
     def keep_all(self) -> None:

@@ -118,7 +118,7 @@ class DaemonStatus:
         see = self._see
         record = see.swim.self_record()
         in_clear = see.config.bulk.encryption == "none"
-        reasons = ["bulk.encryption is none: bytes can be read on the way"] if in_clear else []
+        reasons = ["bulk.encryption is none: others can read the bytes on the way"] if in_clear else []
         statistics = see.store.statistics()
         condition = statistics.condition
         inbox = see.inbox.statistics

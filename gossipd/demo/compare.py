@@ -1,4 +1,4 @@
-"""Every byte of a host's published tree against the original."""
+"""Compares every byte of a host's published tree with the original."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def tree_files(root: Path) -> list[str]:
 
 
 def differences(original: Path, copy: Path) -> list[str]:
-    """What is wrong with ``copy``, in words; empty when every byte was compared and is the same."""
+    """What is wrong with ``copy``, in words; empty when every byte is the same."""
     wanted, found = tree_files(original), tree_files(copy)
     wrong = [f"{path} is missing" for path in wanted if path not in found]
     wrong += [f"{path} does not belong there" for path in found if path not in wanted]

@@ -1,6 +1,6 @@
 """One daemon of the demo: its directory as ``gossipd init`` makes it, its process, its status socket.
 
-Processes are started by this program and ended by their own ids.
+This program starts the processes and ends them by their ids.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DemoHost:
     port: int
     environment: dict[str, str] = field(default_factory=dict)
     command: tuple[str, ...] = ()
-    """Put before the daemon's own command line, as ``ip netns exec``."""
+    """A prefix of the daemon's command line, such as ``ip netns exec``."""
     process: subprocess.Popen[bytes] | None = None
     starts: int = 0
 
@@ -58,7 +58,6 @@ class DemoHost:
         return StatusClient(self.directory / "gossipd.sock", timeout_s=ASK_SECONDS_MAX)
 
     def start(self) -> None:
-        """Run the daemon; logs go to a file in its directory."""
         self.starts += 1
         command = [
             *self.command,
@@ -76,18 +75,15 @@ class DemoHost:
             )  # fmt: skip
 
     def kill(self) -> None:
-        """SIGKILL, and wait for the kernel to say so."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(STOP_SECONDS_MAX)
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, without waiting."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
 
     def stop(self) -> int | None:
-        """SIGTERM, SIGKILL if that is not enough; the exit code."""
         if self.process is None:
             return None
         self.ask_to_stop()
@@ -99,18 +95,17 @@ class DemoHost:
 
     @property
     def has_ended(self) -> bool:
-        """True when the process is gone although nobody ended it."""
+        """Whether the process ended by itself."""
         return self.process is not None and self.process.poll() is not None
 
     def status(self) -> dict[str, Any] | None:
-        """The whole status page; None while nobody answers."""
+        """The whole status page; None while the daemon does not answer."""
         try:
             return self.client.status()
         except DaemonUnreachableError:
             return None
 
     def log_tail(self) -> str:
-        """The end of the log, for an error message."""
         if not self.log.exists():
             return ""
         with self.log.open("rb") as file:
@@ -121,10 +116,10 @@ class DemoHost:
 def make_hosts(
     base: Path, *, hosts: int, racks: int, trust: Sequence[Path], sources: Sequence[str], encryption: str = "tls"
 ) -> list[DemoHost]:
-    """Directories for ``node-1`` to ``node-N`` in racks ``rack-1`` to ``rack-R``, neighbours in the same one.
+    """Directories for ``node-1`` to ``node-N`` in racks ``rack-1`` to ``rack-R``; adjacent numbers share a rack.
 
     Args:
-        sources: what each may read, as ``sources.allow`` has it.
+        sources: the addresses that each host may read, as in ``sources.allow``.
     """
     made: list[DemoHost] = []
     for index, port in enumerate(free_ports(hosts)):
@@ -142,21 +137,20 @@ def make_hosts(
 
 
 def settings(sources: Sequence[str], *, encryption: str) -> dict[str, str]:
-    """What differs from the defaults, as environment overrides."""
+    """Settings that differ from the defaults, as environment overrides."""
     listed = ", ".join(f'"{source}"' for source in sources)
     return {
         "GOSSIPD_SOURCES__ALLOW": f"[{listed}]",
         "GOSSIPD_BULK__ENCRYPTION": encryption,
-        "GOSSIPD_STORE__RESERVE_BYTES": "0",  # the space that is needed is checked by the demo itself
-        "GOSSIPD_STORE__ANY_FILE_SYSTEM": "true",  # a directory for trying out is often in memory
+        "GOSSIPD_STORE__RESERVE_BYTES": "0",  # the demo checks the space itself
+        "GOSSIPD_STORE__ANY_FILE_SYSTEM": "true",  # temporary directories are often in memory
         "GOSSIPD_LOG__FORMAT": "json",
     }
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that are free for TCP and UDP, with the one above free for TCP; all held until all are found.
-
-    Below the range from which the kernel takes ports for outgoing connections: what is free there stays free.
+    """Ports that are free for TCP and UDP, with the next one free for TCP; all are held until all are found. They lie
+    below the kernel's range for outgoing connections, so they stay free.
     """
     found: list[int] = []
     random = SystemRandom()

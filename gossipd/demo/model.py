@@ -1,8 +1,8 @@
-"""A toy model: a tree as Hugging Face lays it out, of any size, the same bytes every time.
+"""A toy model of any size: a tree like Hugging Face's, with the same bytes every time.
 
-A safetensors file is eight bytes that hold the header's length (little-endian), the header (JSON, padded with blanks so
-that data begins on a multiple of eight), and the tensors' bytes. The bytes are an AES-CTR key stream: 2 GB/s where
-``random`` gives 0.5, not compressible, and no two chunks alike.
+A safetensors file is the header's length in eight bytes (little-endian), the header (JSON, padded with blanks so that
+data begins on a multiple of eight), and the tensors' bytes. The bytes are an AES-CTR key stream, which is fast and not
+compressible, and makes all chunks different.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
-SHARD_BYTES_MAX = 64 * 1024 * 1024  # four shards at the default size, so that a host works on several files
+SHARD_BYTES_MAX = 64 * 1024 * 1024  # several files at once at the default size
 TENSOR_BYTES_MAX = 8 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 _ELEMENT_BYTES = 2  # BF16
@@ -22,7 +22,7 @@ _ROW_ELEMENTS = 1024
 
 
 def write_toy_model(directory: Path, size_bytes: int) -> int:
-    """Writes about ``size_bytes`` under ``directory``, which must not exist; returns how many exactly."""
+    """Write about ``size_bytes`` into the new directory ``directory``. Returns the exact number."""
     directory.mkdir(parents=True)
     shards = max(2, -(-size_bytes // SHARD_BYTES_MAX))
     weights: dict[str, str] = {}
@@ -43,7 +43,7 @@ def write_toy_model(directory: Path, size_bytes: int) -> int:
 
 
 def _tensors(shard: int, share: int) -> dict[str, int]:
-    """Name and bytes of each tensor of a shard, whole rows each."""
+    """Name and bytes of each tensor of a shard, in whole rows."""
     row_bytes = _ROW_ELEMENTS * _ELEMENT_BYTES
     sizes: dict[str, int] = {}
     left = max(row_bytes, share // row_bytes * row_bytes)

@@ -1,9 +1,9 @@
 """The demo, from the first file to the last comparison.
 
-Order: toy model, storage server, key, signed manifest, daemons; when they have found each other, the manifest goes into
-node-1's inbox. Then everything is watched through the status sockets, as any operator would. Trouble that was asked for
-comes half-way. At the end every byte of every host is compared; what moved is read from the server's own count and
-from the daemons' totals.
+Order: toy model, storage server, key, signed manifest, daemons. When the daemons have found each other, the manifest
+goes into node-1's inbox. Then the demo watches the status sockets, as an operator would. Requested faults come
+half-way. At the end every byte of every host is compared; the traffic comes from the server's count and the daemons'
+totals.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ REPAIR_SECONDS_MAX = 60.0
 SETTLE_SECONDS_MAX = 20.0  # totals travel by gossip, once a second
 STALL_SECONDS_MAX = 120.0  # without one more chunk anywhere
 POLL_S = 0.1
-DAMAGED_SHARE = 1 / 128  # of all chunks: enough for some to be met by other hosts
+DAMAGED_SHARE = 1 / 128  # of all chunks: enough for other hosts to meet some
 DAMAGED_MIN = 4
-HALF_WAY = 0.4  # what a host says of itself is up to a second old; by then it is about a half
-SPREAD_SECONDS = 5.0  # storage is slowed so that delivery takes at least this long: half-way can then be seen
+HALF_WAY = 0.4  # a host's progress is up to a second old, so by then it is about a half
+SPREAD_SECONDS = 5.0  # slows storage, so that half-way can be observed
 SIZE_MIN = 4 * 1024 * 1024
 
 
 class DemoError(GossipdError):
-    """The demo did not come to its end as it should. Fault: see the sentence; it includes the end of a log."""
+    """The demo did not end as it should. Fault: see the sentence, which includes the end of a log."""
 
     code = "E_DEMO"
     exit_code: ClassVar[ExitCode] = ExitCode.OTHER
 
 
 class DemoVerificationError(DemoError):
-    """A host's files are not the original's. Fault: ours, always."""
+    """A host's files differ from the original's. Fault: always ours."""
 
     code = "E_DEMO_DIFFERS"
     exit_code: ClassVar[ExitCode] = ExitCode.VERIFICATION
@@ -59,7 +59,7 @@ class DemoVerificationError(DemoError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOrder:
-    """What was asked for. ``kill`` and ``corrupt`` name hosts; ``base`` is a directory of our own."""
+    """The user's request. ``kill`` and ``corrupt`` name hosts; ``base`` is a directory of our own."""
 
     hosts: int = 6
     racks: int = 2
@@ -71,7 +71,6 @@ class DemoOrder:
     base: Path | None = None
 
     def check(self) -> None:
-        """Raises UsageError."""
         if not 1 <= self.racks <= self.hosts <= 64:
             raise UsageError(f"--hosts {self.hosts} --racks {self.racks}: from 1 to 64 hosts, in at most as many racks")
         if self.size_bytes < SIZE_MIN:
@@ -86,7 +85,7 @@ class DemoOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoResult:
-    """What happened. Byte counts of peers are the daemons' totals, ``source_bytes`` is the storage server's count."""
+    """The result. Byte counts of peers are the daemons' totals, ``source_bytes`` is the storage server's count."""
 
     hosts: int
     racks: int
@@ -109,10 +108,10 @@ class DemoResult:
 
 
 class Audience(Protocol):
-    """Who is told what happens."""
+    """Receives what happens, for the user."""
 
     def step(self, words: str) -> None:
-        """A sentence about what begins now."""
+        """A sentence about the next step."""
 
     def progress(self, chunks: dict[str, int], total: int) -> None:
         """How many chunks each host has."""
@@ -120,7 +119,7 @@ class Audience(Protocol):
 
 @dataclass
 class _Stage:
-    """What one run has set up."""
+    """The parts of one run."""
 
     order: DemoOrder
     base: Path
@@ -138,7 +137,7 @@ class _Stage:
 
 
 def play(order: DemoOrder, audience: Audience) -> DemoResult:
-    """Run the demo. Raises UsageError, DemoError; nothing is left running or lying about unless ``keep``."""
+    """Run the demo. Raises UsageError, DemoError. Leaves no process, and without ``keep`` no file."""
     order.check()
     with _stage(order, audience) as stage:
         _gather(stage)
@@ -216,10 +215,10 @@ def _publish(base: Path, original: Path, url: str) -> Manifest:
 
 class _Quiet:
     def found(self, file_count: int, bytes_total: int) -> None:
-        """Nobody watches."""
+        """Not shown."""
 
     def hashed(self, count: int) -> None:
-        """Nobody watches."""
+        """Not shown."""
 
 
 def _gather(stage: _Stage) -> None:
@@ -245,7 +244,7 @@ def _gather(stage: _Stage) -> None:
 
 
 def _deliver(stage: _Stage) -> None:
-    """Watch until every host says complete; make the trouble that was asked for on the way."""
+    """Watch until every host is complete; make the requested faults on the way."""
     total = stage.manifest.chunk_count
     moved_s = time.monotonic()
     seen = 0
@@ -312,7 +311,7 @@ def _make_trouble(stage: _Stage, total: int) -> None:
 
 
 def _repair(stage: _Stage, rot: Rot) -> None:
-    """What nobody has asked that host for is found by reading its model again, as ``gossipd verify`` does."""
+    """Repair damage that no other host has met, by reading the model again as ``gossipd verify`` does."""
     host = stage.host(str(stage.order.corrupt))
     if not rot.damaged:
         raise DemoError(f"{host.name} was complete before one of its chunks could be damaged; use a larger --size")
@@ -328,7 +327,7 @@ def _repair(stage: _Stage, rot: Rot) -> None:
 
 
 def _settle(stage: _Stage) -> dict[str, Any]:
-    """The deployment as the first host sees it, once every host's last record has arrived there."""
+    """The deployment as the first host knows it, once every host's last record has arrived there."""
     expected = stage.manifest.bytes_total * len(stage.hosts)
     damaged = len(stage.rot.damaged) if stage.rot is not None else 0
     row: dict[str, Any] = {}
@@ -339,7 +338,7 @@ def _settle(stage: _Stage) -> dict[str, Any]:
             return False
         row.update(page["deployments"][0])
         if row["corrupt_chunks"] < damaged:
-            return False  # every damaged chunk is counted by the host that has it, some by others too
+            return False  # each damaged chunk is counted at least by its own host
         return bool(row["cluster_bytes_verified"] == expected and row["hosts_complete"] == len(stage.hosts))
 
     _wait(

@@ -1,8 +1,8 @@
-"""Bytes that flip on a disk, while the host serves them: what ``--corrupt`` does to one host's files.
+"""Bytes that flip on a disk while the host serves them: ``--corrupt`` for one host's files.
 
-It is done from outside, as a failing disk would: the daemon has no switch that makes it lie. A chunk counts as stored
-when its first and last bytes are on the disk as they should be; the youngest such chunks are flipped, because those
-are still asked for by other hosts. Each flip damages several bytes in the middle of one chunk.
+The damage comes from outside, as from a failing disk; the daemon has no such switch. A chunk counts as stored when its
+first and last bytes are right on the disk. The youngest such chunks are damaged, because other hosts still ask for
+them. Each flip damages several bytes in the middle of a chunk.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gossipd.manifest.manifest import Manifest
 
 EDGE_BYTES = 64
 FLIPPED_BYTES = 8
-LOOK_S = 0.002  # a chunk spreads within some tens of milliseconds; one look at a thousand chunks takes about 3
+LOOK_S = 0.002  # a chunk spreads within some tens of milliseconds; a look at a thousand takes about 3
 
 
 class Rot:
@@ -24,8 +24,8 @@ class Rot:
 
     Args:
         models: the host's ``models`` directory.
-        original: the tree that was published.
-        chunks_max: how many chunks are damaged in all.
+        original: the published tree.
+        chunks_max: how many chunks to damage in all.
     """
 
     def __init__(self, manifest: Manifest, models: Path, original: Path, *, chunks_max: int, rng: Random) -> None:
@@ -46,7 +46,7 @@ class Rot:
         self._thread.start()
 
     def close(self) -> None:
-        """Flip no more. What is damaged stays so."""
+        """Stop flipping; damage stays."""
         self._stop.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -59,7 +59,7 @@ class Rot:
             self.step()
 
     def skip_stored(self) -> None:
-        """What is there already is not touched: other hosts have most of it."""
+        """Leave present chunks alone: other hosts have most of them."""
         self._seen.update(chunk for chunk in range(self._manifest.chunk_count) if self._is_stored(chunk))
 
     def step(self) -> None:
@@ -83,7 +83,7 @@ class Rot:
         self.damaged.append(chunk)
 
     def is_repaired(self, chunk: int) -> bool:
-        """True when the chunk's bytes on the disk are the original's again."""
+        """Whether the chunk's bytes on the disk are the original's again."""
         segment = self._manifest.segments(chunk)[0]
         return self._read(segment.file_index, segment.offset, segment.length) == self._wanted(
             segment.file_index, segment.offset, segment.length
@@ -92,14 +92,14 @@ class Rot:
     def _is_stored(self, chunk: int) -> bool:
         segments = self._manifest.segments(chunk)
         if len(segments) != 1:
-            return False  # packed small files: left alone
+            return False  # packed small files are left alone
         index, start = segments[0].file_index, segments[0].offset
         edge = min(EDGE_BYTES, segments[0].length)
         stop = start + segments[0].length - edge
         return all(self._read(index, at, edge) == self._wanted(index, at, edge) for at in (stop, start))
 
     def _copy(self, file_index: int) -> int | None:
-        """A descriptor of the host's file; it stays right when the file is renamed to its final place."""
+        """A descriptor of the host's file; it stays valid when the file is renamed to its final place."""
         path = self._manifest.files[file_index].path
         for tree in self._trees:
             if (descriptor := self._descriptor(tree, path, os.O_RDWR)) is not None:

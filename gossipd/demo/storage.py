@@ -1,7 +1,7 @@
 """A small HTTP server for one directory: ranges, ETag, If-Match, a rate, and an exact count of the bytes it sent.
 
-Bodies go out by sendfile, a thread for each connection. The count is of body bytes that the kernel has taken, so it
-is what external storage would charge for.
+Bodies are sent by sendfile, with a thread for each connection. The count is of body bytes that the kernel has taken, as
+external storage would charge them.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gossipd.runtime.rate_limit import RateLimit
 
 _RANGE = re.compile(r"bytes=(\d{1,15})-(\d{1,15})?")
 _PIECE_BYTES = 256 * 1024
-_IDLE_SECONDS_MAX = 60.0  # a connection that asks nothing for so long is closed
+_IDLE_SECONDS_MAX = 60.0  # then an idle connection is closed
 
 
 class StorageServer:
     """Serves the files under ``root`` at ``url`` until ``close``.
 
     Args:
-        rate: bytes a second for all connections together; None is no limit.
+        rate: bytes per second for all connections together; None is no limit.
     """
 
     def __init__(self, root: Path, *, rate: float | None = None, address: str = "127.0.0.1", port: int = 0) -> None:
@@ -39,30 +39,26 @@ class StorageServer:
 
     @property
     def url(self) -> str:
-        """The address of the directory."""
         host, port = self._server.server_address[:2]
         return f"http://{host!s}:{port}/"
 
     @property
     def body_bytes(self) -> int:
-        """Sent so far."""
         with self._lock:
             return self._body_bytes
 
     @property
     def requests(self) -> int:
-        """Answered so far."""
         with self._lock:
             return self._requests
 
     def count(self, *, requests: int = 0, body_bytes: int = 0) -> None:
-        """For the handlers."""
         with self._lock:
             self._requests += requests
             self._body_bytes += body_bytes
 
     def close(self) -> None:
-        """Stops listening; connections end with the process or by their clients."""
+        """Stop listening; connections end with the process or by their clients."""
         self.throttle.close()
         self._server.shutdown()
         self._server.server_close()
@@ -74,7 +70,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that hangs up is no news: daemons are killed here on purpose."""
+        """Ignore clients that hang up: daemons are killed here on purpose."""
 
 
 def _handler(storage: StorageServer) -> type[BaseHTTPRequestHandler]:
@@ -91,14 +87,12 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, *_: object) -> None:
-        """Nothing: the demo counts instead."""
+        """Log nothing: the demo counts instead."""
 
     def do_HEAD(self) -> None:
-        """As GET, without the body."""
         self.do_GET()
 
     def do_GET(self) -> None:
-        """One file, or a range of it."""
         self.owner.count(requests=1)
         try:
             descriptor = os.open(self._path(), os.O_RDONLY | os.O_CLOEXEC)
@@ -143,7 +137,7 @@ class _Handler(BaseHTTPRequestHandler):
         while start < stop:
             step = self.owner.throttle.piece(min(_PIECE_BYTES, stop - start))
             self.owner.throttle.take(step)
-            # Counted before the client can see it, so that whoever has the bytes finds them counted.
+            # Counted before sending, so that a client that has the bytes finds them counted.
             self.owner.count(body_bytes=step)
             sent = 0
             try:

@@ -77,11 +77,11 @@ def register_from_bytes(kept: bytes) -> StatementStore:
     """The store that was kept. Raises RegisterFormatError (``E_STORE_VERSION``, ``E_STORE_FORMAT``)."""
     if kept and kept[0] != REGISTER_VERSION:
         raise RegisterFormatError(
-            f"the register has version {kept[0]}, supported {REGISTER_VERSION}", code="E_STORE_VERSION"
+            f"the statements file has version {kept[0]}, supported {REGISTER_VERSION}", code="E_STORE_VERSION"
         )
     body = kept[1 + _CHECKSUM_BYTES :]
     if blake3(body).digest(_CHECKSUM_BYTES) != kept[1 : 1 + _CHECKSUM_BYTES]:
-        raise RegisterFormatError("the register's checksum does not match; its file is torn or has rotted")
+        raise RegisterFormatError("the checksum of the statements file does not match; the file is torn or has rotted")
     try:
         fields = unpack(
             body, array_items_max=NAMES_MAX * VERSIONS_KEPT_MAX, text_bytes_max=512, bytes_max=STATEMENT_BYTES
@@ -89,7 +89,7 @@ def register_from_bytes(kept: bytes) -> StatementStore:
         found = msgspec.convert(fields, _Kept, builtin_types=(bytes,))
         statements = [Statement.decode(wire) for wire in found.statements]
     except (ManifestError, msgspec.ValidationError) as error:
-        raise RegisterFormatError(f"the register's content is not as written: {error}") from None
+        raise RegisterFormatError(f"the statements file is damaged: {error}") from None
     state = RegisterState(last_signed_s=found.last_signed)
     state.statements = {one.deployment: one for one in statements}
     for name, version, deployment in found.versions:

@@ -49,7 +49,7 @@ def read_public_key(path: Path) -> PublicKey:
     """The public key in ``path``. Raises KeyFileError."""
     key = _parsed(path, _read(path, secret=False), PublicKey.from_text)
     if is_degenerate(key.ed25519):
-        raise KeyFileError(f"{path}: the Ed25519 key is one that anybody can sign for", code="E_KEY_FORMAT")
+        raise KeyFileError(f"{path}: the Ed25519 key is degenerate: anybody can sign for it", code="E_KEY_FORMAT")
     return key
 
 
@@ -153,16 +153,16 @@ def _check(path: Path, status: os.stat_result, *, secret: bool) -> None:
         raise KeyFileError(f"{path} is a public key; give the secret one, {path.stem}", code="E_KEY_FORMAT")
     if secret and mode & 0o077:
         raise KeyFileError(
-            f"{path} has mode {mode:04o}: others than its owner can get at this secret; chmod 600 {path}",
+            f"{path} has mode {mode:04o}: users other than its owner can access this secret; chmod 600 {path}",
             code="E_KEY_EXPOSED",
         )
     if mode & 0o022:
         raise KeyFileError(
-            f"{path} has mode {mode:04o}: others than its owner can change who is trusted; chmod go-w {path}",
+            f"{path} has mode {mode:04o}: users other than its owner can change this key; chmod go-w {path}",
             code="E_KEY_EXPOSED",
         )
     if status.st_uid not in (0, os.geteuid()):
-        raise KeyFileError(f"{path} belongs to user {status.st_uid}, neither to us nor to root", code="E_KEY_EXPOSED")
+        raise KeyFileError(f"{path} belongs to user {status.st_uid}, not to this user or root", code="E_KEY_EXPOSED")
 
 
 def _parsed(path: Path, text: str, parse: Callable[[str], _Key]) -> _Key:

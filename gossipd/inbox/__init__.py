@@ -1,4 +1,5 @@
-"""The folder into which manifests are dropped.
+"""The inbox: a folder into which operators drop manifests.
 
-What lives here: which file is offered when, and what becomes of it. What does not: whether a manifest is accepted.
+``inbox`` decides when a file is looked at and offered; ``drop_folder`` reads and moves files. The daemon decides
+whether a manifest is accepted.
 """

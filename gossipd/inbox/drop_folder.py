@@ -1,22 +1,23 @@
-"""The folder into which manifests are dropped: what may be read from it, and how a file leaves it.
+"""The inbox on the disk: which files may be read, and how a file leaves the folder.
 
-What lives here: one scan, one careful read, one move with a ``.reason`` beside it; all blocking, called from a worker
-thread. What does not: when to scan and what a manifest means (``inbox``).
+What lives here: one scan, one careful read, one move with a ``.reason`` beside the file; all blocking, for a worker
+thread. What does not: when to scan, and what a manifest means (``inbox``).
 
 Rules, each with a test:
 
-* Only a regular file is read: opened without following links and without blocking, its owner and size judged by the
-  open descriptor, read once into memory. What was read is what is judged; a file that changed meanwhile is read later.
-* A file is left alone until nothing has changed for ``quiet_s``, and while anybody has it open for writing. The kernel
-  answers that by refusing a read lease (fcntl(2), F_SETLEASE); file systems without leases leave only the quiet time.
-* Names that copying tools use on the way (``.x``, ``x~``, ``x.part``, ``x.tmp``, ...) are not ours yet.
-* Everything that was judged leaves: to ``accepted/`` or to ``rejected/`` with the reason in plain words. A file that
-  was renamed over between reading and moving is a new file and comes back.
-* A name is any bytes. It is kept as it is, only shorter where its reason would not fit beside it; what is said of it is
-  always text (``Drop.shown``).
+* Only a regular file is read: opened without following links and without blocking, judged by its descriptor's owner and
+  size, and read once into memory. Exactly these bytes are judged; a file that changed meanwhile is read later.
+* A file waits until nothing has changed for ``quiet_s``, and while any process has it open for writing. The kernel
+  reports that by refusing a read lease (fcntl(2), F_SETLEASE); on file systems without leases only the quiet time
+  counts.
+* Temporary names of copying tools (``.x``, ``x~``, ``x.part``, ``x.tmp``, ...) are ignored.
+* Every judged file leaves: to ``accepted/``, or to ``rejected/`` with the reason in plain words. A file that another
+  one replaced between reading and moving comes back as a new file.
+* A name may be any bytes. It is kept, and only shortened where its reason would not fit beside it; people see it as
+  text (``Drop.shown``).
 
-Rejected: moving a file away before reading it (whoever is still writing then writes to a name that is gone), and
-trusting the modification time alone (``cp -p`` and rsync set it).
+Rejected: moving a file away before reading it, because its writer would lose it; trusting the modification time alone,
+because ``cp -p`` and rsync set it.
 """
 
 from __future__ import annotations
@@ -33,27 +34,26 @@ from gossipd.core.errors import LocalError
 
 ACCEPTED, REJECTED, REASON_SUFFIX = "accepted", "rejected", ".reason"
 _UNFINISHED_SUFFIXES = ("~", ".part", ".partial", ".tmp", ".temp", ".swp", ".crdownload", ".filepart", REASON_SUFFIX)
-_COPIES_MAX = 10_000  # names tried when one is taken; more of the same name is somebody's loop
-# What limits.h allows, less ".9999" and ".reason": a name may need both where it goes.
+_COPIES_MAX = 10_000  # names to try when one is taken
+# The limit of limits.h, less ".9999" and ".reason", both of which may be added.
 _NAME_BYTES_MAX = 255 - len(f".{_COPIES_MAX - 1}{REASON_SUFFIX}")
 
 
 class DropError(LocalError):
-    """What lies in the inbox is no manifest file. ``code`` is ``E_WATCH_...``.
-
-    Fault: whoever dropped it. State: nothing was deployed, the thing is moved to ``rejected/``. Retry: with a file.
+    """The file in the inbox is no manifest file. ``code`` is ``E_WATCH_...``. Fault: the user who dropped it. State:
+    nothing was deployed; it is moved to ``rejected/``. Retry: with a manifest.
     """
 
     code = "E_WATCH_TYPE"
 
 
 class UnfinishedError(Exception):
-    """The file is still being written, or is gone: look again later. Not an error of anybody's."""
+    """The file is still being written, or is gone: look again later. Nobody's fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Print:
-    """Tells one content of one file from the next, short of reading it."""
+    """Identifies one content of one file without reading it."""
 
     device: int
     inode: int
@@ -67,7 +67,7 @@ class Print:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Something lying in the inbox."""
+    """A file in the inbox."""
 
     name: str
     print: Print
@@ -75,19 +75,19 @@ class Drop:
 
     @property
     def shown(self) -> str:
-        """The name for people: bytes that are no UTF-8 are spelled out, so that any file and any log takes it."""
+        """The name for people: bytes that are not UTF-8 are escaped, so that any file and any log takes it."""
         return os.fsencode(self.name).decode(errors="backslashreplace")
 
 
 class DropFolder:
-    """One inbox directory. Stateless: everything it says is what the disk says now."""
+    """One inbox directory. Stateless: every answer is read from the disk."""
 
     def __init__(self, directory: Path, *, bytes_max: int) -> None:
         self.directory = directory
         self._bytes_max = bytes_max
 
     def check(self) -> None:
-        """Raises DropError ``E_WATCH_DIRECTORY`` when strangers could put files here (CVE-2025-59349's lesson)."""
+        """Raises DropError ``E_WATCH_DIRECTORY`` when other users could put files here (see CVE-2025-59349)."""
         try:
             status = os.lstat(self.directory)
         except OSError as error:
@@ -102,12 +102,12 @@ class DropFolder:
             )
         if status.st_mode & 0o002:
             raise DropError(
-                f"the inbox {self.directory} may be written by everybody (mode {status.st_mode & 0o777:o}); use 0750",
+                f"the inbox {self.directory} is writable by everybody (mode {status.st_mode & 0o777:o}); use 0750",
                 code="E_WATCH_DIRECTORY",
             )
 
     def scan(self, limit: int) -> tuple[list[Drop], int]:
-        """At most ``limit`` things that could be drops, oldest first, and how many more there are."""
+        """At most ``limit`` possible drops, oldest first, and how many more there are."""
         drops = []
         with os.scandir(self.directory) as entries:
             for entry in entries:
@@ -118,18 +118,18 @@ class DropFolder:
                 try:
                     status = entry.stat(follow_symlinks=False)
                 except FileNotFoundError:
-                    continue  # gone between the listing and the look
+                    continue  # removed between the listing and the look
                 drops.append(Drop(entry.name, Print.of(status), status.st_mtime))
         drops.sort(key=lambda drop: (drop.print.modified_ns, drop.name))
         return drops[:limit], max(0, len(drops) - limit)
 
     def read(self, drop: Drop) -> bytes:
-        """The whole file, once.
+        """Read the whole file, once.
 
         Raises:
             DropError: it can never be a manifest file.
-            UnfinishedError: it changed, is still open somewhere for writing, or is gone.
-            OSError: of this host's making (no handles, failing disk); try again later.
+            UnfinishedError: it changed, is open for writing, or is gone.
+            OSError: a fault of this host (no descriptors, failing disk); try again later.
         """
         try:
             status = os.lstat(self.directory / drop.name)
@@ -139,12 +139,12 @@ class DropFolder:
         try:
             descriptor = os.open(self.directory / drop.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except PermissionError as error:
-            raise DropError(f"{drop.shown} may not be read by the daemon", code="E_WATCH_PERMISSION") from error
+            raise DropError(f"the daemon may not read {drop.shown}", code="E_WATCH_PERMISSION") from error
         except FileNotFoundError as error:
             raise UnfinishedError from error
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise UnfinishedError from error  # swapped for a link just now; the next look names it
+                raise UnfinishedError from error  # just replaced by a link; the next look names it
             raise
         try:
             self._judge(drop, os.fstat(descriptor))
@@ -158,10 +158,9 @@ class DropFolder:
             os.close(descriptor)
 
     def settle(self, drop: Drop, *, folder: str) -> str | None:
-        """Move ``drop`` into ``folder`` (ACCEPTED or REJECTED).
-
-        Returns: the name it has there, shorter or with a number where it must be; None when it is gone or is a new
-        file by now. Raises OSError when the disk refuses; calling again is safe.
+        """Move ``drop`` into ``folder`` (ACCEPTED or REJECTED). Returns its name there, shortened or numbered if
+        needed; None when it is gone or was replaced by a new file. Raises OSError when the disk refuses; calling again
+        is safe.
         """
         target = self.directory / folder
         target.mkdir(mode=0o750, exist_ok=True)
@@ -177,7 +176,7 @@ class DropFolder:
         return name
 
     def write_reason(self, name: str, reason: str) -> None:
-        """Say in plain words, beside ``name`` in ``rejected/``, why it is there."""
+        """Write in plain words, beside ``name`` in ``rejected/``, why it is there."""
         path = self.directory / REJECTED / f"{name}{REASON_SUFFIX}"
         path.write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")  # it may quote anything
 
@@ -188,9 +187,11 @@ class DropFolder:
             word = _KINDS.get(kind, "not a file")
             raise DropError(f"{name} is {word}; drop a regular file", code="E_WATCH_TYPE")
         if status.st_uid not in (os.geteuid(), 0, os.lstat(self.directory).st_uid):
-            raise DropError(f"{name} belongs to user {status.st_uid}, who does not own the inbox", code="E_WATCH_OWNER")
+            raise DropError(
+                f"{name} belongs to user {status.st_uid}, not to the owner of the inbox", code="E_WATCH_OWNER"
+            )
         if not status.st_mode & 0o444:
-            raise DropError(f"{name} may not be read by anybody (mode 0)", code="E_WATCH_PERMISSION")
+            raise DropError(f"{name} has no read permission (mode 0)", code="E_WATCH_PERMISSION")
         if status.st_size > self._bytes_max:
             raise DropError(f"{name} has {status.st_size} bytes, at most {self._bytes_max}", code="E_WATCH_SIZE")
 
@@ -206,10 +207,10 @@ _KINDS = {
 
 
 def _is_open_for_writing(descriptor: int) -> bool:
-    """True when some process may still write; False also where the file system knows no leases."""
+    """True while a process may still write; False also where the file system has no leases."""
     try:
-        # A writer that comes while we hold the lease makes the kernel signal us: SIGURG does nothing by default,
-        # the SIGIO it would be otherwise ends the process.
+        # A writer that opens the file during our lease makes the kernel signal us. SIGURG is ignored by default; SIGIO,
+        # the usual signal, would end the process.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:
@@ -238,7 +239,7 @@ def _free_name(folder: Path, name: str) -> str:
 
 
 def _put_back(moved: Path, source: Path) -> None:
-    """Return a file that was renamed over the judged one; if a still newer one is there, that one counts."""
+    """Return a file that had replaced the judged one; a still newer file at its place wins."""
     try:
         os.link(moved, source, follow_symlinks=False)
     except FileExistsError:

@@ -1,19 +1,19 @@
-"""The inbox: a manifest dropped into a folder becomes a deployment, and its file says what became of it.
+"""The inbox: a manifest dropped into a folder becomes a deployment, and the file's place shows the result.
 
-What lives here: when to look, what to remember between looks, and the words written for people. What does not: how a
-file is read and moved (``drop_folder``); what a manifest is: the daemon's ``offer`` judges the bytes.
+What lives here: when to look, what to remember between looks, and the messages for people. What does not: reading and
+moving files (``drop_folder``), and judging manifests (the daemon's ``offer``).
 
-One task looks when the kernel reports a change, when a waiting file has been quiet long enough, and every
-``rescan_s`` whatever the kernel says: events are lost when the queue overflows, on network file systems, and for good
-when the folder is deleted and made again (the watch then stays silent; we notice the new inode and watch that).
-The watch is a descriptor that the loop waits for: a drop is judged some 30 ms later, nothing wakes up while there is
-none. Rejected: watchfiles, whose thread wakes up 25 times a second in an idle daemon, 8 % of what that takes, and
-tells of a drop 50 to 100 ms later.
+One task looks when the kernel reports a change, when a waiting file has been quiet long enough, and every ``rescan_s``.
+The rescan is needed because events are lost when the queue overflows, on network file systems, and when the folder is
+deleted and made again (the watch stays silent; the task notices the new inode and watches that). The loop waits for the
+watch's descriptor, so an idle inbox wakes nothing.
 
-A file is offered once per content, as soon as it rests for a moment: a good signature proves that it is whole. A
-refusal that a half-written file would also get (``unfinished_codes``: an envelope that is cut short has a wrong
-signature) is kept back until the file has been quiet for ``unfinished_s``; if it grows in the meantime it is judged
-anew. A disk that will not move the file away delays only the move.
+A file is offered once per content, after a short rest: a good signature proves that it is whole. Some refusals may be
+due to a half-written file (``unfinished_codes``: a cut envelope has a wrong signature). They are held back until the
+file has been quiet for ``unfinished_s``; if it grows it is judged again. A disk that refuses the move delays only the
+move.
+
+Rejected: watchfiles, because its thread wakes an idle daemon 25 times a second and reports a drop later.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from gossipd.inbox.drop_folder import ACCEPTED, REJECTED, Drop, DropError, DropF
 from gossipd.runtime.worker_threads import run_blocking
 
 Offer = Callable[[bytes, str], Awaitable[str]]
-"""Judge the bytes of a file of that name. Returns a sentence on what was done with it ("qwen@3 accepted").
-Raises GossipdError to refuse it, QueueFullError to be asked again later."""
+"""Judge the bytes of a file of that name. Returns the result as a sentence ("qwen@3 accepted"). Raises GossipdError to
+refuse the file, QueueFullError to be asked again later.
+"""
 
 _LOOK_S_MIN = 0.02
-# Not MODIFY: what is still being written is closed later. CREATE is for a link, which is whole at once.
+# Not MODIFY, because a written file is closed later. CREATE is for hard links, which are whole at once.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.CREATE | flags.ATTRIB | flags.DELETE_SELF | flags.MOVE_SELF
 log = structlog.get_logger("inbox")
 
 
 class QueueFullError(LocalError):
-    """The daemon has as many live deployments as it may have. Fault: nobody. Retry: by itself, later."""
+    """The daemon has its maximum of live deployments. Fault: nobody. Retry: later, automatically."""
 
     code = "E_QUEUE_FULL"
 
@@ -51,20 +52,20 @@ class QueueFullError(LocalError):
 class InboxSettings:
     """When to look, and how much to take on."""
 
-    whole_s: float = 0.02  # a good signature proves a file whole, so a pause of its writer costs one look in vain
+    whole_s: float = 0.02  # short, because a pause of a writer costs only one vain look
     quiet_s: float = (
         1.0  # for refusals: operations practice: a file unchanged for a second is whole more often than not
     )
-    unfinished_s: float = 4.0  # longer than any pause of a copy that still runs; delays only refusals
-    rescan_s: float = 5.0  # the table of faults allows 30 s for a missed event; a listing costs under a millisecond
-    bytes_max: int = 64 * 1024 * 1024 + 4096  # the manifest limit, and its envelope
-    drops_max: int = 256  # looked at in one pass; the rest waits its turn in the folder, which is the queue
+    unfinished_s: float = 4.0  # longer than the pauses of a running copy; delays only refusals
+    rescan_s: float = 5.0  # a missed event may cost 30 s at most (table of faults)
+    bytes_max: int = 64 * 1024 * 1024 + 4096  # the manifest limit and its envelope
+    drops_max: int = 256  # in one pass; the rest waits in the folder
     unfinished_codes: frozenset[str] = frozenset({"E_WATCH_EMPTY", "E_SIG_INVALID", "E_SIG_MISSING", "E_DECODE"})
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What is remembered of one name: since when it has had this print, and the verdict on it."""
+    """The state of one name: since when it has had this print, and the verdict."""
 
     print: Print
     since: float
@@ -75,7 +76,7 @@ class _Seen:
 
 @dataclass(slots=True)
 class InboxStatistics:
-    """For status and metrics. ``trouble`` is what keeps the inbox from working, in words; None when it works."""
+    """For status and metrics. ``trouble`` says why the inbox does not work; None while it works."""
 
     accepted: int = 0
     refused: int = 0
@@ -98,12 +99,12 @@ class Inbox:
         self._folder = DropFolder(directory, bytes_max=self._settings.bytes_max)
         self._offer = offer
         self._wall = wall
-        self._seen: dict[str, _Seen] = {}  # bounded by drops_max: names that are no longer listed are forgotten
-        self._reasons_due: dict[str, str] = {}  # in rejected/ by name, when the disk would not take the reason yet
+        self._seen: dict[str, _Seen] = {}  # bounded by drops_max: unlisted names are dropped
+        self._reasons_due: dict[str, str] = {}  # by name in rejected/, while the disk refuses the reason file
         self.statistics = InboxStatistics()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Never returns; cancelled with the daemon. Raises DropError at once when the folder is open to strangers."""
+        """Never returns; cancelled with the daemon. Raises DropError at once when others can write to the folder."""
         self._folder.check()
         task_status.started()
         while True:
@@ -119,7 +120,7 @@ class Inbox:
                 nursery.cancel_scope.cancel()
 
     async def look(self) -> float:
-        """One pass over the folder. Returns after how many seconds the next one is due."""
+        """One pass over the folder. Returns the seconds until the next one is due."""
         try:
             await run_blocking(self._folder.check)
             drops, more = await run_blocking(self._folder.scan, self._settings.drops_max)
@@ -134,18 +135,18 @@ class Inbox:
             try:
                 delay = min(delay, await self._advance(drop))
             except OSError as error:
-                trouble = error  # no handles, no space, read-only: this file waits, the others go on
+                trouble = error  # no descriptors, no space, read-only: only this file waits
         trouble = await self._write_reasons() or trouble
         self.statistics.waiting = len(self._seen) + more
         self._report_trouble(trouble)
         return max(delay, _LOOK_S_MIN)
 
     async def _advance(self, drop: Drop) -> float:
-        """Take one file as far as it will go now; returns when it wants to be looked at again."""
+        """Take one file as far as possible now. Returns the seconds until its next look."""
         now = trio.current_time()
         seen = self._seen.get(drop.name)
         if seen is None or seen.print != drop.print:
-            # A file that was at rest long before we first saw it needs no waiting.
+            # A file that was at rest long before the first look need not wait.
             rest = 0.0 if seen is not None else max(0.0, self._wall() - drop.modified_s)
             seen = self._seen[drop.name] = _Seen(drop.print, now - rest)
         quiet = now - seen.since
@@ -193,7 +194,7 @@ class Inbox:
             self._reasons_due[name] = seen.reason
 
     async def _write_reasons(self) -> OSError | None:
-        """What kept one from being written, if anything did; the others are."""
+        """Write the reasons that are due. Returns the last error, if any."""
         trouble: OSError | None = None
         for name, reason in list(self._reasons_due.items()):
             try:
@@ -222,7 +223,7 @@ class Inbox:
             return None
 
     async def _watch(self, changed: _Wakeup) -> None:
-        """Ring at every change, for ever. While the kernel will not watch, the rescan remains."""
+        """Wake the task at every change, for ever. While the kernel cannot watch, the rescan remains."""
         said = ""
         while True:
             try:
@@ -231,14 +232,14 @@ class Inbox:
                 reason = error.strerror or str(error)
                 if reason != said:
                     said = reason
-                    log.warning("inbox is only looked at now and then", every_s=self._settings.rescan_s, reason=reason)
+                    log.warning("inbox is scanned at intervals only", every_s=self._settings.rescan_s, reason=reason)
             await trio.sleep(self._settings.rescan_s)
 
     async def _ring(self, changed: _Wakeup) -> None:
-        watch = await run_blocking(INotify)  # finding the C library takes some 10 ms, once
+        watch = await run_blocking(INotify)  # loads the C library at the first use
         with watch:
             watch.add_watch(self._folder.directory, _EVENTS)
-            changed.ring()  # for what came before there was a watch
+            changed.ring()  # for changes before the watch
             while True:
                 await trio.lowlevel.wait_readable(watch)
                 watch.read(timeout=0)
@@ -246,7 +247,7 @@ class Inbox:
 
 
 class _Wakeup:
-    """Wakes one waiter; ringing before it waits is remembered."""
+    """Wakes one waiter; a ring before the wait is remembered."""
 
     def __init__(self) -> None:
         self._event = trio.Event()

@@ -76,8 +76,8 @@ def open_envelope(kind: str, envelope: bytes, trusted: Collection[bytes]) -> Ope
     for key, signature in known:
         if not verify(key, signature, message):
             raise ManifestError(
-                f"the signature by key={key_id(key).hex()[:12]} does not match the content: it was changed or is not "
-                "all there",
+                f"the signature by key={key_id(key).hex()[:12]} does not match the content, which was changed or is "
+                "incomplete",
                 code="E_SIG_INVALID",
             )
     return OpenedEnvelope(payload, known[0][0])

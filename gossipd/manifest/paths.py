@@ -96,7 +96,7 @@ def _record_parents(path: str, index: int, directories: dict[str, tuple[str, int
         folded = _fold(parent)
         known = directories.setdefault(folded, (parent, index))
         if known[0] != parent:
-            _refuse("E_PATH_COLLISION", f"the directories of files[{known[1]}] and files[{index}] are twins")
+            _refuse("E_PATH_COLLISION", f"directories of files[{known[1]}] and files[{index}] are one on some systems")
         if known[1] != index:
             return  # its parents were recorded with it
         parent = parent.rpartition("/")[0]

@@ -1,6 +1,6 @@
 """Publishing: find the files, hash every chunk on all cores, sign the result.
 
-``selection`` says which files count, ``tree`` finds them on a disk and ``bucket`` in object storage, ``extents`` cuts
-the work, ``hashing`` does it in threads, ``files`` and ``bucket`` read, ``publisher`` puts it together, ``output``
-writes the manifest. No other hand is imported; nothing here talks to a daemon.
+``selection`` chooses files; ``tree`` finds them on a disk and ``bucket`` in object storage; ``extents`` divides the
+work, ``hashing`` does it in threads, ``files`` and ``bucket`` read; ``publisher`` runs all steps; ``output`` writes the
+manifest; ``errors`` names the failures. Nothing here talks to a daemon.
 """

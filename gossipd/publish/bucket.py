@@ -1,15 +1,13 @@
-"""Publishing what already lies in object storage: list it, stream every byte once, hash on the way.
+"""Publishing objects in storage: list them, stream every byte once, hash on the way.
 
-What lives here: listing and reading through obstore. What does not: seeds' reading at deployment time
-(``gossipd.sources``), which has the manifest's hashes to check against; here there is nothing to check but the
-object's version: every request is pinned to the ETag that the listing gave (If-Match), so that a manifest never
-mixes two versions, and the listing is compared once more at the end (``publisher``).
+What lives here: listing and reading through obstore. What does not: the reads of seeds (``sources``), which check
+against the manifest's hashes. Here only the object's version can be checked: every request is pinned to the ETag of the
+listing (If-Match), so that a manifest never mixes two versions, and the listing is compared at the end (``publisher``).
 
-Credentials and endpoints are the environment's (``AWS_*`` and the like), which obstore reads itself. Its retries are
-on for listing and for the start of a request; a body that breaks off is asked for again here, the run from its
-beginning, as a hash cannot go back.
+obstore itself reads credentials and endpoints from the environment (``AWS_*`` and the like). Its retries cover listing
+and the start of a request; after a broken body the whole extent is read again here, because a hash cannot go back.
 
-Storage systems that know directories mark them with an empty object named like one; such markers are left out.
+Some storage systems mark directories by empty objects of their names; such markers are left out.
 """
 
 from __future__ import annotations
@@ -49,18 +47,18 @@ ATTEMPTS = 4
 BACKOFF_S = 0.5  # doubled each time, times 0.5 to 1.5: four attempts last some four seconds
 _OBSTORE_ERRORS = (BaseError, OSError, ValueError)
 _CLIENT_OPTIONS = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10min", "user_agent": "gossipd"}
-_RETRIES = {"max_retries": 6, "retry_timeout": timedelta(minutes=2)}  # six doublings from 0.1 s; obstore jitters them
+_RETRIES = {"max_retries": 6, "retry_timeout": timedelta(minutes=2)}  # six doublings from 0.1 s, with jitter
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
 
 @dataclass(frozen=True, slots=True)
 class FoundObject:
-    """One object as the listing has it; equal while nobody replaces it."""
+    """One object of the listing; equal until somebody replaces it."""
 
     path: str
     size: int
     version: str
-    """Its ETag, or when it was last modified where there is none."""
+    """Its ETag, else the time of its last modification."""
     if_match: str | None
 
 
@@ -68,7 +66,7 @@ def open_storage(url: SourceUrl) -> Any:
     """The obstore store for a bucket and prefix. Raises StorageError."""
     client: dict[str, Any] = dict(_CLIENT_OPTIONS)
     if any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINT_VARIABLES):
-        client["allow_http"] = True  # the operator's own endpoint, as in a laboratory
+        client["allow_http"] = True  # the operator's own endpoint
     try:
         options: dict[str, Any] = {"client_options": client, "retry_config": _RETRIES}
         return from_url(f"{url.text.rstrip('/')}/", **options)
@@ -77,9 +75,8 @@ def open_storage(url: SourceUrl) -> Any:
 
 
 def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[FoundObject]:
-    """The selected objects below the prefix, in order of path.
-
-    Raises: StorageError; PublishError ``E_EMPTY``; ManifestError ``E_LIMIT`` beyond 100,000 objects.
+    """The selected objects below the prefix, in order of path. Raises StorageError; PublishError ``E_EMPTY``;
+    ManifestError ``E_LIMIT`` beyond 100,000 objects.
     """
     found: list[FoundObject] = []
     parents: set[str] = set()
@@ -103,7 +100,7 @@ def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[Found
 
 
 def find_object(store: Any, name: str, url: SourceUrl) -> FoundObject | None:
-    """The one object of that name, or None."""
+    """The object of that name, or None."""
     try:
         return _found(obstore.head(store, name))
     except FileNotFoundError:
@@ -113,7 +110,7 @@ def find_object(store: Any, name: str, url: SourceUrl) -> FoundObject | None:
 
 
 class StoredObjects:
-    """Runs of the given objects, which are in the manifest's order."""
+    """Reads extents of the given objects, which are in the manifest's order."""
 
     def __init__(
         self, store: Any, objects: Sequence[FoundObject], *, sleep: Callable[[float], None] = time.sleep
@@ -124,7 +121,7 @@ class StoredObjects:
         self.threads = THREADS
 
     def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
-        """Raises SourceChangedError, StorageError."""
+        """Raises TreeChangedError, StorageError."""
         for attempt in range(ATTEMPTS):
             try:
                 return self._hash_once(run, chunk_bytes)
@@ -160,7 +157,7 @@ class StoredObjects:
         try:
             result = obstore.get(self._store, one.path, options=options)
             if tuple(result.range) != (segment.offset, stop) or result.meta["size"] != one.size:
-                raise TreeChangedError(f"{shown(one.path)} has another size than it was listed with")
+                raise TreeChangedError(f"{shown(one.path)} has another size than in the listing")
             for part in result.stream(min_chunk_size=1):
                 left -= len(part)
                 if left < 0:
@@ -169,7 +166,7 @@ class StoredObjects:
         except _OBSTORE_ERRORS as error:
             raise _from_obstore(error, shown(one.path)) from None
         if left:
-            raise StorageError(f"{shown(one.path)}: the body was not as long as promised", code="E_SOURCE_SHORT")
+            raise StorageError(f"{shown(one.path)}: the body has another length than promised", code="E_SOURCE_SHORT")
 
 
 def _found(meta: Any) -> FoundObject:
@@ -179,7 +176,7 @@ def _found(meta: Any) -> FoundObject:
 
 
 def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
-    """In our words: obstore's text quotes replies, which may hold anything."""
+    """Translate an error. obstore's text is not shown, because it quotes replies, which may hold anything."""
     text = str(error)
     if isinstance(error, PreconditionError):
         return TreeChangedError(f"{what} was replaced while it was hashed")
@@ -190,4 +187,4 @@ def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
         return StorageAuthError(f"{what}: access refused; see the credentials in this environment")
     if isinstance(error, ValueError) or "not recognise" in text or "not recognize" in text:
         return PublishError(f"{what} is not an address that can be opened", code="E_SOURCE_LISTING")
-    return StorageError(f"{what}: the storage did not answer as it should")
+    return StorageError(f"{what}: the storage gave an unexpected answer")

@@ -1,7 +1,7 @@
-"""Cutting a model into pieces of work: adjacent chunks that one thread reads and hashes in one go.
+"""Dividing a model into extents: adjacent chunks that one thread reads and hashes together.
 
-16 MiB is enough that opening, mapping and handing out a run cost nothing beside hashing it (4 ms at 4 GB/s), and
-little enough that the last runs end together on all cores; it is also where S3's requests stop getting cheaper.
+16 MiB are enough that opening and mapping cost nothing beside hashing, few enough that all cores end together, and the
+size beyond which S3's requests get no cheaper.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ EXTENT_BYTES_MAX = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FileExtent:
-    """``count`` chunks from ``first_chunk``: the bytes of ``segments``, end to end, cut every ``chunk_bytes``.
-
-    Either adjacent chunks of one file, then there is one segment; or one chunk of packed files.
+    """``count`` chunks from ``first_chunk``: the bytes of ``segments``, end to end, cut every ``chunk_bytes``. Either
+    adjacent chunks of one file, with one segment; or one chunk of packed files.
     """
 
     first_chunk: int
@@ -28,7 +27,7 @@ class FileExtent:
 
 
 def runs(layout: Layout) -> Iterator[FileExtent]:
-    """All of a model's chunks, each in exactly one run."""
+    """All of a model's chunks, each in exactly one extent."""
     per_extent = max(1, EXTENT_BYTES_MAX // layout.chunk_bytes)
     chunk = 0
     while chunk < layout.packed_chunk:

@@ -1,19 +1,15 @@
 """Reading and hashing files on a local disk, at the speed of the cores.
 
-What lives here: reading a run, and noticing that a file is not what it was. What does not: which files (``tree``).
+What lives here: reading an extent, and noticing a changed file. What does not: finding files (``tree``).
 
-A run is hashed where the page cache has it: the file is mapped, so nothing is copied. Measured on two cores, 1 GiB
-in page cache: mapped 9.3 GB/s, blake3's own ``update_mmap`` on all cores 8.4 to 9.1, read into a reused buffer of
-128 KiB to 4 MiB 6.3 to 7.2.
+An extent is hashed in the page cache: the file is mapped, so nothing is copied, which is faster than reading into a
+buffer. But if somebody shortens a mapped file, SIGBUS kills the process. So an extent is mapped only under a read lease
+(``F_SETLEASE``): a process that opens the file for writing or truncates it waits for the end of the lease, some
+milliseconds later, or 45 s at most. Without a lease (a foreign file, one open for writing, or a network file system)
+the extent is read into a buffer.
 
-The danger of a map is that a file which is cut shorter meanwhile kills the process (SIGBUS). So a run is mapped only
-under a read lease (``F_SETLEASE``): the kernel holds back whoever opens the file for writing or truncates it until the
-lease is given up at the end of the run, some milliseconds later, or for 45 s at most. Where there is no lease to be
-had (the file belongs to somebody else, is open for writing, or lies on a network file system) the run is read into a
-buffer instead.
-
-A file that changed is refused, never published half old and half new: size, time of change and inode are compared
-when a run ends, and for the whole tree once more at the end (``publisher``).
+A changed file is refused, never published half old and half new: size, time of change and inode are compared at the end
+of an extent, and for the whole tree at the end (``publisher``).
 """
 
 from __future__ import annotations
@@ -34,12 +30,12 @@ from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.tree import FoundFile
 
-BUFFER_BYTES = 512 * 1024  # a quarter of a core's second-level cache here; 256 KiB to 1 MiB measured alike
+BUFFER_BYTES = 512 * 1024  # 256 KiB to 1 MiB are equally fast
 _NO_LEASE = (errno.EAGAIN, errno.EACCES, errno.EINVAL, errno.EPERM, errno.ENOTSUP, errno.ENOLCK)
 
 
 class LocalFiles:
-    """Runs of the given files, which are in the manifest's order."""
+    """Reads extents of the given files, which are in the manifest's order."""
 
     def __init__(self, files: Sequence[FoundFile], *, mapped: bool = True) -> None:
         self._files = files
@@ -47,7 +43,7 @@ class LocalFiles:
         self.threads = len(os.sched_getaffinity(0))
 
     def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
-        """Raises SourceChangedError, PublishError ``E_SOURCE_READ``."""
+        """Raises TreeChangedError, PublishError ``E_SOURCE_READ``."""
         if run.count > 1 or len(run.segments) == 1:
             return self._hash_adjacent(run.segments[0], chunk_bytes)
         hasher = blake3()
@@ -59,7 +55,7 @@ class LocalFiles:
 
     def _hash_adjacent(self, segment: Segment, chunk_bytes: int) -> bytes:
         with self._opened(segment) as descriptor:
-            # Reading ahead is left to the kernel, for this run and for the next, which another thread takes.
+            # The kernel reads ahead, for this extent and for the next, which another thread takes.
             os.posix_fadvise(descriptor, segment.offset, 2 * segment.length, os.POSIX_FADV_WILLNEED)
             if self._mapped and segment.offset % mmap.ALLOCATIONGRANULARITY == 0 and _lease(descriptor):
                 try:
@@ -94,7 +90,7 @@ class LocalFiles:
         return b"".join(found)
 
     def _pieces(self, descriptor: int, segment: Segment, piece_bytes: int) -> Iterator[memoryview]:
-        """The segment's bytes in one buffer, over and over; each piece but the last has ``piece_bytes``."""
+        """The segment's bytes in one reused buffer; each piece but the last has ``piece_bytes``."""
         buffer = memoryview(bytearray(min(piece_bytes, BUFFER_BYTES)))
         at, end = segment.offset, segment.offset + segment.length
         while at < end:
@@ -130,9 +126,9 @@ class LocalFiles:
 
 
 def _lease(descriptor: int) -> bool:
-    """Whether nobody can change the file until the lease is given up."""
+    """Take a read lease. False when the file cannot be protected."""
     try:
-        # The kernel tells the holder of a lease that somebody waits by a signal; this one is ignored by default.
+        # The kernel signals to the holder of a lease that a writer waits; SIGURG is ignored by default.
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
     except OSError as error:

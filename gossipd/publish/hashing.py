@@ -1,9 +1,9 @@
-"""Hashing a model's chunks in threads, whatever they are read from.
+"""Hashing a model's chunks in threads, from any reader.
 
-What lives here: handing out the work and collecting the hashes. What does not: reading (``files``, ``bucket``).
+What lives here: distributing extents and collecting hashes. What does not: reading (``files``, ``bucket``).
 
-BLAKE3 releases the interpreter lock, so threads use all cores; each takes the next run when it is done with one,
-which keeps reads near each other on a disk. The first error stops all of them, each at the end of its run.
+BLAKE3 releases the GIL, so threads use all cores. Each takes the next extent when it is done, which keeps reads near
+each other on a disk. The first error stops all threads at the ends of their extents.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from gossipd.publish.extents import FileExtent, runs
 
 
 class ExtentReader(Protocol):
-    """Where bytes come from. Thread-safe."""
+    """The source of bytes. Thread-safe."""
 
     @property
     def threads(self) -> int:
-        """How many runs are worth reading at a time."""
+        """How many extents are worth reading at once."""
 
     def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
-        """The BLAKE3-256 of each chunk of a run, one after the other."""
+        """The BLAKE3-256 of each chunk of an extent, one after the other."""
 
 
 def hash_chunks(layout: Layout, reader: ExtentReader, on_bytes: Callable[[int], None]) -> bytes:
     """The hashes of all chunks, in order.
 
     Args:
-        on_bytes: called with the length of each run that is done; by one thread at a time, not always the same.
-    Raises: what ``reader`` raises.
+        on_bytes: receives the length of each finished extent; in any thread, one at a time.
+    Raises: the exceptions of ``reader``.
     """
     digests = bytearray(layout.chunk_count * DIGEST_BYTES)
     work: Iterator[FileExtent] = runs(layout)

@@ -1,7 +1,6 @@
-"""Writing the manifest: whole or not at all, and durable before it has its name.
+"""Writing the manifest: whole or not at all, and durable before it gets its name.
 
-The temporary file lies in the same directory under a hidden name, which an inbox does not look at, so that ``--out``
-may point straight into one.
+The temporary file has a hidden name in the same directory, which an inbox ignores, so ``--out`` may point into one.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ from gossipd.publish.errors import PublishError
 
 
 def check_writable(out: Path) -> None:
-    """Refuse before hours of hashing what would fail after them. Raises PublishError ``E_OUTPUT``."""
+    """Refuse an unsuitable ``--out`` before hours of hashing. Raises PublishError ``E_OUTPUT``."""
     directory = out.parent
     if out.is_dir() or not directory.is_dir() or not os.access(directory, os.W_OK):
-        raise PublishError(f"--out {shown(str(out))} must be a file in a directory one can write to", code="E_OUTPUT")
+        raise PublishError(f"--out {shown(str(out))} must be a file in a writable directory", code="E_OUTPUT")
 
 
 def write_whole(out: Path, content: bytes) -> None:
-    """Replaces ``out``. Raises PublishError ``E_OUTPUT``; then ``out`` is as it was."""
+    """Replace ``out``. Raises PublishError ``E_OUTPUT``; then ``out`` is unchanged."""
     temporary = out.parent / f".{out.name}.{os.getpid()}.part"
     try:
         try:

@@ -1,9 +1,9 @@
 """From a source to a signed manifest: find, lay out, hash, look again, sign, write.
 
-What lives here: the order of steps and what a source's address becomes. What does not: each step.
+What lives here: the order of the steps, and the source address in the manifest. What does not: each step.
 
-Seeds read from where the bytes were published, unless ``--source`` names another place that holds the same tree. A
-web server's directory cannot be listed (there is no standard for it), so it is published from a copy on disk.
+Seeds read from the published place, unless ``--source`` names another that holds the same tree. A web server's
+directory cannot be listed by any standard, so it is published from a copy on disk.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Found: TypeAlias = Sequence[FoundFile] | Sequence[FoundObject]
 
 
 class PublishProgress(Protocol):
-    """Who watches. Called from worker threads, by one at a time."""
+    """An observer. Called in worker threads, one at a time."""
 
     def found(self, file_count: int, bytes_total: int) -> None:
         """Everything is found; hashing begins."""
@@ -50,7 +50,7 @@ class PublishProgress(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOrder:
-    """What the operator asks for. ``chunk_bytes`` None: by size; ``sources`` empty: where it was read."""
+    """The operator's request. ``chunk_bytes`` None: by size; ``sources`` empty: the published place."""
 
     source: str
     name: str
@@ -68,7 +68,7 @@ class PublishOrder:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What stands at ``out``."""
+    """The manifest at ``out``."""
 
     deployment: DeploymentId
     name: str
@@ -82,12 +82,12 @@ class Published:
     manifest_bytes: int
     out: Path
     is_new: bool
-    """False when ``out`` said the same already and stays as it is."""
+    """False when ``out`` had the same content already and was not written."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Origin:
-    """One place that is being published: what is in it, how to read it, and where seeds find it."""
+    """One published place: its content, its reader, and its address for seeds."""
 
     found: Found
     reader: ExtentReader
@@ -96,9 +96,8 @@ class _Origin:
 
 
 def publish(order: PublishOrder, progress: PublishProgress) -> Published:
-    """Write the signed manifest of ``order.source`` to ``order.out``.
-
-    Raises: PublishError, StorageError, ManifestError; then nothing was written.
+    """Write the signed manifest of ``order.source`` to ``order.out``. Raises PublishError, StorageError, ManifestError;
+    then nothing was written.
     """
     check_model_name(order.name)
     check_writable(order.out)
@@ -137,10 +136,8 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
 
 
 def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:
-    """The manifest at ``order.out`` if it says the same but for its date: then it stays.
-
-    A script that is run again would make another deployment of the same version, which hosts refuse as two contents of
-    one version, and ring an alarm for.
+    """The manifest at ``order.out`` if it differs only by its date: then it stays. Otherwise a repeated script would
+    make another deployment of the same version, which hosts refuse with an alarm.
     """
     try:
         with order.out.open("rb") as file:
@@ -178,11 +175,11 @@ def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
 
 
 def _check_outside(source: Path, out: Path, selection: Selection) -> None:
-    """Written into the model, the manifest would be part of the next one, and then be replaced by it."""
+    """Refuse to write the manifest into the model, where it would be part of the next manifest."""
     target = Path(os.path.abspath(out))
     if target.is_relative_to(source) and selection.admits(str(target.relative_to(source))):
         raise PublishError(
-            f"--out {shown(str(out))} lies in SOURCE, of which it would be a file; write it elsewhere, or --exclude it",
+            f"--out {shown(str(out))} lies in SOURCE and would be part of it; write it elsewhere, or --exclude it",
             code="E_OUTPUT",
         )
 
@@ -222,7 +219,7 @@ def _open_object(source: str) -> _Origin | None:
 
 
 def _source_base(text: str, files: Sequence[FileEntry]) -> str:
-    """``--source`` as the manifest has it: the directory, also when the address of the only file is given."""
+    """``--source`` as the directory for the manifest, also when it is the address of the only file."""
     url = parse_source_url(text, "--source")
     check_scheme(url.scheme, "--source")
     last = url.path.rpartition("/")[2]

@@ -1,8 +1,8 @@
 """Which files of a tree belong to the model: ``--include`` and ``--exclude``.
 
-Patterns are matched against the whole relative path, and ``*`` matches ``/`` too, as in huggingface_hub's
-``allow_patterns``: ``*.safetensors`` finds shards at any depth. A pattern that ends in ``/`` means everything below
-that directory. With no ``include`` everything is in; ``exclude`` has the last word. Case counts.
+A pattern matches the whole relative path, and ``*`` matches ``/`` too, as in huggingface_hub's ``allow_patterns``:
+``*.safetensors`` finds shards at any depth. A pattern with a final ``/`` means everything below that directory. Without
+``include`` everything is in; ``exclude`` wins. Case counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Patterns in, patterns out."""
+    """Patterns of included and excluded files."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()

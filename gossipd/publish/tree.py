@@ -1,10 +1,10 @@
 """The files of a model on a local disk, as they were at one moment.
 
-What lives here: walking, and refusing what a manifest cannot hold. What does not: reading (``files``).
+What lives here: walking, and refusing files that a manifest cannot hold. What does not: reading (``files``).
 
-Only regular files count. A symbolic link is refused, not followed and not skipped: following would publish bytes
-from outside the tree, skipping would publish half a model. The directory that is named on the command line may itself
-be a link. Modes become 0644 or, with any execute bit, 0755, as in git: a publisher's umask is not part of a model.
+Only regular files count. A symbolic link is refused: following it would publish bytes from outside the tree, skipping
+it would publish half a model. Only the directory on the command line may be a link. Modes become 0644 or, with any
+execute bit, 0755, as in git, because a publisher's umask is not part of a model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """One file; equal when nothing that shows a change has changed."""
+    """One file; equal as long as it shows no sign of a change."""
 
     path: str
     """Relative to the model's directory, with ``/``."""

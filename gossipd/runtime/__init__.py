@@ -1,4 +1,6 @@
-"""What every adapter stands on: turns of the loop, threads, buffers, rates, sockets under trio.
+"""Mechanisms under every adapter, without knowledge of models: they decide nothing.
 
-What lives here: mechanisms that know nothing of models. What does not: decisions, and the adapters themselves.
+``turn_loop`` and ``turn_interval`` (the daemon's main loop), ``worker_threads`` (blocking calls), ``thread_priority``,
+``buffer_pool`` (bounded memory), ``rate_limit``, ``incoming_chunks`` (relaying chunks during their arrival), ``ports``
+(protocols between adapters), ``logs``, ``zmq_trio`` (ZeroMQ under trio).
 """

@@ -1,23 +1,21 @@
-"""The pool of receive buffers: what bounds the memory of a daemon, whatever the model and the number of peers.
+"""The pool of receive buffers: it bounds the memory of a daemon, whatever the model and the number of peers.
 
-What lives here: leases of reusable memory and reservations for memory that others allocate (obstore's). What does
-not: what is put in them.
+What lives here: leases of reusable memory, and reservations for memory of others (obstore's). What does not: the
+content.
 
-How it works. Buffers are anonymous private mappings (page aligned, given back to the system when dropped) in classes
-of powers of two. A free buffer of the class is reused; else a new one is made while the total stays within
-``pool_bytes``; else free buffers of other classes are dropped to make room; else the caller waits. Waiters are
-served in order of arrival, so that a large request is not starved by small ones. A released lease's view raises
-when it is touched again: a use after release is an error, never another chunk's bytes.
+How it works. Buffers are anonymous private mappings (page aligned, returned to the system when dropped) in classes of
+powers of two. A request takes a free buffer of its class; else a new one while the total stays within ``pool_bytes``;
+else free buffers of other classes are dropped; else the caller waits. Waiters are served in order of arrival, so that
+small requests do not starve a large one. The view of a released lease raises when it is touched: a use after release
+never sees another chunk's bytes.
 
-What was reserved and is free again may still be resident: glibc keeps it in its arenas for the next request (a host
-that had read a model from storage and then fetched another stood at 283 MB, 100 of them free memory of the heap). So
-the pool remembers how much that can be, and has the heap trimmed before new buffers would come on top. What one arena
-keeps another does not use, so a daemon has two of them (``limit_arenas``): reading 2 GB it peaked at 362 MB with
-glibc's default of eight for each core, at 157 MB with two.
+Freed reservations may stay resident, because glibc keeps memory in its arenas. So the pool remembers how much that can
+be, and trims the heap before new buffers would exceed the bound. Memory kept by one arena is of no use to another, so a
+daemon has only two arenas (``limit_arenas``).
 
-Rejected: a fixed mmap threshold (mallopt(3)), which gives memory back at once and faults in 4,096 pages for every
-16 MiB that are read; one bytearray per chunk (glibc raises that threshold when large blocks are freed, so their
-memory would stay in the heap in pieces); and a slab cut into chunks (models differ in chunk size).
+Rejected: a fixed mmap threshold (mallopt(3)), because each read then faults in all its pages; one bytearray per chunk,
+because glibc raises that threshold when large blocks are freed and keeps the memory; a slab cut into chunks, because
+models differ in chunk size.
 """
 
 from __future__ import annotations
@@ -35,24 +33,21 @@ from gossipd.core.errors import LocalError
 
 # Half the smallest default chunk (256 KiB): smaller buffers would only add classes.
 CLASS_BYTES_MIN = 128 * 1024
-_ARENAS_MAX = 2  # measured: see above; one alone would have every thread wait for it
+_ARENAS_MAX = 2  # with one arena all threads would wait for it
 _M_ARENA_MAX = -8  # malloc.h, glibc
-# Of the pool, that the heap may keep beyond it: less, and a host that reads and fetches at once trims all the time.
+# The share of the pool that the heap may keep in excess; with less, reading and fetching at once trims all the time.
 _HEAP_SHARE = 4
 
 
 class PoolExhaustedError(LocalError):
-    """No buffer became free in time.
-
-    Fault: this host (``pool_bytes`` is what limits). State: unchanged. Retry: yes, later.
-    """
+    """No buffer became free in time. Fault: this host (``pool_bytes`` is the limit). State: unchanged. Retry: later."""
 
     code = "E_POOL"
 
 
 @dataclass(frozen=True, slots=True)
 class PoolStatistics:
-    """A snapshot. ``waited_s`` is summed over all callers; ``waiting`` of them wait now: the pool is the limit."""
+    """A snapshot. ``waited_s``: summed over all callers; ``waiting``: callers that wait now."""
 
     pool_bytes: int
     allocated_bytes: int
@@ -62,7 +57,7 @@ class PoolStatistics:
 
 
 class Lease:
-    """Memory for one chunk. ``view`` has exactly the asked length and belongs to the holder until ``release``."""
+    """Memory for one chunk. ``view`` has exactly the requested length and is the holder's until ``release``."""
 
     __slots__ = ("_buffer", "_pool", "_size", "view")
 
@@ -91,8 +86,8 @@ class BufferPool:
     """At most ``pool_bytes`` in leases, reservations and free buffers together. Thread-safe.
 
     Args:
-        pool_bytes: the bound; a single request may be as large as this.
-        trim_heap: gives the free memory of the process's heap back to the system.
+        pool_bytes: the bound, also for a single request.
+        trim_heap: returns free memory of the process's heap to the system.
     """
 
     def __init__(self, pool_bytes: int, *, trim_heap: Callable[[], None] | None = None) -> None:
@@ -100,7 +95,7 @@ class BufferPool:
         self._pool_bytes = pool_bytes
         self._trim_heap = trim_heap or _trim_heap
         self._reserved_bytes = 0
-        self._heap_bytes = 0  # the most that was reserved at once since the heap was trimmed
+        self._heap_bytes = 0  # the most that was reserved at once since the last trim
         self._changed = threading.Condition()
         self._free: dict[int, list[mmap.mmap]] = {}
         self._free_bytes = 0
@@ -115,9 +110,8 @@ class BufferPool:
 
         Args:
             timeout_s: how long to wait, in seconds; None for ever.
-            gave_up: asked before waiting and after every ``wake``; true ends the wait.
-        Raises:
-            PoolExhaustedError: no room in time, or ``gave_up``.
+            gave_up: called before waiting and after every ``wake``; true ends the wait.
+        Raises PoolExhaustedError: no room in time, or ``gave_up``.
         """
         size = self._class_of(nbytes)
         with self._changed:
@@ -137,7 +131,7 @@ class BufferPool:
     def reserve(
         self, nbytes: int, timeout_s: float | None = None, *, gave_up: Callable[[], bool] | None = None
     ) -> Lease:
-        """Room for memory that somebody else allocates; the lease's view is empty. Raises as ``acquire``."""
+        """Room for memory that others allocate; the lease's view is empty. Raises as ``acquire``."""
         assert 0 < nbytes <= self._pool_bytes, f"{nbytes} bytes do not fit a pool of {self._pool_bytes}"
         with self._changed:
             self._wait_for_room(nbytes, timeout_s, gave_up)
@@ -147,12 +141,11 @@ class BufferPool:
         return Lease(self, nbytes, None, 0)
 
     def wake(self) -> None:
-        """Make every waiter ask its ``gave_up`` again."""
+        """Make every waiter call its ``gave_up`` again."""
         with self._changed:
             self._changed.notify_all()
 
     def statistics(self) -> PoolStatistics:
-        """What the pool holds now, and what it has cost so far."""
         with self._changed:
             return PoolStatistics(
                 pool_bytes=self._pool_bytes,
@@ -189,9 +182,8 @@ class BufferPool:
             self._changed.notify_all()
 
     def _shrink_free(self) -> None:
-        """Drop free buffers, largest first, until everything together fits.
-
-        Dropping the last reference unmaps; ``close`` would raise if somebody still held a slice.
+        """Drop free buffers, largest first, until everything together fits. Dropping the last reference unmaps;
+        ``close`` would raise while somebody holds a slice.
         """
         if self._leased_bytes + self._free_bytes <= self._pool_bytes:
             return
@@ -202,7 +194,7 @@ class BufferPool:
                 self._free_bytes -= size
 
     def _heap_is_over(self) -> bool:
-        """Whether the heap keeps too much of what was reserved; true once, as the caller trims it."""
+        """Whether the heap keeps too much freed memory; true once, as the caller trims it."""
         kept_bytes = self._heap_bytes - self._reserved_bytes
         most_bytes = self._pool_bytes + self._pool_bytes // _HEAP_SHARE
         if kept_bytes == 0 or self._leased_bytes + self._free_bytes + kept_bytes <= most_bytes:
@@ -223,12 +215,12 @@ class BufferPool:
 
 
 def _trim_heap() -> None:
-    """malloc_trim(3), of all arenas; without the GIL, milliseconds for 100 MB. Other C libraries keep nothing back."""
+    """malloc_trim(3) of all arenas, without the GIL. Other C libraries keep nothing back."""
     if (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)
 
 
 def limit_arenas() -> None:
-    """mallopt(3): all threads allocate from two arenas. Before there are threads; nothing in other C libraries."""
+    """mallopt(3): all threads allocate from two arenas. Call it before there are threads; glibc only."""
     if (set_option := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         set_option(_M_ARENA_MAX, _ARENAS_MAX)

@@ -1,22 +1,20 @@
-"""Chunks on their way to this host, which others may be sent while they come.
+"""Chunks during their arrival, which this host may already relay.
 
-What lives here: how much of a chunk has arrived, whose memory it is in and until when, and how its relays learn that.
-What does not: receiving (``transfer.client`` from a peer, ``sources.assembly`` from storage), sending
-(``transfer.server``), and whether the bytes are right (the store).
+What lives here: how much of a chunk has arrived, whose memory it is in and until when, and how relays learn that. What
+does not: receiving (``transfer.client`` from a peer, ``sources.assembly`` from storage), sending (``transfer.server``),
+and verifying (the store).
 
-A chunk is told to others from the moment an eighth of it is here: a hop then costs an eighth of the time of a fetch,
-and not all of it (switches call it cut-through). Nobody takes an unverified chunk for a chunk, because a relay keeps
-back the last byte until this host has verified and stored the chunk: who gets a whole one gets it from a host that
-vouches for it, and a wrong one is that host's fault, as ever. A chunk that does not arrive, or turns out wrong, ends
-its relays' transfers; it costs those that wait for it a part of a transfer, and nobody's good name.
+A chunk is announced when an eighth of it is here, so a hop costs an eighth of a fetch (cut-through, as in switches). No
+receiver gets an unverified chunk whole: a relay holds back the last byte until this host has verified and stored the
+chunk. So the host that sends a whole chunk vouches for it, and a wrong one is its fault. A chunk that does not arrive,
+or is wrong, ends the transfers of its relays; that costs them part of a transfer and no strike.
 
-The receiver owns the memory. A relay may use it while the receiver has not let go; what has been verified meanwhile it
-sends from the store's file, so that a slow peer never holds a buffer for longer than it takes to send one piece.
+The receiver owns the memory. A relay may use it until the receiver releases it, and then sends the rest from the
+store's file. So a slow peer holds a buffer only for one piece.
 
-Rejected: pieces of 128 KiB (4 % less CPU time in the lab, and the last host at 1.08 to 1.18 downloads in five runs for
-1.11 to 1.14 in turn, though the mean host came sooner); digests of parts in the manifest, or BLAKE3's own tree (the
-same bytes would be verified twice, and what is gained is that a liar is found some milliseconds sooner); keeping the
-buffer until the last relay is done (a few slow peers would use up the pool).
+Rejected: smaller pieces, because the last host comes later; digests of parts, or BLAKE3's tree, because bytes would be
+verified twice to detect a false peer some milliseconds sooner; keeping the buffer until the last relay ends, because a
+few slow peers would use up the pool.
 """
 
 from __future__ import annotations
@@ -33,15 +31,15 @@ from gossipd.core.timing import ENDING_S, ENDING_SHARE, TOLD_SHARE
 from gossipd.runtime.buffer_pool import Lease
 
 _PIECES_MIN = 8
-_PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call and, where somebody waits, a thread that wakes
-_LAST_PIECE_S = ENDING_S / 4  # the request that is planned meanwhile leaves in time
-_PIECE_S = 0.25  # a relay must not look silent, which is 0.5 s, only because its pieces are large for a slow link
+_PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call, and wakes a waiting thread
+_LAST_PIECE_S = ENDING_S / 4  # so that the request planned meanwhile leaves in time
+_PIECE_S = 0.25  # well below the 0.5 s at which a relay looks silent, also on a slow link
 
 Key = tuple[DeploymentId, ChunkIndex]
 
 
 class IncomingChunk:
-    """One chunk under way. ``view`` is the receiver's until ``release``; others use ``piece``."""
+    """One chunk during its arrival. ``view`` is the receiver's until ``release``; others use ``piece``."""
 
     def __init__(
         self, incoming_chunks: IncomingChunks, key: Key, supplier: Supplier, lease: Lease, *, ending_share: float
@@ -55,18 +53,19 @@ class IncomingChunk:
         self._changed = threading.Condition()
         self._is_listed = False
         self._ending_share = ending_share
-        self._first = (0, 0.0)  # how much was here when, the first time
+        self._first = (0, 0.0)  # the bytes here at the first look, and its time
         self._filled = 0
         self._users = 1
         self._is_over = False
         self.is_landed = False
 
     def piece_bytes(self, elapsed_s: float) -> int:
-        """How much the receiver should receive next: what comes in a quarter of a second, or an eighth of the chunk.
-        From where its end is told it comes in smaller pieces, as the next request is sent between two of them.
+        """How much the receiver should receive next: the bytes of a quarter of a second, or an eighth of the chunk.
+
+        Near the end pieces are smaller, because the next request is sent between two of them.
 
         Args:
-            elapsed_s: since the first byte was awaited.
+            elapsed_s: since the wait for the first byte began.
         """
         rate = self._filled / elapsed_s if elapsed_s > 0 else 0.0
         piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), self.length // _PIECES_MIN))
@@ -77,7 +76,7 @@ class IncomingChunk:
         return max(_PIECE_BYTES_MIN, min(piece, most))
 
     def advance(self, filled: int) -> None:
-        """So many bytes are here, from the first on. By the receiver."""
+        """The first ``filled`` bytes are here. For the receiver."""
         with self._changed:
             self._filled = filled
             self._changed.notify_all()
@@ -97,12 +96,11 @@ class IncomingChunk:
         return left * (now - at_s) <= ENDING_S * (filled - before)
 
     def land(self) -> None:
-        """The chunk is verified and in the store. By the receiver."""
+        """The chunk is verified and in the store. For the receiver."""
         self.is_landed = True
 
     def release(self) -> None:
-        """The receiver lets go: relays go on from the store if it has landed, else they end. A second call does
-        nothing."""
+        """End the receiver's use: relays continue from the store if the chunk has landed, else they end. Idempotent."""
         with self._changed:
             if self._is_over:
                 return
@@ -114,10 +112,10 @@ class IncomingChunk:
 
     @contextmanager
     def piece(self, at: int, timeout_s: float) -> Iterator[memoryview | None]:
-        """A piece of what has come beyond the first ``at`` bytes, but for the last byte; waits for some.
+        """A piece beyond the first ``at`` bytes, never with the last byte; waits for some.
 
-        Yields: valid inside the context; empty after ``timeout_s`` without any, None when there will be no more: see
-            ``is_landed``.
+        Yields: bytes valid inside the context; empty after ``timeout_s`` without new ones; None at the end
+        (``is_landed``).
         """
         with self._changed:
             if not self._is_over and self._ready(at) <= at:
@@ -153,11 +151,11 @@ class IncomingChunk:
 
 
 class IncomingChunks:
-    """Those of this host that others may be sent. Thread-safe.
+    """The arriving chunks of this host that it may relay. Thread-safe.
 
     Args:
-        post: told, in the receiver's thread, which chunk others may ask for from now on, and when little is left of
-            one; quick. A second fetch of the same chunk is listed when the first has ended and it goes on.
+        post: receives, in the receiver's thread, each chunk that may be requested from now on, and each of which little
+            is left; must be quick. A second fetch of a chunk is listed if it continues after the first has ended.
     """
 
     def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] | None = None) -> None:
@@ -169,20 +167,21 @@ class IncomingChunks:
         self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease, *,
         ending_share: float = ENDING_SHARE,
     ) -> IncomingChunk:  # fmt: skip
-        """A chunk will be received into ``lease``, which is the arrival's from now on.
+        """A chunk will be received into ``lease``, which the result owns from now on.
 
         Args:
-            ending_share: how much is left of it when its end is told, at most; 0 when its supplier goes on after it.
+            ending_share: the largest share of the chunk that is left when it counts as ending; 0 when more chunks of
+                the supplier follow it.
         """
         return IncomingChunk(self, (deployment, chunk), supplier, lease, ending_share=ending_share)
 
     def find(self, deployment: DeploymentId, chunk: ChunkIndex) -> IncomingChunk | None:
-        """The one that may be relayed now."""
+        """The arriving chunk that may be relayed now."""
         with self._lock:
             return self._incoming_chunks.get((deployment, chunk))
 
     def list(self, key: Key, incoming: IncomingChunk) -> bool:
-        """Let others find it; False while there is another of the same chunk."""
+        """Let others find it; False while another arrival of the same chunk is listed."""
         with self._lock:
             if self._incoming_chunks.setdefault(key, incoming) is not incoming:
                 return False
@@ -191,12 +190,10 @@ class IncomingChunks:
         return True
 
     def ending(self, key: Key, supplier: Supplier) -> None:
-        """Little is left of this one."""
         if self._post is not None:
             self._post(ChunkEnding(*key, supplier))
 
     def drop(self, key: Key, incoming: IncomingChunk) -> None:
-        """Nobody finds it any more."""
         with self._lock:
             if self._incoming_chunks.get(key) is incoming:
                 del self._incoming_chunks[key]

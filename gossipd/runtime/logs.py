@@ -1,12 +1,12 @@
 """Logs of the daemon: one line on stderr for every change of state, never one for a chunk.
 
-What lives here: how lines look, and that no secret gets into them. What does not: what is logged, and the audit log,
-which has its own file, its own rules and is never rate-limited away (``log``).
+What lives here: the form of lines, and keeping secrets out of them. What does not: what is logged, and the audit log
+(``audit.log``), which has its own file and is never rate-limited.
 
-On a terminal lines are for people; anywhere else each is one JSON object with ``ts``, ``level``, ``event``, ``logger``
-and whatever the place that logs has to say. Values go through ``redacted``: URLs lose user names, passwords, queries
-and fragments, because presigned URLs carry credentials there. Libraries that use the standard library's logging are
-brought in from WARNING upwards. A stderr that is gone (a closed pipe) loses lines, never the daemon.
+On a terminal lines are for people; elsewhere each is a JSON object with ``ts``, ``level``, ``event``, ``logger`` and
+the caller's fields. Values pass ``redacted``: URLs lose user names, passwords, queries and fragments, because presigned
+URLs carry credentials there. The standard library's logging is included from WARNING upwards. A closed stderr loses
+lines and never stops the daemon.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import structlog
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 REPEAT_S = 60.0
 LINES_REMEMBERED_MAX = 256
-VALUE_CHARS_MAX = 2000  # a hostile name or answer must not make a megabyte of log
+VALUE_CHARS_MAX = 2000  # bounds what a hostile name or answer can log
 
 _URL = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)(?:[^\s/?#@]*@)?(?P<rest>[^\s?#]*)(?P<tail>[?#][^\s\"']*)?")
 
@@ -33,11 +33,11 @@ def redacted(text: str) -> str:
 
 
 def configure(*, level: str = "info", as_json: bool | None = None, stream: TextIO | None = None) -> None:
-    """Set up logging for the whole process; call once, before anything logs.
+    """Set up logging for the whole process; call it once, before anything logs.
 
     Args:
         as_json: None decides by whether ``stream`` is a terminal.
-        stream: where lines go; stderr when None. Borrowed, never closed.
+        stream: where lines go, stderr when None; never closed here.
     """
     target = sys.stderr if stream is None else stream
     json_lines = not target.isatty() if as_json is None else as_json
@@ -65,12 +65,12 @@ def configure(*, level: str = "info", as_json: bool | None = None, stream: TextI
 
 
 def set_level(level: str) -> None:
-    """Change the level of everything that logs from now on (SIGHUP)."""
+    """Change the level of all loggers from now on (SIGHUP)."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]))
 
 
 class _Lines:
-    """Writes whole lines; a stream that refuses them loses them."""
+    """Writes whole lines; they are lost when the stream refuses them."""
 
     def __init__(self, stream: TextIO, name: str) -> None:
         self._stream = stream
@@ -87,9 +87,8 @@ class _Lines:
 
 
 class _Bridge(logging.Handler):
-    """Lines of the standard library's logging, in our form; each at most once a minute.
-
-    Without descriptors trio logs ten times a second, with a traceback, that it cannot accept a connection.
+    """Lines of the standard library's logging, in our form, each at most once a minute. Without this, trio logs a
+    traceback ten times a second while the process is out of descriptors.
     """
 
     def __init__(self) -> None:
@@ -104,7 +103,7 @@ class _Bridge(logging.Handler):
         if len(self._told_s) > LINES_REMEMBERED_MAX:
             del self._told_s[next(iter(self._told_s))]
         logger = structlog.get_logger(record.name)
-        # A filtering logger's levels are those of the standard library.
+        # The levels of a filtering logger are those of the standard library.
         logger.log(min(record.levelno, logging.ERROR), record.getMessage(), exc_info=record.exc_info)
 
 
@@ -119,5 +118,5 @@ def _redact(logger: Any, method: str, event: MutableMapping[str, Any]) -> Mappin
         if isinstance(value, str):
             event[key] = redacted(value[:VALUE_CHARS_MAX])
         elif isinstance(value, bytes | bytearray | memoryview):
-            event[key] = f"{len(value)} bytes"  # never content: it may be a key
+            event[key] = f"{len(value)} bytes"  # never the content: it may be a key
     return event

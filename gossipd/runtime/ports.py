@@ -1,8 +1,8 @@
-"""The protocols at which hands meet: what transfer and sources need of the store, and of each other.
+"""The protocols between adapters: what transfer and sources need of the store.
 
-A hand never imports another hand (``tests/test_house.py``); the daemon passes one to the other as one of
-these. Each has one contract suite in ``tests/contracts`` that runs on the fake and on the real thing. All
-methods are called from worker threads, may block, and are thread-safe.
+An adapter never imports another (``tests/test_house.py``); the daemon passes one to the other as one of these.
+``tests/contracts`` tests fakes and real ones alike. All methods are called in worker threads, may block, and are
+thread-safe.
 """
 
 from __future__ import annotations
@@ -22,18 +22,16 @@ class NotHeldError(LocalError):
 
 
 class DigestMismatchError(RemoteError):
-    """Bytes do not hash to the manifest's digest.
-
-    Fault: the supplier, always: a chunk never comes from two. State: nothing was written. Retry: elsewhere.
+    """Bytes do not match the manifest's digest. Fault: always the supplier, as a chunk never comes from two. State:
+    nothing was written. Retry: elsewhere.
     """
 
     code = "E_DIGEST"
 
 
 class StoreWriteError(LocalError):
-    """The disk refused (full, failing, read-only, out of handles). ``code`` says which.
-
-    Fault: this host. State: the chunk is not held. Retry: by itself, when the store says it is writable again.
+    """The disk refused (full, failing, read-only, out of descriptors); ``code`` says which. Fault: this host. State:
+    the chunk is not held. Retry: automatic, when the store takes writes again.
     """
 
     code = "E_STORE_WRITE"
@@ -41,7 +39,7 @@ class StoreWriteError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """``length`` bytes at ``offset`` of an open file; the descriptor belongs to the OpenChunk it came in."""
+    """``length`` bytes at ``offset`` of an open file; the descriptor belongs to the OpenChunk."""
 
     descriptor: int
     offset: int
@@ -49,7 +47,7 @@ class Span:
 
 
 class OpenChunk(Protocol):
-    """A verified chunk, ready for sendfile: several spans where small files are packed together."""
+    """A verified chunk, ready for sendfile; small files that are packed together have a span each."""
 
     @property
     def spans(self) -> Sequence[Span]: ...
@@ -58,11 +56,11 @@ class OpenChunk(Protocol):
     def length(self) -> int: ...
 
     def close(self) -> None:
-        """Gives the descriptors back; they are valid until then, even if the chunk is dropped."""
+        """Give the descriptors back. They are valid until then, even if the chunk is dropped."""
 
 
 class ChunkReader(Protocol):
-    """What a bulk server reads from."""
+    """The bulk server's view of the store."""
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """Raises NotHeldError."""
@@ -72,14 +70,11 @@ class ChunkReader(Protocol):
 
 
 class ChunkWriter(Protocol):
-    """What fetches and source reads deliver to."""
+    """The view of the store for fetches and source reads."""
 
     def put(
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
     ) -> bool:
-        """Check the whole chunk against the manifest, then write it; False when it was here already.
-
-        ``body`` is free again on return.
-
+        """Check the whole chunk against the manifest, then write it; False for a duplicate. ``body`` is free on return.
         Raises DigestMismatchError, StoreWriteError, NotHeldError (the deployment is not open here).
         """

@@ -1,15 +1,15 @@
-"""A byte budget shared by threads: free when unset, exact when set, changeable while running.
+"""A byte budget shared by threads: no limit when unset, exact when set, changeable at any time.
 
-What lives here: one limit for one direction, which may lie within a wider one. What does not: who is limited, and
-fairness beyond first come, first served.
+What lives here: one limit for one direction, which may lie within a wider one. What does not: fairness beyond first
+come, first served.
 
-How it works. Two running totals: ``issued``, the bytes that callers have asked for, and ``paid``, the bytes that time
-has allowed so far. A caller adds its bytes to ``issued`` and waits until ``paid`` has caught up with that mark. Since
-both only grow, the long-run rate is exact whatever the sleeps overshoot by; a change of rate changes how fast
-``paid`` grows and wakes the waiters to compute again. Time that nobody used is not banked beyond ``BANKED_S``.
+How it works. There are two running totals: ``issued``, the bytes that callers have asked for, and ``paid``, the bytes
+that time has allowed. A caller adds its bytes to ``issued`` and waits until ``paid`` reaches that mark. Both only grow,
+so the long-run rate is exact, however late threads wake. A new rate changes the growth of ``paid`` and wakes the
+waiters. Unused time is credited up to ``BANKED_S``.
 
-Rejected: a token bucket per thread (their sum drifts), and SO_MAX_PACING_RATE (exact per socket, but a limit
-is for the host, and it leaves downloads out).
+Rejected: a token bucket per thread, because their sum drifts; SO_MAX_PACING_RATE, because it limits a socket and no
+downloads.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from __future__ import annotations
 import threading
 import time
 
-# Late wake-ups on a busy two-core machine reach some 20 ms; credit for twice that keeps the rate exact.
+# Twice the latest wake-ups on a busy two-core machine (some 20 ms), so that the rate stays exact.
 BANKED_S = 0.05
 # A piece takes this long at the set rate: short against every deadline, long against the cost of a wake-up.
 PIECE_S = 0.02
-ROUNDING_BYTES = 1.0  # floats: without it the last fraction of a byte could be waited for again and again
+ROUNDING_BYTES = 1.0  # floats: otherwise the last fraction of a byte could be awaited again and again
 PIECE_BYTES_MIN = 4096  # a page; smaller pieces only cost system calls
 
 
@@ -30,7 +30,7 @@ class RateLimit:
 
     Args:
         rate: bytes per second over all callers, or None for no limit.
-        within: a wider limit, against which the same bytes count, too.
+        within: a wider limit, which counts the same bytes too.
     """
 
     __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate", "_within")
@@ -47,12 +47,12 @@ class RateLimit:
 
     @property
     def rate(self) -> float | None:
-        """Bytes per second, or None; the wider limit's where that is less."""
+        """Bytes per second, or None; the lower of this limit and the wider one."""
         rate, wider = self._rate, self._within.rate if self._within is not None else None
         return wider if rate is None else rate if wider is None else min(rate, wider)
 
     def set_rate(self, rate: float | None) -> None:
-        """Takes effect for waiting callers too."""
+        """Change the rate, for waiting callers too."""
         _check(rate)
         with self._changed:
             self._pay(time.monotonic())
@@ -60,19 +60,19 @@ class RateLimit:
             self._changed.notify_all()
 
     def piece(self, nbytes: int) -> int:
-        """How much of ``nbytes`` to move in one go, so that no caller waits for long."""
+        """How much of ``nbytes`` to move at once, so that no caller waits for long."""
         rate = self.rate
         if rate is None:
             return nbytes
         return min(nbytes, max(PIECE_BYTES_MIN, int(rate * PIECE_S)))
 
     def take(self, nbytes: int) -> None:
-        """Wait until ``nbytes`` more may move; at once when there is no limit."""
+        """Wait until ``nbytes`` more may move."""
         mark = self._issue(nbytes)
         if self._within is None:
             self._wait(mark)
             return
-        wider_mark = self._within._issue(nbytes)  # before any wait, which then is one for both
+        wider_mark = self._within._issue(nbytes)  # before both waits, so that they overlap
         self._wait(mark)
         self._within._wait(wider_mark)
 
@@ -94,7 +94,7 @@ class RateLimit:
                 self._pay(time.monotonic())
 
     def close(self) -> None:
-        """Wakes every waiter and limits nothing from now on; for shutdown."""
+        """Wake every waiter and limit nothing from now on; for shutdown."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

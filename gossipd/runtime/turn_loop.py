@@ -1,19 +1,17 @@
-"""The beat: hearing, deciding and saying take their turns together, in one task, a hundred times a second at most.
+"""The main loop: hearing, deciding and saying take turns together, in one task, at most a hundred times a second.
 
-What lives here: when turns are taken, and in which order. What does not: what is done in them; each takes what there
-is, never blocks, and says whether there was something. How long the rests between them are is ``turn_interval``'s.
+What lives here: when turns are taken, and in which order. What does not: their work; each part does what there is,
+never blocks, and reports whether there was something. The rests in between are ``turn_interval``'s.
 
-At some hundred messages and events a second most of what a daemon's loop costs is waking up: a task of its own for each
-socket and for the planner, each with its own pause, came to 180 wake-ups a second of 0.4 ms each where twelve chunks a
-second arrived (8 daemons on two cores, beside other load; caches are cold every time). So while anything happens nobody
-waits for his own socket. The beat hears all sockets, plans, and sends, then rests until the next beat; after some beats
-in which nothing happened it sleeps until a socket is readable, a thread has an event, or something is due. One wake-up
-per beat serves everybody, a batch at each socket is one batch for the planner, and what it says leaves in the same
-turn. The price: what comes during a rest waits for its end, half a beat on average. Only a flood, which fills a
-socket's batch, has two turns a beat.
+At some hundred messages and events a second, waking up is most of the cost of the loop, because caches are cold each
+time. So while anything happens no task waits for its own socket: a turn hears all sockets, plans, and sends, and then
+the loop rests. After some empty turns it sleeps until a socket is readable, a thread posts an event, or something is
+due. One wake-up serves all parts: the messages of all sockets are one batch for the planner, and its messages leave in
+the same turn. The price: a message that arrives during a rest waits for its end, half a rest on average. A flood that
+fills a socket's batch halves the rest.
 
-Rejected: a pause of its own for each task (as above), and a common grid of pauses (the wake-ups come together, but each
-is still a task, a cancel scope and a registration with epoll, which is most of the cost).
+Rejected: a task with a pause of its own for each socket and the planner, because it wakes most often; a common grid of
+pauses, because each task still costs a cancel scope and a registration with epoll.
 """
 
 from __future__ import annotations
@@ -30,24 +28,22 @@ import zmq
 from gossipd.runtime.turn_interval import TurnInterval
 from gossipd.runtime.zmq_trio import SocketWakeup, has_unread
 
-_QUIET_BEATS = 3  # going to sleep and waking cost about as much as so many empty turns
+_QUIET_BEATS = 3  # falling asleep and waking cost as much as this many empty turns
 
 
 class Phase(IntEnum):
-    """The order within one turn."""
-
     HEAR = 0
     DECIDE = 1
     SAY = 2
 
 
 class TurnLoop:
-    """``run`` takes the turns. All else is for the trio loop, but ``wake_from_thread`` for any thread."""
+    """``run`` takes the turns. Only the trio loop may call the methods, except ``wake_from_thread``."""
 
     def __init__(self, *, late: Callable[[float], None] = lambda late_s: None) -> None:
         """
         Args:
-            late: told how late the loop woke us from each rest, in seconds.
+            late: receives the lateness of the wake-up from each rest, in seconds.
         """
         self._late = late
         self._turns: list[tuple[Phase, Callable[[float], bool]]] = []
@@ -55,8 +51,8 @@ class TurnLoop:
         self._sockets: list[zmq.Socket[bytes]] = []
         self._woken = trio.Event()
         self._asleep = trio.Event()
-        self._is_awake = False  # a turn will be taken within a beat: whoever posts need not wake it
-        self._posted = False  # from a thread, since the last turn began
+        self._is_awake = False  # a turn is certain within a rest, so threads need not wake the loop
+        self._posted = False  # by a thread, since the last turn began
         self._hurried = False
         self.turn_interval = TurnInterval()
         self._next_s = -math.inf
@@ -66,11 +62,11 @@ class TurnLoop:
     def joined(
         self, phase: Phase, turn: Callable[[float], bool], *, due_s: Callable[[], float] = lambda: math.inf
     ) -> Iterator[None]:
-        """Take part for the length of a ``with``.
+        """Add a part for the length of a ``with``.
 
         Args:
-            turn: given the time, does what there is to do; True when there was something.
-            due_s: when ``turn`` must be taken though nobody wakes the beat; a time that does not move by itself.
+            turn: given the time, does its work; True when there was some.
+            due_s: when ``turn`` must be taken without a wake-up; a fixed time until the next turn.
         """
         part = (phase, turn)
         self._turns = sorted([*self._turns, part], key=itemgetter(0))
@@ -83,52 +79,51 @@ class TurnLoop:
             self._deadlines.remove(due_s)
 
     def wake(self) -> None:
-        """There is something to do: take a turn as soon as the last one is a beat ago."""
+        """There is work: take a turn after the present rest."""
         self._woken.set()
         if self._asleep.is_set():
             self._asleep = trio.Event()
 
     def wake_from_thread(self) -> None:
-        """``wake`` from any thread, after what there is to do was put where a turn finds it."""
+        """``wake`` from any thread, after its work was put where a turn finds it."""
         self._posted = True
         if not self._is_awake:
             try:
                 self._token.run_sync_soon(self.wake, idempotent=True)
             except trio.RunFinishedError:
-                return  # the daemon is gone; a worker thread outlived it by a moment
+                return  # a worker thread outlived the loop by a moment
 
     def awake(self) -> trio.Event | None:
-        """None while it sleeps; else turns are being taken, until this event."""
+        """None while the loop sleeps; else an event that is set when it falls asleep."""
         return None if self._asleep.is_set() else self._asleep
 
     def hurry(self) -> None:
-        """A turn left something undone to give others theirs: the next one follows after half a beat."""
+        """A turn left work undone to give others theirs: the next one follows after half a rest."""
         self._hurried = True
 
     async def watch(self, socket: zmq.Socket[bytes]) -> None:
-        """Wake the beat when ``socket``, which a turn reads until it is empty, may have something. Never returns."""
+        """Wake the loop when ``socket``, which a turn reads until it is empty, may have a message. Never returns."""
         wakeup = SocketWakeup()
         self._sockets.append(socket)
         try:
             while True:
                 await wakeup.wait(socket)
                 self.wake()
-                await self._asleep.wait()  # till then the turns read it
+                await self._asleep.wait()  # until then the turns read the socket
         finally:
             self._sockets.remove(socket)
 
     async def run(self) -> None:
-        """Take turns until cancelled."""
         while True:
             with trio.move_on_at(min((due_s() for due_s in self._deadlines), default=math.inf)):
                 await self._woken.wait()
             self._is_awake = True
-            quiet = _QUIET_BEATS - 1  # a turn that was only due, and finds nothing, is one turn
+            quiet = _QUIET_BEATS - 1  # a turn that was only due and finds nothing is a single turn
             while quiet < _QUIET_BEATS:
                 await self._rest()
                 quiet = 0 if self._take_turn() else quiet + 1
-            # From here on threads wake us. What one left a moment earlier must not lie, nor what a turn's own calls on
-            # a socket took out of its descriptor unseen (a watcher waits for that).
+            # From here on threads wake the loop. A thread may have posted just before, and a turn's own calls may have
+            # consumed the edge of a socket's descriptor, for which a watcher waits: check both.
             self._is_awake = False
             if self._posted or any(map(has_unread, self._sockets)):
                 self._woken.set()
@@ -149,7 +144,7 @@ class TurnLoop:
         busy = False
         for _, turn in self._turns:
             busy = turn(now) or busy
-        # From its end, so that however long turns take others have theirs.
+        # Counted from the turn's end, so that other tasks have their time however long turns take.
         rest_s = self.turn_interval.rest_s
         self._next_s = trio.current_time() + (rest_s / 2 if self._hurried else rest_s)
         return busy

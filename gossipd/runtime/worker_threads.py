@@ -1,11 +1,10 @@
-"""Blocking calls of the event loop, in trio's worker threads, also while the system has no thread to give.
+"""Blocking calls of the event loop, in trio's worker threads, also while the system refuses new threads.
 
-What lives here: one call. What does not: which calls, and the threads that move bytes (``transfer``,
-``daemon.executor``), most of which are started before anything runs.
+What lives here: one call. What does not: the threads that move bytes (``transfer``, ``daemon.executor``).
 
-trio keeps idle threads for ten seconds, so a daemon asks the system for a new one many times a day. Under a limit of
-processes (``ulimit -u``, a pids cgroup, systemd's TasksMax) the system may refuse, and the refusal would end the
-daemon. It says nothing about the call, which has not begun: it waits and is tried again, and everything else goes on.
+trio keeps idle threads for ten seconds, so a daemon often needs a new one. Under a limit of processes (``ulimit -u``, a
+pids cgroup, systemd's TasksMax) the system may refuse, which would end the daemon. The call has not begun then, so it
+waits and is tried again, while everything else goes on.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ async def run_blocking(
     limiter: trio.CapacityLimiter | None = None,
     abandon_on_cancel: bool = False,
 ) -> T:
-    """``trio.to_thread.run_sync``, which see, but a lack of threads is waited out."""
+    """``trio.to_thread.run_sync`` that waits while no thread can be started."""
     global _waiting  # noqa: PLW0603 - one process, one system that gives it threads
     has_begun = False
 

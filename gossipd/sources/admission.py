@@ -1,7 +1,7 @@
-"""Who may be asked now: admission, pace, refusals and counts of every source, behind one lock.
+"""Admission to sources: policy, pace, refusals and counters of every source, behind one lock.
 
-What lives here: the state that all reading threads share. What does not: requests (``touch.py``, ``clients.py``) and
-what to read (``reader.py``).
+What lives here: the state that all reading threads share. What does not: requests (``first_request``, ``clients``) and
+what to read (``reader``).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from gossipd.sources.settings import SourceSettings
 
 _WAITING_HELPS = (SourceBusyError, SourceUnreachableError, SourceShortError)
 _ABOUT_THE_HOST = (SourceAuthError, SourceNotFoundError, SourceChangedError, SourceRangeError, SourceLongError)
-REFUSALS_MAX = 3  # objects of one source that refuse before the whole source is left alone for a while
+REFUSALS_MAX = 3  # refusing objects of one source before the whole source is left alone
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
-HOSTS_MAX = 1024  # authorities remembered; a manifest names at most 16 sources, and allow lists are short
+HOSTS_MAX = 1024  # remembered authorities; a manifest names at most 16 sources
 Clock = Callable[[], float]
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -49,10 +49,9 @@ Resolve = Callable[[SourceUrl, str], Addresses]
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """A snapshot since the start of the process.
-
-    ``results`` counts requests by scheme and outcome (``ok`` or an error code); ``bytes`` are body bytes received,
-    good or not; ``troubles`` has the last error of each authority that has not answered well since.
+    """Counters since the start of the process. ``results`` counts requests by scheme and outcome (``ok`` or an error
+    code). ``bytes`` are received body bytes, right or wrong. ``troubles`` has the last error of each authority without
+    a good answer since.
     """
 
     requests: int
@@ -64,7 +63,7 @@ class SourceStatistics:
 
 
 class SourceAdmission:
-    """Thread-safe; the waiting is done by whoever asks, with its own stop flag."""
+    """Thread-safe. The calling thread does the waiting, with its own stop flag."""
 
     def __init__(
         self, settings: SourceSettings, *, policy: SourcePolicy, rng: Random, clock: Clock, find: Resolve = resolve
@@ -88,9 +87,8 @@ class SourceAdmission:
         self._policy = policy
 
     def admit(self, source: SourceUrl, what: str) -> Addresses:
-        """Addresses that the policy has let through, resolved now or lately; none where obstore finds the host.
-
-        Raises: SourceForbiddenError, SourceUnreachableError.
+        """Addresses that the policy admits, resolved now or lately; empty where obstore resolves the host. Raises
+        SourceForbiddenError, SourceUnreachableError.
         """
         place = authority(source)
         now = self._clock()
@@ -113,9 +111,8 @@ class SourceAdmission:
         return addresses
 
     def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> bool:
-        """Waits until the host may be asked; ``leave`` must follow. True when it failed the last time.
-
-        Raises: SourceCancelledError, and SourceBusyError when that would take too long.
+        """Wait until the host may be asked; ``leave`` must follow. True when its last request failed. Raises
+        SourceCancelledError, or SourceBusyError when the wait would be too long.
         """
         deadline = self._clock() + self._settings.patience_s
         while True:
@@ -129,13 +126,13 @@ class SourceAdmission:
                     self._requests += 1
                     self._in_flight += 1
                     return pace.failures > 0
-                trouble = self._troubles.get(authority(source), "it failed before")
+                trouble = self._troubles.get(authority(source), "an earlier failure")
             if now + wait_s > deadline:
-                raise SourceBusyError(what, f"left alone for now, after {trouble}")
+                raise SourceBusyError(what, f"not asked again yet, because of {trouble}")
             stop.wait(wait_s)
 
     def leave(self, source: SourceUrl, error: GossipdError | None, received: int) -> None:
-        """One request has ended: well, or with ``error``."""
+        """One request has ended, well or with ``error``."""
         place = authority(source)
         with self._lock:
             pace = self._pace(source)
@@ -158,12 +155,12 @@ class SourceAdmission:
                 pace.left()
 
     def is_fast(self, source: SourceUrl) -> bool:
-        """Whether the host's last answer came at the rate at which whole ranges are read."""
+        """Whether the host's last range came quickly enough to read whole ranges."""
         with self._lock:
             return authority(source) in self._fast
 
     def note_rate(self, source: SourceUrl, received: int, waited_s: float) -> None:
-        """How quickly a range came, our own time not counted."""
+        """Note how quickly a range came, without our own time."""
         if received < RATED_BYTES_MIN:
             return
         place = authority(source)
@@ -181,7 +178,7 @@ class SourceAdmission:
             return granted
 
     def refuse(self, deployment: DeploymentId, location: Location, error: SourceError) -> None:
-        """Remember for a while that this object is no use to this deployment."""
+        """Remember for a while that this object is of no use to this deployment."""
         with self._lock:
             _bound(self._refused)
             refused = self._refused.setdefault((deployment, location.source.text), {})
@@ -189,7 +186,7 @@ class SourceAdmission:
             refused[location.path] = (self._clock() + self._settings.refusal_remembered_s, error)
 
     def refusal(self, deployment: DeploymentId, location: Location) -> SourceError | None:
-        """Why the object, or three others of its source, were no use a short while ago."""
+        """The recent error of this object, or one of its source when three objects refused."""
         now = self._clock()
         with self._lock:
             refused = self._refused.get((deployment, location.source.text), {})
@@ -199,12 +196,11 @@ class SourceAdmission:
             return recent.get(location.path)
 
     def forget(self, deployment: DeploymentId) -> None:
-        """The deployment is over, or its sources shall be looked at afresh."""
+        """The deployment is over, or its sources are to be tried again."""
         with self._lock:
             self._refused = {key: value for key, value in self._refused.items() if key[0] != deployment}
 
     def statistics(self) -> SourceStatistics:
-        """What has been asked and answered so far."""
         with self._lock:
             return SourceStatistics(
                 requests=self._requests,

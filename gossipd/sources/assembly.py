@@ -1,8 +1,7 @@
 """Cuts a run of bytes into chunks and hands each to the store.
 
-One lease of the pool is held at a time, from a chunk's first byte until the store has written or refused it; none for
-chunks that arrive whole. While a chunk comes in pieces others may be sent what is here of it
-(``gossipd.runtime.incoming_chunks``).
+One buffer lease is held at a time, from a chunk's first byte until the store has written or refused the chunk; a chunk
+that arrives whole needs none. A chunk in pieces may be relayed meanwhile (``runtime.incoming_chunks``).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from gossipd.sources.requests import Job
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What chunks pass on their way in: the store, the memory they wait in, and where others find them meanwhile."""
+    """The way of chunks into the store: buffers, and the table where the server finds chunks during their arrival."""
 
     writer: ChunkWriter
     pool: BufferPool
@@ -32,8 +31,8 @@ class Assembly:
     """The chunks of one run, in order. Used by one thread.
 
     Args:
-        job: whose chunks these are; told of each that the store has accepted. When it stops, a wait for memory ends.
-        what: the object that is named when a hash is wrong.
+        job: notes each chunk that the store has accepted; its ``stop`` ends a wait for memory.
+        what: the object to name when a hash is wrong.
     """
 
     def __init__(
@@ -51,15 +50,14 @@ class Assembly:
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
-        """The next bytes of the run.
-
-        Raises: SourceHashError; StoreWriteError and NotHeldError from the store; PoolExhaustedError when stopped.
+        """Take the next bytes of the run. Raises: SourceHashError; StoreWriteError and NotHeldError from the store;
+        PoolExhaustedError when stopped.
         """
         while piece:
             if self._incoming is None:
                 chunk = self._chunks[self._position]
                 length = self._manifest.chunk_length(chunk)
-                if len(piece) >= length:  # a whole chunk in somebody else's memory needs none of ours
+                if len(piece) >= length:  # a whole chunk in obstore's memory needs no buffer of ours
                     self._deliver(piece[:length])
                     piece = piece[length:]
                     continue
@@ -79,7 +77,7 @@ class Assembly:
                 self._deliver(view)
 
     def close(self) -> None:
-        """Gives the memory back; what had come of an unfinished chunk is lost, and its relays end."""
+        """Give the memory back. An unfinished chunk is lost, and its relays end."""
         if self._incoming is not None:
             self._incoming.release()
             self._incoming = None

@@ -1,14 +1,12 @@
 """obstore clients, one for each base address, and the stream of one range.
 
-obstore's own retries are off and its time-outs are set: its default is ten retries and 30 s for a whole body, which
-would repeat a slow range in full, again and again. Credentials, endpoints and regions come from this host's
-environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``), which obstore reads itself; none passes through here.
+obstore's retries are off and its time-outs are set: by default it repeats a slow range in full up to ten times. obstore
+itself reads credentials, endpoints and regions from this host's environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``).
 
-Two ways to read a range. In pieces as they arrive (``min_chunk_size=1``, some 370 KiB each, copied into our buffer): a
-slow, lying or endless body is seen while it comes, and a limit of bytes a second works. Whole (``bytes()``, which
-obstore collects outside the GIL, handed on without a copy in Python): a fifth of the CPU time less (nginx on loopback,
-two cores, user time 0.50 s a GB against 0.29). So a host is read in pieces until it has shown that it is fast, and
-again when it no longer is; a whole range has a short time-out instead of the least rate.
+There are two ways to read a range. In pieces as they arrive (``min_chunk_size=1``, copied into our buffer): a slow,
+wrong or endless body is noticed at once, and a rate limit works. Whole (``bytes()``, which obstore collects outside the
+GIL, without a copy in Python): it takes less CPU time. So a host is read in pieces until it has shown that it is fast,
+and again when it no longer is. A whole range has a short time-out instead of the least rate.
 """
 
 from __future__ import annotations
@@ -39,18 +37,14 @@ from gossipd.sources.versions import ObjectVersion
 
 Clock = Callable[[], float]
 
-_NO_DATE = datetime.fromtimestamp(0, UTC)  # what obstore says where the server sends no Last-Modified
+_NO_DATE = datetime.fromtimestamp(0, UTC)  # obstore's date when the server sends no Last-Modified
 
 
 def start_runtime() -> None:
-    """Have obstore start its threads now, giving way to the event loop as all that move bytes do.
-
-    Its first use starts them. When the system has no thread to give at that moment, obstore panics, and so does
-    every later use in the process's life: what it has half made stays broken (seen under ``ulimit -u``). What remains:
-    a read of a ``file://`` source that begins while there is no thread ends only when a later one finds one.
-
-    Raises:
-        SourceError: no threads. Retry: by a new process.
+    """Start obstore's threads now, with lower priority than the event loop. Otherwise the first use starts them. If the
+    system then has no thread to give, obstore panics, and every later use in this process fails too. Still possible: a
+    read of a ``file://`` source that begins without a free thread ends only when a later read gets one. Raises
+    SourceError: no threads. Retry: in a new process.
     """
     with ThreadPoolExecutor(1, initializer=lower_priority) as pool:
         pool.submit(_use_once).result()
@@ -62,7 +56,7 @@ def _use_once() -> None:
 
 
 class Clients:
-    """The least recently used is dropped past ``stores_max``. Thread-safe."""
+    """Drops the least recently used client beyond ``stores_max``. Thread-safe."""
 
     def __init__(self, settings: SourceSettings) -> None:
         self._settings = settings
@@ -70,9 +64,9 @@ class Clients:
         self._open: OrderedDict[tuple[str, bool], Any] = OrderedDict()
 
     def open(self, location: Location, *, whole: bool) -> Any:
-        """The obstore store for the object's base; ``whole`` has the shorter time-out. Raises SourceError."""
+        """The obstore store for the object's base. ``whole``: with the shorter time-out. Raises SourceError."""
         key = (location.base, whole)
-        with self._lock:  # all the while: making one takes 30 ms of a core, and threads that begin together each did
+        with self._lock:  # held for the creation too, which costs CPU time that threads would spend in parallel
             found = self._open.get(key)
             if found is not None:
                 self._open.move_to_end(key)
@@ -85,7 +79,7 @@ class Clients:
         return store
 
     def close(self) -> None:
-        """Drops every client; streams that are under way keep theirs."""
+        """Drop every client; streams in progress keep theirs."""
         with self._lock:
             self._open.clear()
 
@@ -106,9 +100,8 @@ class Clients:
 
 
 class Stream:
-    """One range request: ``version`` when it has been answered, then the bytes, exactly as many as asked for.
-
-    Raises: SourceError, from the constructor and while iterating.
+    """One range request: ``version`` after the head, then exactly the requested bytes. Raises SourceError, from the
+    constructor and while iterating.
     """
 
     def __init__(
@@ -121,7 +114,7 @@ class Stream:
         self._settings = settings
         self._clock = clock
         self.waited_s = 0.0
-        """Spent waiting for the source, which says how fast it is whatever we do with the bytes."""
+        """Time spent waiting for the source: its speed, independent of ours."""
         options: Any = {"range": (part.offset, part.offset + part.length)}
         if pinned is not None and pinned.if_match is not None:
             options["if_match"] = pinned.if_match
@@ -135,7 +128,7 @@ class Stream:
         self._check_head(part.offset)
 
     def __iter__(self) -> Iterator[memoryview]:
-        """The body in pieces as they arrive, or in one."""
+        """The body, in pieces as they arrive or in one."""
         received = 0
         pieces = self._collected() if self._whole else iter(self._result.stream(min_chunk_size=1))
         while (piece := self._next(pieces)) is not None:
@@ -162,7 +155,7 @@ class Stream:
     def _check_head(self, start: int) -> None:
         encoding = str(self._result.attributes.get("Content-Encoding", "identity")).lower()
         if encoding != "identity":
-            raise SourceEncodingError(self._what, "the server sends the object encoded; it must send it as it is")
+            raise SourceEncodingError(self._what, "the server encodes the object; it must send it unchanged")
         if tuple(self._result.range) != (start, start + self._length):
             first, stop = self._result.range
             if first == start and stop < start + self._length:
@@ -170,7 +163,7 @@ class Stream:
             raise SourceRangeError(self._what, "the server sent another range than was asked for")
 
     def _check_rate(self, received: int) -> None:
-        """Only waiting for the source counts: our own disk and rate limit may be slower than the least rate."""
+        """Only waiting for the source counts, because our disk and rate limit may be slower than the least rate."""
         limit = self._settings
         if self.waited_s > limit.rate_grace_s and received < limit.rate_bytes_min * self.waited_s:
             raise SourceSlowError(

@@ -1,14 +1,14 @@
-"""What external storage can do wrong, one class for each, and how obstore's exceptions become these.
+"""Failures of external storage, one class for each, and the translation of obstore's exceptions.
 
-What lives here: the words. What does not: when to try again (``pace.py``, ``reader.py``).
+What lives here: the classes and sentences. What does not: repeats (``pace``, ``reader``).
 
-Every error names the object by its address without userinfo, query or fragment, and never quotes anything the
-server sent except a status number, two version tags and lengths: an error page may hold anything, and obstore puts
-it into its exceptions. Two facts can only be had from obstore's text: the status number and the kind of a
-connection failure. The tests in ``tests/gossipd/sources`` hold that text still.
+Every error names the object by its address without userinfo, query or fragment. From the server it quotes only a status
+number, two version tags and lengths, because an error page may hold anything, and obstore puts it into its exceptions.
+Only obstore's text tells the status number and the kind of a connection failure; the tests in ``tests/gossipd/sources``
+detect changes of that text.
 
-Every call that may end in obstore's code stands inside ``in_our_words``, so that nothing a server can send is taken
-for a bug of ours.
+Every call that may end in obstore's code is inside ``in_our_words``, so that a server's answer never looks like our
+bug.
 """
 
 from __future__ import annotations
@@ -29,16 +29,15 @@ from obstore.exceptions import (
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.events import FailReason
 
-# obstore writes the address (percent-encoded, so without spaces) and then this; a reply's body only follows it.
+# obstore writes the address (percent-encoded, so without spaces) before this, and a reply's body only after it.
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
 
 _OTHER_RANGE = re.compile(r"Requested (\d{1,19})\.\.(\d{1,19}), got (\d{1,19})\.\.(\d{1,19})")
 
 
 class SourceError(RemoteError):
-    """A read from external storage failed. Fault: the source or the way to it. State: nothing was written.
-
-    ``again`` is how many times the same request may be sent again at once; ``reason`` is what the planner is told.
+    """A read from external storage failed. Fault: the source or the way to it. State: nothing was written. ``again``:
+    how many times the same request may be repeated at once. ``reason``: for the planner.
     """
 
     code = "E_SOURCE"
@@ -53,20 +52,20 @@ class SourceError(RemoteError):
 
 
 class SourceShortError(SourceError):
-    """Fewer bytes came than were promised, or the object is shorter than the manifest says. Retry: yes."""
+    """Fewer bytes came than promised, or the object is shorter than in the manifest. Retry: yes."""
 
     code = "E_SOURCE_SHORT"
     again = 2
 
 
 class SourceLongError(SourceError):
-    """The object is longer than the manifest says: it is not the one that was published. Retry: elsewhere."""
+    """The object is longer than in the manifest, so it is not the published one. Retry: elsewhere."""
 
     code = "E_SOURCE_LONG"
 
 
 class SourceRangeError(SourceError):
-    """A range was asked for and something else came: all of it, another range, a page. Retry: elsewhere."""
+    """The answer to a range request was something else: the whole object, another range, a page. Retry: elsewhere."""
 
     code = "E_SOURCE_RANGE"
 
@@ -78,13 +77,13 @@ class SourceEncodingError(SourceError):
 
 
 class SourceChangedError(SourceError):
-    """The object is not the version that was first seen; versions are never mixed. Retry: elsewhere."""
+    """The object is not the version first seen; versions are never mixed. Retry: elsewhere."""
 
     code = "E_SOURCE_CHANGED"
 
 
 class SourceHashError(SourceError):
-    """Bytes of this object do not hash to the manifest's digest. Retry: once here, then elsewhere."""
+    """Bytes of this object do not match the manifest's digest. Retry: once here, then elsewhere."""
 
     code = "E_SOURCE_HASH"
     exit_code = ExitCode.VERIFICATION
@@ -93,32 +92,32 @@ class SourceHashError(SourceError):
 
 
 class SourceAuthError(SourceError):
-    """Credentials are missing, wrong or not enough. Fault: this host's environment. Retry: after the cure."""
+    """Credentials are missing, wrong or insufficient. Fault: this host's environment. Retry: after the remedy."""
 
     code = "E_SOURCE_AUTH"
     exit_code = ExitCode.SOURCE_AUTH
 
 
 class SourceNotFoundError(SourceError):
-    """The object or its bucket is not there. Retry: elsewhere."""
+    """The object or its bucket does not exist. Retry: elsewhere."""
 
     code = "E_SOURCE_NOT_FOUND"
 
 
 class SourceRedirectError(SourceError):
-    """The server sends us elsewhere. Redirects are not followed: they lead past ``sources.allow``. Retry: elsewhere."""
+    """The server redirects; following would bypass ``sources.allow``. Retry: elsewhere."""
 
     code = "E_SOURCE_REDIRECT"
 
 
 class SourceForbiddenError(SourceError):
-    """``sources.allow`` does not list the scheme and host, or the host is at an address it must list. Retry: no."""
+    """``sources.allow`` does not list the scheme and host, or the host has an address that it must list. Retry: no."""
 
     code = "E_SOURCE_FORBIDDEN"
 
 
 class SourceSlowError(SourceError):
-    """No byte for the read time-out, or fewer than the least rate. Retry: once here, on another connection."""
+    """No byte within the read time-out, or below the least rate. Retry: once here, on another connection."""
 
     code = "E_SOURCE_SLOW"
     again = 1
@@ -126,14 +125,14 @@ class SourceSlowError(SourceError):
 
 
 class SourceBusyError(SourceError):
-    """429 or 503: the source asks us to slow down. Retry: yes, later, as it says."""
+    """429 or 503: the source asks us to slow down. Retry: later, at the time that it names."""
 
     code = "E_SOURCE_BUSY"
     again = 8
 
 
 class SourceUnreachableError(SourceError):
-    """No connection, a broken one, or a server error. Retry: yes, later."""
+    """No connection, a broken one, or a server error. Retry: later."""
 
     code = "E_SOURCE_UNREACHABLE"
     again = 3
@@ -146,7 +145,7 @@ class SourceCancelledError(SourceError):
     reason = FailReason.CANCELLED
 
 
-# The first row that fits decides.
+# The first matching row decides.
 _STATUSES: tuple[tuple[Container[int], type[SourceError], str], ...] = (
     ((429, 503), SourceBusyError, "the server is busy"),
     ((401, 403, 407), SourceAuthError, "access refused; see this host's credentials for it"),
@@ -166,7 +165,7 @@ def from_status(status: int, what: str, *, retry_after_s: float | None = None) -
     return SourceRangeError(what, f"the server refused the request (status {status})")
 
 
-# obstore's classes, which need no look at the text; the first that fits decides.
+# obstore's classes, where the text is not needed; the first match decides.
 _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
     (FileNotFoundError, SourceNotFoundError, "not there"),
     (UnauthenticatedError, SourceAuthError, "access refused; see this host's credentials for it"),
@@ -174,7 +173,7 @@ _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
     (PreconditionError, SourceChangedError, "the object has changed since it was first seen"),
     (NotSupportedError, SourceRangeError, "the server answered a range request with something else (status 200)"),
 )
-# Words of obstore's text, where it has nothing better; the first that is there decides.
+# Words of obstore's text, where there is nothing better; the first that occurs decides.
 _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
     ("StartTooLarge", SourceShortError, "the object ends before the range begins"),
     ("TimedOut", SourceSlowError, "no answer within the time-out"),
@@ -182,7 +181,7 @@ _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
     ("IncompleteBody", SourceShortError, "the connection ended before the promised bytes had come"),
     ("UnexpectedEof", SourceShortError, "the connection ended before the promised bytes had come"),
     ("dns error", SourceUnreachableError, "its host name does not resolve"),
-    ("certificate", SourceUnreachableError, "its TLS certificate is not valid for us"),
+    ("certificate", SourceUnreachableError, "its TLS certificate is not valid"),
     ("UnableToCanonicalize", SourceNotFoundError, "the directory is not there"),
     ("PermissionDenied", SourceAuthError, "this host's user may not read it"),
     ("tcp connect error", SourceUnreachableError, "no connection"),
@@ -190,7 +189,7 @@ _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
 
 
 def from_obstore(error: Exception, what: str) -> SourceError:
-    """Whatever obstore raised for one object, in our words."""
+    """Translate an exception of obstore about one object."""
     for known, kind, why in _CLASSES:
         if isinstance(error, known):
             return kind(what, why)
@@ -209,23 +208,23 @@ def from_obstore(error: Exception, what: str) -> SourceError:
 
 
 OBSTORE_ERRORS = (BaseError, OSError, ValueError)
-"""What obstore raises: its own family, FileNotFoundError, and ValueError for what it cannot parse or Python cannot hold
-(an address, a date in the year 10000)."""
+"""obstore's own family, FileNotFoundError, and ValueError for addresses and dates that cannot be parsed or represented.
+"""
 
 
 @contextmanager
 def in_our_words(what: str) -> Iterator[None]:
-    """Around calls into obstore: whatever it raises about the object ``what`` comes out as a SourceError."""
+    """Around calls into obstore: its exceptions about the object ``what`` become SourceErrors."""
     try:
         yield
     except OBSTORE_ERRORS as error:
         raise from_obstore(error, what) from None
     except BaseException as error:
         if _is_panic(error):
-            raise SourceError(what, "obstore panicked over it") from None
+            raise SourceError(what, "obstore panicked") from None
         raise
 
 
 def _is_panic(error: BaseException) -> bool:
-    """A Rust panic. PyO3 makes its class, a BaseException, when the first one happens: it cannot be imported."""
+    """A Rust panic. PyO3 creates its class, a BaseException, at the first panic, so it cannot be imported."""
     return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")

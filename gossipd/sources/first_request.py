@@ -1,16 +1,15 @@
-"""The first look at an object on a web server: a small range request whose every header we see.
+"""The first request to an object on a web server: a small range, with access to every header.
 
-obstore follows redirects, to any host, and shows neither a reply's status nor its Retry-After. So each object of an
-``http`` or ``https`` source is touched once, with the standard library, before obstore reads it: redirects are
-refused, the address that was checked against ``sources.allow`` is the one connected to (a name cannot resolve to
-something else in between), and the version is learnt that all later reads are pinned to. A range of up to 64 KiB is
-read by the touch itself, so that small files cost one request. After a 429 or 503 the next request to that host is
-a touch, because only it can read Retry-After.
+obstore follows redirects to any host, and shows neither the status of a reply nor its Retry-After. So the standard
+library asks for each object of an ``http`` or ``https`` source once before obstore reads it: it refuses redirects,
+connects to the very address that was checked against ``sources.allow`` (no second name resolution), and learns the
+version to which later reads are pinned. A range of up to 64 KiB is read by this request, so that small files cost one.
+After a 429 or 503 the next request to that host is made here too, to read Retry-After.
 
-What remains: a server on the allow list that redirects only after the first look is followed by obstore, blindly: what
-comes back must carry the pinned tag and hash to the manifest's digest, and nothing of it is ever shown.
+Remaining risk: obstore follows a redirect that an allowed server sends only after the first request. The reply must
+still carry the pinned tag and match the manifest's digest, and none of it is shown.
 
-Through a proxy (``HTTP_PROXY``, ``HTTPS_PROXY``) there is no touch: addresses are then the proxy's business.
+There is no first request through a proxy (``HTTP_PROXY``, ``HTTPS_PROXY``): addresses are then the proxy's concern.
 """
 
 from __future__ import annotations
@@ -51,14 +50,12 @@ Addresses = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What one look has shown."""
-
     version: ObjectVersion
     body: bytes
 
 
 def uses_proxy(source: SourceUrl) -> bool:
-    """True when this host's environment sends requests for ``source`` through a proxy."""
+    """Whether this host's environment sends requests for ``source`` through a proxy."""
     return source.scheme in _PROXIES and source.scheme in getproxies() and not proxy_bypass(source.host)
 
 
@@ -72,9 +69,8 @@ def resolve(source: SourceUrl, what: str) -> Addresses:
 
 
 def touch(location: Location, addresses: Addresses, start: int, length: int, settings: SourceSettings) -> Touched:
-    """Read ``length`` bytes at ``start`` of a web object of at least one byte, following nothing.
-
-    Raises: a SourceError for whatever is not a plain 206 with exactly these bytes.
+    """Read ``length`` bytes, at least one, at ``start`` of a web object, without following redirects. Raises a
+    SourceError for any answer except a 206 with exactly these bytes.
     """
     what = location.shown
     connection = http.client.HTTPConnection(location.source.host, location.source.port)
@@ -97,9 +93,8 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
 
 
 class _Incoming(io.RawIOBase):
-    """A connection's bytes; while there is a ``deadline`` they end with a TimeoutError when it has come.
-
-    A socket's own time-out begins anew with each byte: a server that sends one now and then could hold a thread.
+    """A connection's bytes, with a ``deadline`` for all of them that raises TimeoutError. A socket's own time-out
+    starts again at each byte, so a slow drip could hold a thread.
     """
 
     def __init__(self, sock: socket.socket, timeout_s: float) -> None:
@@ -118,12 +113,11 @@ class _Incoming(io.RawIOBase):
         return self._sock.recv_into(buffer)
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """What ``http.client`` asks of a socket."""
         return io.BufferedReader(self)
 
 
 def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPResponse:
-    """The response, its head read in time; its body is judged by its rate."""
+    """The response, its head within the time-out. Its body must keep the least rate."""
     incoming = _Incoming(sock, settings.read_timeout_s)
     response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
     response.begin()
@@ -133,7 +127,7 @@ def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPRe
 
 
 def _read_body(response: http.client.HTTPResponse, length: int, settings: SourceSettings, what: str) -> bytes:
-    """At most ``length`` bytes, at no less than the least rate."""
+    """At most ``length`` bytes, at the least rate or faster."""
     body = bytearray()
     began = time.monotonic()
     while len(body) < length and (piece := response.read1(length - len(body))):
@@ -169,12 +163,12 @@ def _connect(location: Location, addresses: Addresses, settings: SourceSettings)
 
 def _check_head(response: http.client.HTTPResponse, what: str, start: int, length: int) -> ObjectVersion:
     if response.status == 200:
-        raise SourceRangeError(what, "the server answered a range request with all of it or a page (status 200)")
+        raise SourceRangeError(what, "the server answered a range request with the whole object or a page (status 200)")
     if response.status != 206:
         raise from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
     encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity":
-        raise SourceEncodingError(what, "the server sends the object encoded; it must send it as it is")
+        raise SourceEncodingError(what, "the server encodes the object; it must send it unchanged")
     found = _CONTENT_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
     if not found:
         raise SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
@@ -191,12 +185,12 @@ def _check_head(response: http.client.HTTPResponse, what: str, start: int, lengt
 def _modified(text: str | None) -> datetime | None:
     try:
         return parsedate_to_datetime(text) if text else None
-    except (ValueError, OverflowError):  # no date, or one with a number beyond every calendar
+    except (ValueError, OverflowError):  # no date, or a number beyond every calendar
         return None
 
 
 def _retry_after(text: str | None) -> float | None:
-    """Seconds; the header holds a number of them or a date."""
+    """Seconds, from a header with a number or a date."""
     if not text:
         return None
     if text.strip().isascii() and text.strip().isdigit():

@@ -1,7 +1,7 @@
-"""One object of external storage: which client opens it, under which path, and how people see it.
+"""One object of external storage: its client's address, its path below that, and its address for people.
 
-obstore does the percent-encoding of paths (tested with every kind of printable character). What is shown to people
-has no query, fragment or userinfo, because a checked source URL has none.
+obstore percent-encodes paths (tested with every printable character). The shown address has no query, fragment or
+userinfo, because a checked source URL has none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """One object. ``shown`` is its address for people, ``base`` what a client is opened for, ``path`` below that."""
+    """One object. ``shown`` is its address for people; a client is opened for ``base`` and asked for ``path``."""
 
     source: SourceUrl
     base: str
@@ -38,17 +38,16 @@ class Location:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What names the object in tables."""
         return self.base, self.path
 
 
 def authority(source: SourceUrl) -> str:
-    """What shares one pace and one admission: scheme, host and port."""
+    """The scheme, host and port that share a pace and an admission."""
     return f"{source.scheme}://{source.host}:{source.port}"
 
 
 def allows_clear_text(source: SourceUrl) -> bool:
-    """True when this address, or the S3 endpoint that this host's operator has set, is plain HTTP."""
+    """Whether this address, or the S3 endpoint in this host's environment, is plain HTTP."""
     if source.scheme == "http":
         return True
     endpoints = (os.environ.get(name, "") for name in _ENDPOINT_VARIABLES)

@@ -1,7 +1,7 @@
-"""From chunks to requests: which byte ranges of which files bring the next chunks, pure.
+"""From chunks to requests: the byte ranges of files that bring the next chunks. Pure.
 
-A file of at least one chunk starts on a chunk boundary, so neighbouring chunks of it are one range; smaller files are
-packed together into chunks, each of which takes one range for each piece of a file in it.
+A file of at least one chunk starts on a chunk boundary, so adjacent chunks of it are one range. Smaller files are
+packed together; such a chunk takes one range for each piece of a file.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """``length`` bytes from ``offset`` of the manifest's file ``file_index``."""
-
     file_index: int
     offset: int
     length: int
@@ -27,18 +25,18 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class ReadExtent:
-    """Chunks whose bytes, one after the other, are those of ``ranges``, one after the other."""
+    """Chunks whose bytes, in order, are those of ``ranges``, in order."""
 
     chunks: tuple[ChunkIndex, ...]
     ranges: tuple[FileRange, ...]
 
 
 def next_extent(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_max: int) -> ReadExtent:
-    """The longest run that begins with ``chunks[0]`` and needs one request, or one packed chunk.
+    """The longest run from ``chunks[0]`` that needs one request, or one packed chunk.
 
     Args:
-        chunks: at least one; in ascending order where they are to be read together.
-        range_bytes_max: a run ends before this size, but holds at least one chunk.
+        chunks: at least one; chunks to be read together are in ascending order.
+        range_bytes_max: the run is not longer, unless it is one chunk.
     """
     pieces = [FileRange(one.file_index, one.offset, one.length) for one in manifest.segments(chunks[0])]
     if len(pieces) != 1:

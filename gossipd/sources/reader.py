@@ -1,16 +1,15 @@
-"""Reads chunks from external storage into the store: what a seed does.
+"""Reads chunks from external storage into the store: the work of a seed.
 
-Theory of operation. ``read_chunks`` is called from worker threads, many at once, and blocks. It cuts the chunks into
-runs (``ranges``), one request each, streams every run into pooled buffers, and hands each whole chunk to the store,
-which hashes before it writes (``assembly``). A request (``requests``) passes the desk first: the policy on schemes,
-hosts and addresses, and the pace of its host. The sources of a manifest are mirrors, tried in order for what is
-still missing.
+Theory of operation. Many worker threads call ``read_chunks``, which blocks. It cuts the chunks into runs of one request
+each (``ranges``), streams every run into pooled buffers, and hands each whole chunk to the store, which hashes before
+it writes (``assembly``). A request (``requests``) first passes the admission: the policy on schemes, hosts and
+addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what the ones before it
+did not give.
 
-An error is either about this moment (busy, unreachable, slow, short, one wrong hash), and then the request is repeated
-within its host's budget; or about the object (not there, no right, changed, not the range asked for), and then the
-object is left alone for half a minute, and the whole source after three such. Nothing is repeated by obstore itself.
-
-Payload bytes are touched by C code only; this module sees lengths.
+An error is either momentary (busy, unreachable, slow, short, one wrong hash): then the request is repeated within its
+host's budget. Or it is about the object (missing, no access, changed, another range): then the object is left alone for
+half a minute, and the whole source after three such objects. obstore repeats nothing by itself. Only C code touches
+payload bytes.
 """
 
 from __future__ import annotations
@@ -48,9 +47,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadOutcome:
-    """What became of one ``read_chunks``: every chunk is in one of the two.
-
-    ``errors`` are in the order they happened, the last one decided; ``reason`` is None when nothing failed.
+    """The result of one ``read_chunks``: every chunk is in ``stored`` or in ``failed``. ``errors`` are in the order of
+    their occurrence; the last one decides ``reason``.
     """
 
     stored: tuple[ChunkIndex, ...]
@@ -59,24 +57,24 @@ class ReadOutcome:
 
     @property
     def reason(self) -> FailReason | None:
-        """For the planner."""
+        """For the planner; None when nothing failed."""
         return _reason(self.errors[-1]) if self.failed and self.errors else None
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeOutcome:
-    """Whether this host can read a manifest's source; ``errors`` say why not, one for each mirror."""
+    """Whether this host can read a manifest's source; ``errors`` has the cause for each mirror."""
 
     readable: bool
     errors: tuple[GossipdError, ...] = ()
 
 
 class SourceReader:
-    """All of one host's reads from external storage. Thread-safe.
+    """All reads of one host from external storage. Thread-safe.
 
     Args:
-        delivery: where chunks go; obstore's own buffers are counted in its pool.
-        throttle: the limit of external bytes a second.
+        delivery: where chunks go; its pool also counts obstore's own buffers.
+        throttle: the limit of external bytes per second.
         policy: which addresses this host may read.
         rng: jitter.
     """
@@ -100,8 +98,8 @@ class SourceReader:
         """Read these chunks and put each into the store; blocks until all are stored or given up.
 
         Args:
-            chunks: adjacent ones in ascending order are read by one request up to ``range_bytes_max``.
-            is_awaited: others want them while they come, so they are read in pieces though whole ranges are cheaper.
+            chunks: adjacent ones in ascending order share a request of up to ``range_bytes_max``.
+            is_awaited: peers want them during their arrival, so read in pieces although whole ranges are cheaper.
         """
         with self._job(manifest, is_awaited=is_awaited) as job:
             missing = list(chunks)
@@ -112,7 +110,7 @@ class SourceReader:
             return ReadOutcome(tuple(job.stored), tuple(missing), tuple(job.errors))
 
     def probe(self, manifest: Manifest) -> ProbeOutcome:
-        """Ask the first object of each source in turn for one byte, until one gives it."""
+        """Ask the first object of each source for one byte, until one source gives it."""
         index = next(at for at, entry in enumerate(manifest.files) if entry.size)  # a model has at least one byte
         self._admission.forget(manifest.id)
         with self._job(manifest) as job:
@@ -129,32 +127,32 @@ class SourceReader:
             return ProbeOutcome(False, tuple(job.errors))
 
     def set_policy(self, policy: SourcePolicy) -> None:
-        """For requests from now on; what is under way goes on."""
+        """For requests from now on; reads in progress continue."""
         self._admission.set_policy(policy)
 
     def cancel(self, deployment: DeploymentId) -> None:
-        """Stop what is being read for this deployment, at the next piece of each stream."""
+        """Stop the reads of this deployment, at the next piece of each stream."""
         self._stop(lambda job: job.manifest.id == deployment)
 
     def forget(self, deployment: DeploymentId) -> None:
-        """``cancel``, and drop what was remembered of its objects' versions."""
+        """``cancel``, and drop the remembered versions of its objects."""
         self.cancel(deployment)
         self._admission.forget(deployment)
         self._requests.forget(deployment)
 
     def close(self) -> None:
-        """Stop everything; reads that begin later end at once as cancelled."""
+        """Stop everything; later reads end at once as cancelled."""
         with self._lock:
             self._closed = True
         self._stop(lambda _: True)
         self._requests.close()
 
     def reads_whole(self, manifest: Manifest) -> bool:
-        """Whether the first source is read in whole ranges now, because it is fast and nothing limits the rate."""
+        """Whether the first source is read in whole ranges now, because it is fast and no rate limit is set."""
         return self._requests.reads_whole(parse_source_url(manifest.sources[0]))
 
     def statistics(self) -> SourceStatistics:
-        """Counts so far, and what is wrong with which host now."""
+        """Counters, and the present trouble of each host."""
         return self._admission.statistics()
 
     # ---- jobs ----------------------------------------------------------------------------------
@@ -180,7 +178,7 @@ class SourceReader:
         self._delivery.pool.wake()
 
     def _note(self, job: Job, location: Location, error: GossipdError) -> None:
-        """An error that decided something: the object may be left alone for a while."""
+        """Record an error that decided something; its object may be left alone for a while."""
         job.errors.append(error)
         if isinstance(error, SourceError) and error.again == 0 and not isinstance(error, SourceCancelledError):
             self._admission.refuse(job.manifest.id, location, error)
@@ -188,7 +186,7 @@ class SourceReader:
     # ---- one source ----------------------------------------------------------------------------
 
     def _read_from(self, job: Job, source: SourceUrl, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
-        """Reads ``chunks`` from one source; returns those it did not get."""
+        """Read ``chunks`` from one source. Returns the chunks that it did not get."""
         pending = chunks
         failed: list[ChunkIndex] = []
         repeats: Counter[ChunkIndex] = Counter()
@@ -202,7 +200,7 @@ class SourceReader:
                 done = set(job.stored[before:])
                 pending = [chunk for chunk in pending if chunk not in done]
                 if not pending:
-                    break  # the error came after the last byte that was wanted
+                    break  # the error came after the last wanted byte
                 repeats[pending[0]] += 1
                 if _may_repeat(error, repeats[pending[0]]) and self._admission.take_retry(source):
                     continue

@@ -1,7 +1,7 @@
-"""One request for one range: admission, the first look, the stream, and what is learnt from it.
+"""One request for one range: admission, the first request, the stream, and what is learnt from it.
 
-What lives here: everything between "these bytes of that object" and pieces of them. What does not: which bytes, when to
-repeat, and which mirror (``reader``). Used by many threads at once.
+What lives here: the way from a range of an object to its pieces. What does not: choosing ranges and mirrors, and
+repeats (``reader``). Used by many threads at once.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
 if TYPE_CHECKING:
     from gossipd.manifest.manifest import Manifest
 
-STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: hyper reads up to 400 KiB ahead, and one piece is ours
-_STOP_LOOKED_AT_S = 0.1  # how often a wait for another read asks whether its own was stopped
-_FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first look
+STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
+_STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
+_FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first request
 
 Sink = Callable[[memoryview], None]
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One call of the reader, while it runs."""
+    """One call of the reader, during its run."""
 
     manifest: Manifest
-    is_awaited: bool = False  # by others, who are sent what is here while the rest comes
+    is_awaited: bool = False  # peers wait for the chunks and are sent each part at once
     stop: threading.Event = field(default_factory=threading.Event)
     stored: list[ChunkIndex] = field(default_factory=list)
     errors: list[GossipdError] = field(default_factory=list)
@@ -49,14 +49,14 @@ class Job:
 
 @dataclass(slots=True)
 class _Asked:
-    """One request, while it runs. ``struggling``: the host failed the last time it was asked."""
+    """One request in progress. ``struggling``: the host's last request failed."""
 
     struggling: bool
     received: int = 0
 
 
 class SourceRequests:
-    """Asks. ``admission`` and ``pool`` are shared with the reader."""
+    """Makes requests. ``admission`` and ``pool`` are shared with the reader."""
 
     def __init__(
         self,
@@ -81,19 +81,17 @@ class SourceRequests:
         self._streams = threading.BoundedSemaphore(quarter // self._stream_bytes)
 
     def forget(self, deployment: DeploymentId) -> None:
-        """Drop what was remembered of its objects' versions."""
         self._versions.forget(deployment)
 
     def reads_whole(self, source: SourceUrl) -> bool:
-        """The host is fast, and no limit of bytes a second asks for pieces."""
+        """Whether the host is fast and no rate limit demands pieces."""
         return self._throttle.rate is None and self._admission.is_fast(source)
 
     def close(self) -> None:
-        """Drop the clients."""
         self._clients.close()
 
     def read(self, job: Job, location: Location, part: FileRange, sink: Sink) -> None:
-        """The bytes of one range, in pieces, to ``sink``. Raises SourceError, and whatever ``sink`` raises."""
+        """Pass the bytes of one range to ``sink``, in pieces. Raises SourceError, and the exceptions of ``sink``."""
         if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
         addresses = self._admission.admit(location.source, location.shown)
@@ -112,10 +110,9 @@ class SourceRequests:
 
     @contextmanager
     def _room(self, job: Job, location: Location, part: FileRange, *, whole: bool) -> Iterator[None]:
-        """Counts obstore's buffers in the pool.
-
-        A whole range is there twice while obstore joins its pieces, and needs no lease of ours. Streams may hold a
-        quarter of the pool at most, so that the chunks they are cut into always find room.
+        """Count obstore's buffers in the pool. A whole range exists twice while obstore joins its pieces, and needs no
+        lease of ours. Streams together hold at most a quarter of the pool, so that there is always room for the chunks
+        that they are cut into.
         """
         if whole:
             with self._pool.reserve(2 * part.length, gave_up=job.stop.is_set):
@@ -129,7 +126,7 @@ class SourceRequests:
             self._streams.release()
 
     def _name_the_change(self, job: Job, location: Location, part: FileRange) -> None:
-        """If-Match has failed: look at what is there now, for an error that names both versions."""
+        """If-Match failed: ask for the present version, for an error that names both."""
         if addresses := self._admission.admit(location.source, location.shown):
             self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
 
@@ -149,9 +146,8 @@ class SourceRequests:
             self._admission.note_rate(location.source, part.length, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: FileRange) -> bool:
-        """From a fast host, without a rate limit, and whole chunks only: a part of a packed one needs our buffer.
-
-        Not what others wait for: a whole range can be relayed when all of it is here.
+        """Whole chunks only, from a fast host without a rate limit: a part of a packed chunk needs our buffer. Not for
+        awaited chunks, because a whole range can be relayed only when all of it is here.
         """
         return (
             not job.is_awaited
@@ -161,7 +157,7 @@ class SourceRequests:
         )
 
     def _look_once(self, job: Job, location: Location, addresses: Addresses, part: FileRange) -> None:
-        """Touch the object unless it has been seen; when many begin with it at once, one of them does."""
+        """Make the first request to an object; of many threads that begin together, one makes it."""
         lock = self._first_looks[hash(location.key) % _FIRST_LOOKS]
         _acquire(lock, job, location)
         try:
@@ -182,7 +178,7 @@ class SourceRequests:
 
     @contextmanager
     def _asked(self, job: Job, location: Location) -> Iterator[_Asked]:
-        """One request: from the desk's leave to its report."""
+        """One request, from ``enter`` to ``leave`` of the admission."""
         request = _Asked(self._admission.enter(location.source, location.shown, job.stop))
         error: GossipdError | None = None
         try:
@@ -205,8 +201,8 @@ class SourceRequests:
         while left:
             if job.stop.is_set():
                 raise SourceCancelledError(location.shown, "the read was stopped")
-            # In small steps, or those who fetch from peers under the same limit would wait in line for all of it, and
-            # be cut; and a limit that is changed counts at once.
+            # In small steps: otherwise peer fetches under the same limit would wait for all of it and be cut, and a
+            # changed limit would take effect late.
             step = self._throttle.piece(left)
             self._throttle.take(step)
             left -= step

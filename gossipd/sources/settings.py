@@ -12,30 +12,29 @@ class SourceSettings:
     """Limits of one host's reads from external storage. Times in seconds, sizes in bytes.
 
     Args:
-        connect_timeout_s: for one TCP and TLS set-up. 5 is obstore's own default.
-        read_timeout_s: silence that ends a request. 10 keeps "hangs" reported within 15 s (fault F36) and is
-            twenty times what S3 needs for a first byte.
-        rate_bytes_min: a request slower than this is given up; 64 KiB/s is the progress rule for all connections.
+        connect_timeout_s: for TCP and TLS set-up. 5 is obstore's own default.
+        read_timeout_s: silence that ends a request. 10 reports a hang within 15 s (fault F36) and is twenty times what
+            S3 needs for a first byte.
+        rate_bytes_min: slower requests are given up; 64 KiB/s is the rule for all connections.
         rate_grace_s: how long a request may wait for bytes before that rule applies.
-        request_timeout_s: obstore's limit for a whole request. The two rules above end bad ones much sooner; it is
-            only there because obstore's default of 30 s would cut a throttled read.
-        range_bytes_max: adjacent chunks of one file are read by one request up to this size; 16 MiB is where S3's
-            time to the first byte (some 30 ms) is under a tenth of the transfer at 0.4 Gbit/s.
-        whole_rate_bytes_min: a host whose last answer came at this rate at least is read in whole ranges: obstore
-            collects them without our seeing the pieces, which saves a fifth of the CPU time. 8 MiB/s is 128 times the
-            least rate, and two seconds for the longest range.
-        whole_timeout_s: for a whole range; after that the host is read in pieces again. Bounds a host that turns slow.
-        touch_bytes_max: a range up to this size is read by the request that first looks at an object; longer ones
-            by obstore after a one-byte look.
-        backoff_first_s, backoff_max_s: the wait after the first failure and the longest, doubled in between and
-            drawn between half and the whole of it.
-        retry_after_max_s: a server that asks for a longer pause is asked again after this.
-        patience_s: the longest that one read waits, all pauses together, before it fails and the planner decides.
-        retry_share, retry_reserve: repeated requests per good one, and how many may be saved up: a tenth, as in
-            the fault table (F33), so that a failing source is not asked more by those it fails.
-        refusal_remembered_s: an address that refused (not found, no right, forbidden, changed) is not asked again
-            for this long, so that a wrong manifest costs a source a request now and then.
-        admission_s: the resolved addresses of a host are checked against ``sources.allow`` this often.
+        request_timeout_s: obstore's limit for a whole request. The rules above end bad requests sooner; obstore's
+            default of 30 s would cut a throttled read.
+        range_bytes_max: adjacent chunks of one file share a request up to this size. At 16 MiB S3's time to the first
+            byte (some 30 ms) is under a tenth of the transfer at 0.4 Gbit/s.
+        whole_rate_bytes_min: a host at this rate or faster is read in whole ranges, which saves CPU time. 8 MiB/s is
+            128 times the least rate, and two seconds for the longest range.
+        whole_timeout_s: for a whole range; bounds a host that turns slow. Afterwards it is read in pieces again.
+        touch_bytes_max: a range up to this size is read by the first request to an object; longer ones by obstore after
+            a first request for one byte.
+        backoff_first_s, backoff_max_s: the pause after the first failure, and the longest; doubled in between and drawn
+            between half and the whole.
+        retry_after_max_s: the longest pause that a server can ask for.
+        patience_s: the longest wait of one read, all pauses together; then it fails and the planner decides.
+        retry_share, retry_reserve: repeats per good request, and how many may be saved up: a tenth (fault F33), so that
+            a failing source is not asked more.
+        refusal_remembered_s: an object that refused (missing, no access, forbidden, changed) is left alone for this
+            long, so that a wrong manifest costs a source few requests.
+        admission_s: how often a host is resolved and checked against ``sources.allow``.
         stores_max: open clients, each with its pool of connections.
     """
 

@@ -1,11 +1,11 @@
-"""Which version of each object a deployment reads: pinned when it is first seen, never mixed.
+"""Which version of each object a deployment reads: the first one seen, and no other.
 
-A strong entity tag is sent back as If-Match, so that the server itself refuses another version; whatever it does
-with that, the tag, size and date of every reply are compared with the pinned ones. A weak tag never matches
-If-Match (RFC 9110, 13.1.1), so it is compared only. What a reply does not say is no change: a server need send neither
-tag nor date. The digests would find a mixture anyway; this names the cause.
+A strong entity tag is sent back as If-Match, so that the server refuses another version; the tag, size and date of
+every reply are compared too. A weak tag never matches If-Match (RFC 9110, 13.1.1), so it is only compared. Missing tags
+and dates count as no change, because servers need not send them. The digests would detect a mixture anyway; this names
+the cause.
 
-Bound: one entry for each object read, forgotten with its deployment; a manifest has at most 100,000 files.
+Bound: one entry for each object read, dropped with its deployment; a manifest has at most 100,000 files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TAG_CHARS_MAX = 80  # S3's longest is 38; a longer one is cut in messages
 
 @dataclass(frozen=True, slots=True)
 class ObjectVersion:
-    """What tells one version of an object from another."""
+    """What distinguishes versions of an object."""
 
     tag: str | None
     size: int
@@ -31,7 +31,7 @@ class ObjectVersion:
 
     @property
     def if_match(self) -> str | None:
-        """The tag, where a server compares it. None for one that no header may carry: obstore panics at it."""
+        """A tag that the server can compare. None for a tag that no header may carry, at which obstore panics."""
         if not self.tag or self.tag.startswith("W/"):
             return None
         return self.tag if self.tag.isascii() and self.tag.isprintable() else None
@@ -45,7 +45,7 @@ class ObjectVersion:
 
 
 def check_size(what: str, *, found: int, expected: int) -> None:
-    """Raises SourceShortError or SourceLongError when the object is not as long as the manifest says."""
+    """Raises SourceShortError or SourceLongError when the size is not the manifest's."""
     if found < expected:
         raise SourceShortError(what, f"the object has {found} bytes, the manifest says {expected}")
     if found > expected:
@@ -60,12 +60,12 @@ class PinnedVersions:
         self._pinned: dict[DeploymentId, dict[tuple[str, str], ObjectVersion]] = {}
 
     def get(self, deployment: DeploymentId, location: Location) -> ObjectVersion | None:
-        """The pinned version, None before the first look."""
+        """The pinned version; None before the first request."""
         with self._lock:
             return self._pinned.get(deployment, {}).get(location.key)
 
     def check(self, deployment: DeploymentId, location: Location, seen: ObjectVersion) -> None:
-        """Pins ``seen`` if nothing is; else raises SourceChangedError, naming both, when it is another version."""
+        """Pin ``seen`` if nothing is; else raise SourceChangedError, which names both, when it is another version."""
         with self._lock:
             pinned = self._pinned.setdefault(deployment, {}).setdefault(location.key, seen)
         if pinned.size != seen.size or not _may_be_same(pinned, seen):
@@ -74,7 +74,6 @@ class PinnedVersions:
             )
 
     def forget(self, deployment: DeploymentId) -> None:
-        """The deployment is over here."""
         with self._lock:
             self._pinned.pop(deployment, None)
 

@@ -1,14 +1,18 @@
 """The chunk store: verified bytes on disk, and nothing else.
 
-What lives here, from the disk up: ``syscalls`` (the kernel's calls that Python lacks), ``disk`` (the port at which
-faults are injected), ``durable`` (its body: every rename and sync of the program), ``layout`` (the path of everything),
-``journal`` (which chunks are verified, as bytes), ``ledger`` (that journal as a file), ``handles`` (open files),
-``replica`` (one model's copy), ``context`` (what all of the following work with), ``whole_sync`` and ``names`` (what a
-sync of files alone leaves out), ``claims`` (taking back what the journal says), ``windows`` (what is written and not
-yet durable), ``recovery``, ``repair``, ``reuse``, ``publishing``, ``scrub``, ``condition``, ``maintenance``, ``models``
-and ``chunk_store``, the door.
+``chunk_store`` is the interface for all callers, with ``errors``, ``notices`` (its events), ``settings`` and
+``statistics``. Beneath it:
 
-The order of writes, and what a crash leaves, is described in ``windows``; what a start makes of it in ``recovery``. Two
-rules that a review found broken in twenty places: a step that was refused is never taken as done by its repetition,
-and a claim goes before what it claims may change.
+* ``disk``: ``syscalls`` (kernel calls that Python lacks), ``disk`` (the port at which tests inject faults), ``durable``
+  (the real disk behind the port), ``handles`` (open files), ``whole_sync`` (syncs of the file system), ``condition``
+  (whether the disk takes writes), ``file_system`` (which file systems can hold a store);
+* ``journal``: ``journal`` (the format), ``ledger`` (the journal as a file), ``bits`` (sets of chunks), ``windows`` (the
+  order of writes), ``claims`` (taking claims back), ``recovery`` (what a start makes of the disk);
+* ``models``: ``layout`` (all paths), ``catalogue`` (what is on the disk), ``context`` (what all parts share),
+  ``replica`` (the books of one model), ``models`` (the open ones), ``names`` (durable directories), ``publishing``,
+  ``reading``, ``reuse`` (copies from other versions), ``repair``, ``scrub``, ``maintenance`` and ``background`` (what
+  is due, and the threads).
+
+Two rules hold everywhere: repeating a step that failed does the whole step again, and a claim is taken back before the
+bytes that it claims may change.
 """

@@ -1,10 +1,10 @@
-"""The door of the store: what the daemon and the other hands call.
+"""The interface of the store for the daemon and the other adapters.
 
-What lives here: ``ChunkStore``, which checks what comes in, finds the replica it is for and gives refusals their
-names. What does not: how it is done (one module each, see the package), and deciding what to fetch or delete.
+What lives here: ``ChunkStore``, which checks its input, finds the replica and names the refusals. What does not: the
+work itself (one module each, see the package), and the decision what to fetch or delete.
 
-All methods may block and are thread-safe. Events leave through ``on_event`` from the thread that made them, without a
-lock held. Nothing is written that has not been hashed and found right; there is no way in without the hash.
+All methods may block and are thread-safe. ``on_event`` is called in the thread that made the event, without a lock
+held. The store writes no bytes that it has not hashed and found right.
 """
 
 from __future__ import annotations
@@ -66,11 +66,11 @@ class ChunkStore:
 
         Args:
             root: an existing directory that only we may write to.
-            disk: another body of the port, for tests; ``root`` is not touched then.
+            disk: another implementation of the port, for tests; then ``root`` is not touched.
             background: start the threads; without them the caller calls ``upkeep.step`` and ``scrubber.step``.
-            before_evict: called by ``finish`` in its thread, without a lock held, before an old version is deleted:
-                remember it as removed, durably, or a kill in between leaves its last word to be "deploy". May block,
-                raises nothing.
+            before_evict: called by ``finish`` in its thread, without a lock held, before an old version is deleted. It
+                must durably remember the version as removed, else the host fetches it again after a kill. May block,
+                must not raise.
         Raises:
             StoreLockedError, StoreFormatError, StoreModeError, StorePathError: see their docstrings.
             StoreWriteError: the disk refused.
@@ -98,7 +98,7 @@ class ChunkStore:
             for path in forsaken_trees(used):
                 publishing.trash(used, path)
             publishing.empty_trash(used)
-        except OSError as error:  # it stays until the next start; a disk that takes no writes can be served from
+        except OSError as error:  # the rest stays until the next start; a disk that takes no writes can still serve
             tracker.refused(error, clock.monotonic(), need_bytes=0)
         self._models = Models(self._context, before_evict)
         self.scrubber = self._models.scrubber
@@ -115,41 +115,40 @@ class ChunkStore:
     # ---- models -----------------------------------------------------------------------------------
 
     def models(self) -> list[StoredModel]:
-        """Every model with books here, for a daemon that starts: read ``manifest_bytes`` and ``open`` each."""
+        """Every model with books here. A starting daemon reads ``manifest_bytes`` of each and calls ``open``."""
         return list_models(self._disk)
 
     def open(self, manifest: Manifest) -> ChunkSet:
-        """Make room for a model or take up where it was left; the chunks that are verified here.
+        """Make room for a model or resume it. Returns the chunks that are verified here.
 
-        Chunks that another open model holds are copied first. Opening what is open returns what it holds.
+        Chunks that another open model holds are copied first. A model that is open already is not opened twice.
 
         Raises:
-            NoSpaceError: nothing was made; SpaceFreed tells when it would fit.
+            NoSpaceError: nothing was made; SpaceFreed tells when the model would fit.
             StoreFormatError, VersionTakenError: see their docstrings.
             StoreWriteError: the disk refused; StoreClosingError: ``close`` was called meanwhile.
         """
         return self._models.open(manifest)
 
     def finish(self, deployment: DeploymentId) -> None:
-        """Publish a model that is whole, point ``current``, delete what ``keep_versions`` does not cover.
+        """Publish a whole model, point ``current`` to it, delete the versions that ``keep_versions`` does not cover.
 
         Raises:
-            NotWholeError: chunks are missing, or could not be made durable (they are told as lost).
+            NotWholeError: chunks are missing or could not be made durable (ChunkLost has named those).
             VersionTakenError: something else stands in its place.
-            StoreWriteError: the disk refused; call again when it is well.
-            NotHeldError: it is not open here, or was removed meanwhile.
+            StoreWriteError: the disk refused; call again when the disk takes writes.
+            NotHeldError: the model is not open here, or was removed meanwhile.
         """
         self._models.finish(deployment)
 
     def abandon(self, deployment: DeploymentId) -> None:
-        """Cancelled: delete what is not published; a published model stays as it is.
-
-        Raises StoreWriteError: the disk refused; StoreClosingError: ``close`` was called.
+        """Delete a cancelled model that is not published; a published one stays. Raises StoreWriteError: the disk
+        refused; StoreClosingError: ``close`` was called.
         """
         self._models.abandon(deployment)
 
     def remove(self, name: str, version: int) -> DeploymentId:
-        """Delete a version here, whole or not; its id, which the caller must remember as removed *before* calling.
+        """Delete a version, whole or not. Returns its id; the caller must remember it as removed *before* this call.
 
         Raises:
             NotFoundError: it is not here.
@@ -158,24 +157,21 @@ class ChunkStore:
         return self._models.remove(name, version)
 
     def is_published(self, deployment: DeploymentId) -> bool:
-        """Whether it is open here and users can see it; False while publishing has not ended."""
+        """Whether the model is open here and users can see it; False until publishing has ended."""
         replica = self._models.find(deployment)
         return replica is not None and replica.is_published
 
     def versions(self, name: str) -> list[int]:
-        """Complete versions here, ascending."""
+        """Complete versions on this host, ascending."""
         return publishing.complete_versions(self._disk, name)
 
     def current(self, name: str) -> int | None:
-        """The version that ``current`` leads to."""
+        """The version that ``current`` points to."""
         return publishing.current_version(self._disk, name)
 
     def rollback(self, name: str) -> int:
-        """Point ``current`` to the version before, until a newer one than all of now is complete; that version.
-
-        Raises:
-            NotFoundError: there is none.
-            StoreWriteError: the disk refused.
+        """Point ``current`` to the version before it, until a version newer than all present ones is complete. Returns
+        the version that is current now. Raises NotFoundError: there is none; StoreWriteError: the disk refused.
         """
         return self._models.roll_back(name)
 
@@ -184,14 +180,14 @@ class ChunkStore:
     def put(
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
     ) -> bool:
-        """Check a whole chunk, then write it. A chunk that is held or being written is a duplicate: counted, dropped.
+        """Check a whole chunk, then write it. A chunk that is held or being written is counted as a duplicate and
+        dropped.
 
         Args:
-            body: contiguous bytes, the caller's again on return.
+            body: contiguous bytes; the caller may reuse them after the return.
             elapsed_s: how long the supplier took, passed on in ChunkStored.
-        Returns: False when it was a duplicate.
-        Raises:
-            DigestMismatchError, StoreWriteError, NotHeldError: see ``ChunkWriter``.
+        Returns: False for a duplicate.
+        Raises: DigestMismatchError, StoreWriteError, NotHeldError: see ``ChunkWriter``.
         """
         replica = self._models.get(deployment)
         manifest = replica.manifest
@@ -221,7 +217,7 @@ class ChunkStore:
         return True
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
-        """A held chunk for sendfile. Raises NotHeldError."""
+        """Open a held chunk for sendfile. Raises NotHeldError."""
         return open_held_chunk(self._context, self._models.get(deployment), chunk)
 
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
@@ -235,23 +231,22 @@ class ChunkStore:
             raise NotHeldError(f"no manifest of {deployment.hex()} here", code="E_UNKNOWN_MANIFEST") from error
 
     def held(self, deployment: DeploymentId) -> ChunkSet:
-        """What is verified here now. Raises NotHeldError when the deployment is not open."""
+        """The chunks that are verified here now. Raises NotHeldError when the deployment is not open."""
         replica = self._models.get(deployment)
         with replica.lock:
             return replica.held.snapshot()
 
     def commit(self, deployment: DeploymentId | None = None) -> None:
-        """Make what was written durable now, of one model or all."""
+        """Make all written chunks durable now, of one model or of all."""
         for replica in self._models.all() if deployment is None else [self._models.get(deployment)]:
             commit(self._context, replica)
 
     # ---- rot --------------------------------------------------------------------------------------
 
     def recheck(self, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
-        """A peer complained: read the chunk back; if it has rotted, drop it and say ChunkLost.
-
-        Raises NotHeldError (not open, or removed meanwhile), StoreWriteError (could not be read now, says nothing
-        about the chunk).
+        """A peer complained about a chunk: read it back; if it is wrong, drop it and emit ChunkLost. Raises
+        NotHeldError: not open, or removed meanwhile; StoreWriteError: the chunk could not be read now, which proves
+        nothing about its bytes.
         """
         replica = self._models.get(deployment)
         if not 0 <= chunk < replica.manifest.chunk_count:
@@ -262,9 +257,8 @@ class ChunkStore:
             raise self._context.refused(error, 0) from error
 
     def verify(self, name: str, version: int) -> Iterator[Checked]:
-        """Read back a whole version, chunk by chunk; what is wrong is dropped as it is found.
-
-        Raises NotFoundError when it is not open here, and on the way when it is removed meanwhile.
+        """Read back a whole version, chunk by chunk; wrong chunks are dropped as they are found. Raises NotFoundError:
+        the version is not open here, or was removed meanwhile.
         """
         for replica in self._models.all():
             if is_version(replica, name, version):
@@ -278,7 +272,6 @@ class ChunkStore:
         return self._context.tracker.condition
 
     def statistics(self) -> StoreStatistics:
-        """Figures of this moment."""
         return StoreStatistics(
             condition=self.condition(),
             models={replica.deployment: replica_statistics(replica) for replica in self._models.all()},
@@ -289,9 +282,8 @@ class ChunkStore:
         )
 
     def close(self) -> None:
-        """Make everything durable, say so in the journals, unlock. Puts that come later raise NotHeldError.
-
-        An ``open`` that is under way keeps what it has copied and returns, or stops hashing and raises.
+        """Make everything durable, record that in the journals, unlock. Later puts raise NotHeldError. An ``open`` in
+        progress keeps what it has copied and returns, or stops hashing and raises.
         """
         self._context.stopping.set()
         for thread in self._threads:
@@ -303,9 +295,9 @@ class ChunkStore:
             self._posix.shut()
 
     def _mended(self, replica: ModelReplica, error: OSError) -> StoreWriteError:
-        """A file or directory was removed under us: make it again, so that the next attempt finds it."""
+        """Somebody removed a file or directory: make it again, so that the next attempt finds it."""
         try:
             mend_tree(self._context, replica)
         except OSError as again:
             return self._context.refused(again, replica.missing_bytes())
-        return StoreWriteError(f"{error.filename or 'a file'} had been removed; it was made again", code="E_STORE_IO")
+        return StoreWriteError(f"{error.filename or 'a file'} was removed; it has been made again", code="E_STORE_IO")

@@ -1,4 +1,4 @@
-"""What can go wrong with the store as a whole. Refusals of one chunk are in ``gossipd.runtime.ports``."""
+"""Errors of the store as a whole. Errors of one chunk are in ``gossipd.runtime.ports``."""
 
 from __future__ import annotations
 
@@ -7,36 +7,35 @@ from gossipd.runtime.ports import StoreWriteError
 
 
 class StoreError(LocalError):
-    """Base of what the store says about itself. State: unchanged. Retry: after the cure the sentence names."""
+    """Base of the store's own errors. State: unchanged. Retry: after the remedy that the message names."""
 
     code = "E_STORE"
     exit_code = ExitCode.DISK
 
 
 class StoreLockedError(StoreError):
-    """Another daemon has the store. Fault: whoever started the second one. Retry: when the first has ended."""
+    """Another daemon uses the store. Fault: the one who started the second. Retry: when the first has ended."""
 
     code = "E_STORE_LOCKED"
 
 
 class StoreFormatError(StoreError):
-    """A file of the store is of a newer version (``E_STORE_VERSION``) or not ours (``E_STORE_FORMAT``).
-
-    Fault: the operator, or a downgrade. State: unchanged; nothing is ever deleted for it. Retry: with the
-    version that wrote it, or after moving the file away.
+    """A file of the store is of a newer format (``E_STORE_VERSION``) or not ours (``E_STORE_FORMAT``). Fault: the
+    operator, or a downgrade. State: unchanged, nothing is deleted. Retry: with the gossipd that wrote it, or after
+    moving the file away.
     """
 
     code = "E_STORE_FORMAT"
 
 
 class StoreModeError(StoreError):
-    """The directory belongs to somebody else, or others may write to it. Retry: after chown or chmod."""
+    """Another user owns the directory or may write to it. Retry: after chown or chmod."""
 
     code = "E_STORE_MODE"
 
 
 class StorePathError(StoreError):
-    """A path leads outside the store or through a symbolic link that somebody planted. Fault: that somebody."""
+    """A path leads outside the store or through a symbolic link. Fault: the user who made the link."""
 
     code = "E_PATH_SYMLINK"
 
@@ -48,17 +47,17 @@ class NotWholeError(StoreError):
 
 
 class VersionTakenError(StoreError):
-    """The directory of this version holds something else. Fault: whoever put it there. Retry: after moving it."""
+    """The directory of this version holds something else. Fault: the user who put it there. Retry: after moving it."""
 
     code = "E_VERSION_TAKEN"
 
 
 class StoreClosingError(StoreWriteError):
-    """Opening or deleting while the store closes. Fault: nobody. State: unchanged. Retry: at the next start."""
+    """Opening or deleting during the store's close. Fault: nobody. State: unchanged. Retry: at the next start."""
 
 
 class NoSpaceError(StoreWriteError):
-    """The model does not fit, the reserve included; nothing was written. Retry: by itself, when space is freed."""
+    """The model and the reserve do not fit; nothing was written. Retry: the store emits SpaceFreed when they fit."""
 
     code = "E_NO_SPACE"
     exit_code = ExitCode.DISK

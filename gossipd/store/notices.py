@@ -1,4 +1,4 @@
-"""What the store tells besides chunks: its condition, and what it did with whole models."""
+"""The store's events besides chunks: its condition, and what it did with whole models."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gossipd.store.disk.condition import StoreCondition
 
 @dataclass(frozen=True, slots=True)
 class StoreConditionChanged:
-    """The disk began or ceased to refuse writes. Fetching stops and starts with it."""
+    """The disk began or ceased to refuse writes. Fetching stops and resumes with it."""
 
     condition: StoreCondition
 
@@ -27,7 +27,7 @@ class SpaceFreed:
 
 @dataclass(frozen=True, slots=True)
 class ModelEvicted:
-    """An old version was deleted because newer ones are complete (``keep_versions``): it must not be fetched again."""
+    """An old version was deleted by ``keep_versions``: it must not be fetched again."""
 
     deployment: DeploymentId
     name: str
@@ -36,4 +36,4 @@ class ModelEvicted:
 
 StoreEvent: TypeAlias = ChunkStored | ChunkLost | StoreConditionChanged | SpaceFreed | ModelEvicted
 Emit: TypeAlias = Callable[[StoreEvent], None]
-"""Called from worker threads, without any lock of the store; must not block."""
+"""Called in worker threads without a lock of the store; must not block."""

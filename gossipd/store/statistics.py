@@ -1,4 +1,4 @@
-"""Frozen figures of a store, for status and metrics. What they mean is written here; nothing decides by them."""
+"""Frozen figures of a store, for status and metrics. No code decides by them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gossipd.store.models.replica import ModelReplica
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatistics:
-    """One model. Counters run from the opening of the store; ``held_count`` and what follows are as they are now."""
+    """One model. Counters start when the store opens; ``held_count`` to ``uncommitted_bytes`` are present values."""
 
     held_count: int
     durable_count: int
@@ -21,34 +21,31 @@ class ReplicaStatistics:
     uncommitted_bytes: int
     written_bytes: int
     local_bytes: int
-    """Of ``written_bytes``: copied from another version here."""
+    """Part of ``written_bytes``: copied from another version on this host."""
     duplicate_bytes: int
     mismatch_count: int
     """Chunks that arrived with wrong bytes."""
     rotten_count: int
-    """Chunks that were held and had changed."""
+    """Held chunks whose bytes had changed."""
     lost_count: int
-    """Chunks that a failed sync took back."""
+    """Chunks lost by a failed sync."""
     rehashed_count: int
-    """Chunks hashed again at the opening, because a window was open."""
+    """Chunks hashed when the model was opened."""
     commit_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStatistics:
-    """The whole store."""
-
     condition: StoreCondition
     models: Mapping[DeploymentId, ReplicaStatistics]
     open_files: int
     free_bytes: int
     scrubbed_bytes: int
     oldest_unchecked_age_s: int
-    """Age of the check of the published chunk that has waited longest; 0 without published models."""
+    """Age of the oldest check of a published chunk; 0 without published models."""
 
 
 def replica_statistics(replica: ModelReplica) -> ReplicaStatistics:
-    """As it is now."""
     with replica.lock:
         counters = replica.counters
         uncommitted = replica.window.byte_count + (replica.sealed.byte_count if replica.sealed else 0)

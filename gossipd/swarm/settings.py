@@ -147,7 +147,7 @@ class PlannerSettings:
         if not 2 <= self.reads_min <= 64:
             raise ValueError("reads_min must be 2 to 64")
         if self.early_announcers < 1:
-            raise ValueError("tellers must be at least 1")
+            raise ValueError("early_announcers must be at least 1")
         if self.spread < 1:
             raise ValueError("spread must be at least 1")
         for name in ("batch_s_min", "news_lazy_s", "stall_s", "read_takeover_s", "import_fallback_s"):

@@ -1,17 +1,17 @@
-"""One TCP connection of the bulk path: heads and bodies in, heads and files out, in clear or under TLS.
+"""One TCP connection of the bulk path: heads and bodies in, heads and files out, unencrypted or under TLS.
 
-What lives here: every system call on a bulk socket. What does not: deadlines (``watchdog`` cuts the connection from
-its own thread) and the meaning of heads.
+What lives here: every system call on a bulk socket. What does not: deadlines (``watchdog`` cuts the connection from its
+own thread) and the meaning of heads.
 
-Sockets block without time-outs, so a body of any size is one system call in clear: ``recv`` with MSG_WAITALL into
-the chunk's buffer, ``sendfile`` out of the store's file, both without the GIL. Whoever wants a transfer to end early
-calls ``cut``: it shuts the socket down, the blocked call returns, and the owner finds in ``cut_by`` why. Only the
-owner closes, so a descriptor is never reused under a call. Progress is read from the kernel's own counters
-(TCP_INFO), which costs the transfer nothing and is the same under TLS.
+Sockets block without time-outs. So an unencrypted body of any size is one system call without the GIL: ``recv`` with
+MSG_WAITALL into the chunk's buffer, or ``sendfile`` from the store's file. Another thread ends a transfer by ``cut``:
+it shuts the socket down, the blocked call returns, and the owner finds the reason in ``cut_by``. Only the owner closes,
+so no descriptor is reused during a call. Progress is read from the kernel's counters (TCP_INFO), which costs the
+transfer nothing and works under TLS too.
 
-Rejected: time-outs on the socket (Python then polls before every call, and a drip of one byte resets them);
-a selector loop with worker threads (one more switch between threads per request); SO_RCVLOWAT, so that a receiver wakes
-up once per piece and not for each packet (sixteen daemons in the lab: 45.7 to 47.3 CPU seconds for 43.9 to 47.0).
+Rejected: time-outs on the socket, because Python then polls before every call and single bytes reset them; a selector
+loop with worker threads, because each request would switch threads once more; SO_RCVLOWAT, because fewer wake-ups saved
+no CPU time.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.settings import BulkSettings
 from membership.member import NodeId, node_id
 
-# Python 3.11 does not name it; include/uapi/linux/tcp.h.
+# From include/uapi/linux/tcp.h; Python 3.11 has no name for it.
 _TCP_NOTSENT_LOWAT = 25
 # tcpi_bytes_acked and tcpi_bytes_received in struct tcp_info, since Linux 4.1; same header.
 _TCP_INFO_BYTES = struct.Struct("=120xQQ")
-# An idle peer that vanished is noticed by keep-alive, one that vanished under our bytes by the user time-out.
+# Keep-alive detects that an idle peer vanished, the user time-out that a receiving one did.
 _KEEPALIVE_S = 10
 _USER_TIMEOUT_MS = 10_000
-# This host, or this process, has none left; it says nothing about who is at the other end.
+# This host or process has run out; no fault of the peer.
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-# Long enough not to spin, short enough that recovery is within the 5 s asked for in the fault table (F29).
+# Long enough not to spin, short enough to recover within 5 s, which the fault table asks for (F29).
 EXHAUSTED_PAUSE_S = 0.25
 
 
@@ -58,7 +58,7 @@ class Cut(Enum):
 
 
 class DisconnectedError(GossipdError):
-    """The connection ended under a call. ``refused``: by a TLS alert; ``cut_by``: by us, and why. Retry: elsewhere."""
+    """The connection ended under a call. ``refused``: by a TLS alert; ``cut_by``: by our side. Retry: elsewhere."""
 
     code = "E_GONE"
 
@@ -69,7 +69,7 @@ class DisconnectedError(GossipdError):
 
 
 class FileReadError(GossipdError):
-    """Our own disk failed under a body that was half sent. Fault: this host; the connection must be closed."""
+    """Our own disk failed during a body. Fault: this host; the connection must be closed."""
 
     code = "E_STORE_READ"
 
@@ -86,22 +86,21 @@ class Channel:
         self._unsent_bytes = 0
         self.sends_bodies = sends_bodies
         self.cut_by: Cut | None = None
-        # Written by the owner, read by the watchdog: when to give up, and the number of the transfer under way.
+        # The owner writes these and the watchdog reads them: the monotonic deadline, and the transfer's number.
         self.deadline: float | None = None
         self.transfer = 0
         self.is_moving = False
-        self.is_waiting = False  # for more of a chunk that is on its way to the peer
+        self.is_waiting = False  # a relay has not sent more of the chunk yet
 
     # ---- opening -------------------------------------------------------------------------------
 
     def connect(self, endpoint: tuple[str, int], timeout_s: float) -> None:
-        """Raises OSError."""
         self._socket.settimeout(timeout_s)
         self._socket.connect(endpoint)
         self._socket.settimeout(None)
 
     def start_tls(self, context: ssl.SSLContext, *, is_server: bool) -> NodeId:
-        """Shake hands; returns whose key the peer's certificate holds. Raises DisconnectedError, CertificateError."""
+        """Shake hands. Returns the node of the peer's certificate. Raises DisconnectedError, CertificateError."""
         try:
             with self._lock:
                 self._socket = context.wrap_socket(
@@ -123,7 +122,7 @@ class Channel:
     # ---- moving bytes --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A transfer starts: from now on the watchdog wants to see progress."""
+        """A transfer starts: the watchdog expects progress from now on."""
         self.transfer += 1
         self.is_moving = True
 
@@ -153,11 +152,7 @@ class Channel:
         piece_bytes: Callable[[], int] | None = None,
         on_piece: Callable[[int], None] | None = None,
     ) -> None:
-        """Fill ``view`` at the throttle's rate.
-
-        Args:
-            piece_bytes: how much to receive before ``on_piece`` is told how much is filled.
-        """
+        """Fill ``view`` at the throttle's rate; ``on_piece`` is told the filled bytes after each ``piece_bytes()``."""
         if throttle.rate is None and piece_bytes is None:
             self.receive(view)
             return
@@ -172,7 +167,6 @@ class Channel:
                 on_piece(at)
 
     def send(self, head: bytes) -> None:
-        """Send all of ``head``. Raises DisconnectedError."""
         try:
             self._socket.sendall(head)
         except OSError as error:
@@ -181,7 +175,7 @@ class Channel:
     def send_memory(
         self, head: bytes, body: bytes | memoryview, throttle: RateLimit, *, whole_bytes: int | None = None
     ) -> None:
-        """A head and a body that is in memory and not empty, or a piece of one that has ``whole_bytes``."""
+        """Send a head and a non-empty body from memory; ``whole_bytes`` if the body is a piece of a longer one."""
         assert body, "a head alone is sent by ``send``"
         self._limit_unsent(whole_bytes or len(body))
         view = memoryview(body)
@@ -200,7 +194,7 @@ class Channel:
             at += piece
 
     def _send_both(self, head: bytes, view: memoryview) -> None:
-        """One system call in clear, and one wait for the interpreter's lock; less is sent only when a signal comes."""
+        """Send both in one unencrypted system call; only a signal leaves a rest."""
         try:
             sent = self._socket.sendmsg((head, view))
             if sent < len(head) + len(view):
@@ -215,10 +209,10 @@ class Channel:
             raise self._disconnected(error) from None
 
     def send_file(self, head: bytes, spans: Sequence[Span], throttle: RateLimit, scratch: memoryview | None) -> None:
-        """A head, then the spans.
+        """Send a head, then the spans.
 
         Args:
-            scratch: memory to encrypt from, under TLS; not used in clear.
+            scratch: memory to encrypt from, under TLS only.
         Raises:
             DisconnectedError: the connection ended. FileReadError: our own file could not be read.
         """
@@ -281,7 +275,7 @@ class Channel:
     # ---- ending, and what others may ask -------------------------------------------------------
 
     def is_quiet(self) -> bool:
-        """Whether an idle connection is as it should be: open, with nothing unasked in it."""
+        """Whether an idle connection is still open and holds no unexpected bytes."""
         try:
             socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -291,14 +285,13 @@ class Channel:
         return False
 
     def is_open(self) -> bool:
-        """Whether the peer is still there, as far as this host knows; it may have asked for more already, which is in
-        front of its end."""
+        """Whether the peer's side is open, as far as this host knows. Unread requests do not hide its end."""
         ends = select.poll()
         ends.register(self._socket, select.POLLRDHUP)
         return self.cut_by is None and not ends.poll(0)
 
     def bytes_moved(self) -> int:
-        """Bytes of this connection that have arrived: at the peer if we send bodies, else here."""
+        """Bytes that have arrived on this connection: at the peer if we send bodies, else here."""
         with self._lock:
             if self._closed:
                 return 0
@@ -315,13 +308,13 @@ class Channel:
                 return
             self.cut_by = reason
             try:
-                # Not SSLSocket.shutdown, which would take the TLS object away under the owner's call.
+                # SSLSocket.shutdown would remove the TLS object during the owner's call.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
             except OSError:
-                return  # not connected yet or no more: the owner's call fails by itself
+                return  # not connected: the owner's call fails anyway
 
     def close(self) -> None:
-        """Only by the owner; a second call does nothing."""
+        """For the owner only; a second call does nothing."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -339,7 +332,7 @@ class Channel:
 
 
 def prepare(sock: socket.socket, settings: BulkSettings) -> None:
-    """Options that must be set before connecting or listening; accepted sockets inherit them."""
+    """Set options that must precede connect or listen; accepted sockets inherit them."""
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE_S)

@@ -1,12 +1,15 @@
-"""Fetches one chunk or one manifest from one peer, into memory of the pool.
+"""Fetches one chunk or one manifest from one peer into memory of the pool.
 
-What lives here: a fetch from call to lease or typed error. What does not: which peer to ask (the planner), hashing
-and writing (the store; whoever called hands over), and how other threads stop or follow a fetch (``fetch``).
+What lives here: a fetch from the call to a lease or a typed error. What does not: choosing the peer (the planner),
+hashing and writing (the caller and the store), stopping and following a fetch (``fetch``).
 
-A fetch takes a buffer first and a connection second, so that no peer's slot is held while we wait for memory. What
-the manifest says about the length is final: a reply with another is the peer's fault and ends the connection. When a
-peer cannot be reached, all fetches from it end at once; when a transfer falls silent, a probe of the host tells
-within two seconds whether it is slow or gone. A fetch may follow another on its connection (``pipelined_fetch``).
+A fetch takes a buffer first and a connection second, so that it holds no upload slot of a peer while it waits for
+memory. The length in the manifest is final: a reply with another length is the peer's fault and ends the connection.
+When a peer cannot be reached, all fetches from it end at once. When a transfer falls silent, a probe tells within two
+seconds whether the host is slow or gone. A fetch may be pipelined on another's connection (``pipelined_fetch``).
+
+The path of a call: ``_exchange`` gets a connection, ``_converse`` sends the request and reads the answer,
+``_part_with`` passes the connection on.
 """
 
 from __future__ import annotations
@@ -63,7 +66,7 @@ _REFUSALS = {
     Status.VERSION: "E_BULK_VERSION",
     Status.BAD_REQUEST: "E_DECODE",
 }
-# After these the server reads on, so the link may be used again; after an OK it depends on what follows.
+# After these replies the server reads on, so the connection may be used again; after OK it depends on the body.
 _CONVERSATION_GOES_ON = (Status.BUSY, Status.NOT_HELD, Status.FAILED, Status.UNKNOWN, Status.RANGE)
 
 
@@ -71,10 +74,12 @@ class BulkClient:
     """Fetches from peers; every method is thread-safe and may block.
 
     Args:
-        credentials: for ``Encryption.TLS``. get_token: for ``Encryption.NONE``: asks the node for a one-time token
-            over the control channel; blocks; raises a TransferError.
-        throttle: bytes that all downloads together may receive.
-        incoming_chunks: where chunks can be found while they come. received_tokens: tokens that peers gave ahead.
+        credentials: for ``Encryption.TLS``.
+        get_token: for ``Encryption.NONE``: asks the node for a one-time token over the control channel; blocks; raises
+            a TransferError.
+        throttle: limits the bytes of all downloads together.
+        incoming_chunks: the table where the server finds chunks during their arrival, to relay them.
+        received_tokens: tokens that peers issued ahead.
     """
 
     def __init__(
@@ -115,12 +120,13 @@ class BulkClient:
         timeout_s: float,
         behind: ChunkIndex | None = None,
     ) -> IncomingChunk:
-        """One chunk's bytes, unchecked. The caller must release it; before that, ``land`` it once it is in the store.
+        """Fetch the unchecked bytes of one chunk. The caller must ``release`` them, and before that call ``land`` once
+        the store has the chunk.
 
         Args:
-            behind: a chunk of the same deployment that is on its way from there: follow it on its connection.
+            behind: a chunk of the same deployment that this peer is sending: follow it on its connection.
         Raises:
-            TransferError: the subclass's ``reason`` says how it ended.
+            TransferError: ``reason`` of the subclass says how the fetch ended.
         """
         request = Request(BulkVerb.CHUNK, deployment, chunk, length)
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
@@ -136,7 +142,7 @@ class BulkClient:
     def fetch_manifest(
         self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, size: int, *, timeout_s: float
     ) -> bytes:
-        """A signed envelope of exactly ``size`` bytes, unchecked. Raises TransferError."""
+        """Fetch a signed envelope of exactly ``size`` bytes, unchecked. Raises TransferError."""
         if not 0 < size <= MANIFEST_BYTES_MAX:
             raise PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
         request = Request(BulkVerb.MANIFEST, deployment, 0, size)
@@ -149,29 +155,28 @@ class BulkClient:
     def complain(
         self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, chunk: ChunkIndex, *, timeout_s: float
     ) -> None:
-        """Tell a peer that the chunk it sent did not hash to its digest. Raises TransferError."""
+        """Tell a peer that its chunk did not match the digest. Raises TransferError."""
         request = Request(BulkVerb.COMPLAIN, deployment, chunk, 0)
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             self._exchange(fetch, None)
 
     def cancel(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
-        """Stop a fetch that is under way, if there is one; it raises FetchCancelledError in its own thread."""
+        """Stop a fetch, if there is one; it raises FetchCancelledError in its own thread."""
         with self._lock:
             found = [fetch for fetch in self._fetches if fetch.is_of(node, deployment, chunk)]
         self._stop(found, Cut.CANCELLED)
 
     def replace_credentials(self, credentials: TlsCredentials) -> None:
-        """For connections dialed from now on; after a rotation of the cluster key."""
+        """For connections dialed from now on, after a rotation of the cluster key."""
         self._dialer.credentials = credentials
 
     def statistics(self) -> BulkStatistics:
-        """Totals since start, and what is under way."""
         return self._traffic.statistics(
             connections=self._connections.open_count, transfers=len(self._fetches), free_slots=0
         )
 
     def close(self) -> None:
-        """End every fetch (with FetchCancelledError) and close every connection."""
+        """End every fetch with FetchCancelledError and close every connection."""
         with self._lock:
             self._closed.set()
             running = list(self._fetches)
@@ -206,7 +211,7 @@ class BulkClient:
             raise FetchCancelledError(str(error), code=error.code) from None
 
     def _first(self, fetch: Fetch, behind: ChunkIndex | None) -> Fetch | None:
-        """The fetch that this one is to follow, if that has not ended yet; who waits for a connection goes first."""
+        """The fetch to follow, if it has not ended. None when other fetches wait for a connection: those go first."""
         if behind is None or self._connections.is_awaited(fetch.peer):
             return None
         node, deployment = fetch.peer.node, fetch.request.deployment
@@ -216,7 +221,7 @@ class BulkClient:
     def _exchange(
         self, fetch: Fetch, sink: memoryview | None, incoming: IncomingChunk | None = None, first: Fetch | None = None
     ) -> None:
-        """Ask, and receive the answer into ``sink``; once more if a kept connection or a token given ahead is stale."""
+        """Ask and receive into ``sink``. Ask once more if a kept connection or a token issued ahead was stale."""
         connection = (fetch.await_turn(first) if first is not None else None) or self._connection(fetch)
         try:
             self._converse(fetch, connection, sink, incoming)
@@ -235,6 +240,7 @@ class BulkClient:
             fetch.attach(channel)
             channel.deadline = fetch.deadline
             channel.begin()
+            # A pipelined request was already sent, by the thread of the fetch before it.
             if not connection.is_asked:
                 channel.send(connection.prefix + fetch.request.to_wire())
                 connection.prefix = b""
@@ -243,6 +249,8 @@ class BulkClient:
             channel.receive(memoryview(head))
             answered = True
             reply = Reply.from_wire(head)
+            # Only these replies leave the stream at the start of a reply; all others end the connection, unless a body
+            # follows and is read to its end.
             keep = reply.status in _CONVERSATION_GOES_ON
             self._check(fetch.request, reply)
             if incoming is not None:
@@ -252,6 +260,7 @@ class BulkClient:
                 channel.receive_body(sink, self._throttle)
             keep = True
         except RelayEndedError:
+            # The relay ended with an empty piece, so the stream is in order.
             keep = True
             raise
         except DisconnectedError as error:
@@ -267,10 +276,11 @@ class BulkClient:
             self._part_with(connection, fetch.take_next(), is_good=keep and channel.cut_by is None)
 
     def _part_with(self, connection: BulkConnection, place: Successor | None, *, is_good: bool) -> None:
-        """The connection is free: whoever follows has it, or it waits for the next fetch."""
+        """Pass the connection to the following fetch, or return it to the pool, or close it."""
         if place is not None and place.hand_over(connection if is_good else None):
             if not is_good:
                 self._connections.drop(connection)
+        # A successor that gave up after its request was sent leaves an answer in the stream: close the connection.
         elif is_good and (place is None or not place.is_asked):
             self._connections.give_back(connection)
         else:
@@ -293,10 +303,11 @@ class BulkClient:
         )
 
     def _receive_relayed(self, channel: Channel, incoming: IncomingChunk, advance: Callable[[int], None]) -> None:
-        """A chunk that the peer is receiving itself, piece by piece."""
+        """Receive a chunk that the peer is receiving itself, piece by piece."""
         head = bytearray(PIECE_HEAD_BYTES)
         at, began = 0, time.monotonic()
         while at < incoming.length:
+            # The watchdog does not blame the peer for waiting.
             channel.is_waiting = True
             try:
                 channel.receive(memoryview(head))
@@ -315,7 +326,7 @@ class BulkClient:
 
     @staticmethod
     def _check(request: Request, reply: Reply) -> None:
-        """Raises for every answer but an OK that fits the request."""
+        """Raise for every reply except an OK that fits the request."""
         status = reply.status
         if status is Status.BUSY:
             raise PeerBusyError("no free upload slot", retry_after_s=reply.retry_after_ms / 1000)
@@ -339,6 +350,7 @@ class BulkClient:
             return cut_error(fetch.cut_by or error.cut_by or Cut.CLOSING, "while fetching")
         if not answered and connection.may_be_stale:
             return _StaleConnectionError()
+        # A server closes an unencrypted connection with a bad token without an answer.
         if error.refused or (not answered and self._dialer.credentials is None):
             return PeerRefusedError(f"{fetch.peer.endpoint} closed without an answer")
         return PeerGoneError(str(error))
@@ -346,7 +358,7 @@ class BulkClient:
     # ---- links ---------------------------------------------------------------------------------
 
     def _connection(self, fetch: Fetch, *, is_fresh: bool = False) -> BulkConnection:
-        """A kept link or a new one; a fresh one is new, and with a token that was asked for."""
+        """A pooled connection or a new one. ``is_fresh``: a new one, with a newly issued token."""
         while True:
             try:
                 connection = self._connections.borrow(fetch.peer, fetch.deadline, fetch.is_stopped)
@@ -369,7 +381,7 @@ class BulkClient:
             if isinstance(error, UnreachableError):
                 self._give_up(fetch.peer, only_silent=not error.is_certain)
             if isinstance(error, NoHandleError):
-                self._closed.wait(EXHAUSTED_PAUSE_S)  # nobody is blamed, so nothing else keeps it from being asked anew
+                self._closed.wait(EXHAUSTED_PAUSE_S)  # nobody is blamed, so only this pause delays the next attempt
             raise
         finally:
             fetch.attach(None)
@@ -378,7 +390,7 @@ class BulkClient:
         """End all fetches from a peer that cannot be reached.
 
         Args:
-            only_silent: spare those that still receive; a lost SYN is not a dead host.
+            only_silent: spare fetches that still receive, because a lost SYN is no proof of a dead host.
         """
         heard_since = time.monotonic() - self._settings.silence_s
         with self._lock:
@@ -413,7 +425,7 @@ class BulkClient:
         for peer in peers:
             try:
                 threading.Thread(target=self._probe_peer, args=(peer,), name="bulk-probe", daemon=True).start()
-            except RuntimeError:  # the system's limit on threads: nothing is known against the peer
+            except RuntimeError:  # the system's limit on threads; no fault of the peer
                 self._traffic.error("E_THREADS")
                 with self._lock:
                     self._probing.discard(peer)
@@ -428,4 +440,4 @@ class BulkClient:
 
 
 class _StaleConnectionError(Exception):
-    """The peer closed a kept connection before it read us, or took no token that it gave ahead: ask on a fresh one."""
+    """The peer closed a kept connection before it read us, or rejects a token issued ahead: use a fresh one."""

@@ -1,9 +1,9 @@
-"""Connections out: kept open, pooled per peer, bounded per peer and in all.
+"""Outgoing connections: pooled per peer, bounded per peer and in total.
 
-What lives here: lending, taking back and closing links. What does not: dialing (passed in) and what is said on them.
+What lives here: lending, taking back and closing connections. What does not: dialing (passed in) and the protocol.
 
-The link used last is lent first, so that surplus ones grow idle and are closed. At the bound in all, the link of any
-peer that has been idle longest makes room; at the bound per peer, the borrower waits for one to come back.
+The connection used last is lent first, so that surplus ones become idle and are closed. At the total bound the longest
+idle connection of any peer is closed; at the bound of a peer the borrower waits for one to come back.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Endpoint: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class BulkPeer:
-    """A node at an address; when the address changes, so do the links."""
+    """A node at an address; another address means other connections."""
 
     node: NodeId
     endpoint: Endpoint
@@ -31,9 +31,10 @@ class BulkPeer:
 
 @dataclass(eq=False, slots=True)
 class BulkConnection:
-    """One connection to one peer. ``prefix`` goes out ahead of its first request; ``may_be_stale``: the peer
-    may have closed it since it answered last, or know the prefix no more, and nobody is to blame; ``is_asked``: the
-    request of whoever has it now is on its way already."""
+    """One connection to one peer. ``prefix`` is sent before its first request. ``may_be_stale``: the peer may have
+    closed it since its last reply, or may not know the prefix any more, which is nobody's fault. ``is_asked``: the
+    request of its present owner was already sent.
+    """
 
     peer: BulkPeer
     channel: Channel
@@ -51,7 +52,7 @@ class _IdlePool:
 
 
 class ConnectionPool:
-    """Lends links; thread-safe."""
+    """Lends connections; thread-safe."""
 
     def __init__(self, settings: BulkSettings, close_channel: Callable[[Channel], None]) -> None:
         self._settings = settings
@@ -67,8 +68,7 @@ class ConnectionPool:
         return self._open_count
 
     def borrow(self, peer: BulkPeer, deadline: float, gave_up: Callable[[], bool]) -> BulkConnection | None:
-        """An idle link; or None: the caller may dial one now, and must ``lend`` or ``forget`` it.
-
+        """An idle connection; or None: the caller may dial one now, and must ``give_back``, ``drop`` or ``forget`` it.
         Raises TimeoutError at the monotonic ``deadline``, or when ``gave_up`` says so.
         """
         stale: list[BulkConnection] = []
@@ -99,7 +99,6 @@ class ConnectionPool:
                 self._close_channel(connection.channel)
 
     def give_back(self, connection: BulkConnection) -> None:
-        """The link may be lent again."""
         connection.may_be_stale = True
         connection.idle_since = time.monotonic()
         with self._changed:
@@ -110,18 +109,18 @@ class ConnectionPool:
         self.drop(connection)
 
     def drop(self, connection: BulkConnection) -> None:
-        """The link is of no more use: close it."""
+        """Close a connection that is of no more use."""
         self._close_channel(connection.channel)
         self.forget(connection.peer)
 
     def forget(self, peer: BulkPeer) -> None:
-        """A dial that ``borrow`` allowed came to nothing."""
+        """A dial that ``borrow`` allowed has failed."""
         with self._changed:
             self._uncount(peer)
             self._changed.notify_all()
 
     def drop_idle(self, peer: BulkPeer | None = None, *, idle_before: float | None = None) -> None:
-        """Close idle links: of one peer or of all, all of them or those not used since ``idle_before``."""
+        """Close idle connections of one peer or of all; with ``idle_before`` only those not used since."""
         dropped: list[BulkConnection] = []
         with self._changed:
             for owner in [peer] if peer is not None else list(self._idle_pools):
@@ -143,19 +142,19 @@ class ConnectionPool:
             self._close_channel(connection.channel)
 
     def close(self) -> None:
-        """Close idle links now, and every other one when it comes back."""
+        """Close idle connections now, and every other one when it comes back."""
         with self._changed:
             self._closed = True
         self.drop_idle()
 
     def is_awaited(self, peer: BulkPeer) -> bool:
-        """Whether a borrower waits for one to come back."""
+        """Whether a borrower waits for a connection of this peer."""
         with self._changed:
             idle_pool = self._idle_pools.get(peer)
             return idle_pool is not None and idle_pool.waiting > 0
 
     def wake(self) -> None:
-        """Make every waiting borrower ask its ``gave_up`` again."""
+        """Make every waiting borrower call its ``gave_up`` again."""
         with self._changed:
             self._changed.notify_all()
 

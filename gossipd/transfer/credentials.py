@@ -1,12 +1,12 @@
 """TLS contexts of the bulk path, from the node's key and the cluster's keys.
 
-What lives here: OpenSSL's settings. What does not: the certificates' content (``identity.certificates``), and whether
-the peer is a member (asked after the handshake, per request).
+What lives here: OpenSSL's settings. What does not: the content of certificates (``identity.certificates``), and whether
+the peer is a member (checked per request).
 
-TLS 1.3 only, both sides show a certificate, chains are verified to the authority of any accepted cluster key. Host
-names are not checked: a peer is a node id, not a name. No session tickets: connections are kept, and a ticket would
-let a peer back in after the cluster key was rotated. The cipher suite is OpenSSL's first (AES-256-GCM with the CPU's
-instructions); Python 3.11 cannot choose another for TLS 1.3.
+TLS 1.3 only; both sides show a certificate; chains lead to the authority of any accepted cluster key. Host names are
+not checked, because a peer is a node id. No session tickets: connections are kept, and a ticket would admit a peer
+after a rotation of the cluster key. OpenSSL picks the cipher suite (AES-256-GCM with CPU support); Python 3.11 cannot
+choose one for TLS 1.3.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from gossipd.identity.keys import SecretKey
 
 @dataclass(frozen=True, slots=True)
 class TlsCredentials:
-    """What a server and a client need to meet; replaced as a whole when the cluster key is rotated."""
+    """The contexts of a server and a client; replaced together when the cluster key is rotated."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
 
 
 def tls_credentials(secret: SecretKey, cluster_keys: Sequence[bytes]) -> TlsCredentials:
-    """Contexts for the node of ``secret``: shows a leaf of the first cluster key, accepts those of all of them."""
+    """Contexts for the node of ``secret``: shows a leaf of the first cluster key, accepts leaves of all of them."""
     leaf = node_pem(secret, cluster_keys[0])
     authorities = authority_pem(cluster_keys)
     return TlsCredentials(
@@ -51,7 +51,7 @@ def _context(protocol: ssl._SSLMethod, leaf: str, authorities: str) -> ssl.SSLCo
 
 
 def _load_leaf(context: ssl.SSLContext, leaf: str) -> None:
-    """Python loads a key only from a path; this one names memory that no other process can open, not a disk."""
+    """Python loads a key only from a path; this path names memory that no other process can open."""
     descriptor = os.memfd_create("gossipd-leaf", os.MFD_CLOEXEC)
     try:
         os.write(descriptor, leaf.encode())

@@ -1,10 +1,10 @@
-"""Opens a bulk connection to one node, and tells whether a host is there at all.
+"""Opens a bulk connection to a node, and tells whether a host answers at all.
 
-What lives here: from an address to an authenticated link. What does not: keeping links.
+What lives here: from an address to an authenticated connection. What does not: keeping connections.
 
-Under TLS the peer's certificate must hold the key of the node we meant; another member's is refused like a stranger's.
-In clear a one-time token travels ahead of the first request: no round trip is spent on it, and the server never answers
-a bad one. The node has given it ahead, or is asked for it over the control channel first.
+Under TLS the peer's certificate must hold the key of the intended node; another member is refused too. An unencrypted
+connection begins with a one-time token ahead of the first request, which saves a round trip; the server never answers a
+bad token. The node issued the token ahead, or is asked for one over the control channel.
 """
 
 from __future__ import annotations
@@ -33,9 +33,8 @@ from membership.member import NodeId
 
 
 class UnreachableError(PeerGoneError):
-    """No connection could be made. ``is_certain``: the host said so, rather than nothing.
-
-    Fault: the peer or the network. Retry: elsewhere; here later.
+    """No connection could be made. ``is_certain``: the host refused, rather than stayed silent. Fault: the peer or the
+    network. Retry: elsewhere; here later.
     """
 
     def __init__(self, message: str, *, is_certain: bool) -> None:
@@ -47,8 +46,9 @@ class Dialer:
     """Dials; thread-safe.
 
     Args:
-        credentials: for TLS, or None. get_token: for connections in clear, or None; blocks, raises TransferError.
-        purse: where tokens are that need not be asked for.
+        credentials: for TLS, or None.
+        get_token: for unencrypted connections, or None; blocks, raises TransferError.
+        received_tokens: tokens that peers issued ahead.
     """
 
     def __init__(
@@ -69,16 +69,16 @@ class Dialer:
     def dial(
         self, peer: BulkPeer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False
     ) -> BulkConnection:
-        """A link to ``peer``.
+        """Open a connection to ``peer``.
 
         Args:
-            asks: for a token, though some were given ahead.
-            attach: given the channel before anything blocks on it, so that it can be cut; may raise.
+            asks: ask for a token even if some were issued ahead.
+            attach: receives the channel before anything blocks on it, so that other threads can cut it; may raise.
         Raises:
             UnreachableError, PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when
-            this host has no descriptor for it.
+                this host is out of descriptors.
         """
-        channel = self._open(peer.endpoint)  # before a token is asked for, which would be of no use without it
+        channel = self._open(peer.endpoint)  # first, because a token is useless without it
         try:
             given = None if asks or self._get_token is None else self._received_tokens.take(peer.node)
             prefix = b"" if self._get_token is None else hello(given or self._get_token(peer.node))
@@ -94,18 +94,16 @@ class Dialer:
         return BulkConnection(peer, channel, prefix, may_be_stale=given is not None)
 
     def forget_tokens(self, node: NodeId) -> None:
-        """The node has taken none of those it gave ahead."""
+        """The node rejected the tokens that it issued ahead."""
         self._received_tokens.forget(node)
 
     def close(self, channel: Channel) -> None:
-        """Close a channel that was dialed here."""
         self._watchdog.remove(channel)
         channel.close()
 
     def is_there(self, endpoint: Endpoint) -> bool:
-        """Whether the host answers at all, its kernel at least: a paused process does, a cut cable does not.
-
-        True as well when this host has no descriptor to ask with: then nothing is known against the other.
+        """Whether the host's kernel answers: that of a paused process does, one behind a cut cable does not. True also
+        when this host is out of descriptors, because then nothing is known against the peer.
         """
         try:
             with socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM) as sock:
@@ -159,14 +157,14 @@ class Dialer:
 
 
 def _not_connected(endpoint: Endpoint, error: OSError) -> TransferError:
-    """Whose fault it is that there is no connection."""
+    """The error that blames the right side for a failed connection."""
     if error.errno in EXHAUSTED:
-        return NoHandleError(f"no connection to {endpoint}: this host has none left ({error.strerror})")
+        return NoHandleError(f"no connection to {endpoint}: this host is out of descriptors ({error.strerror})")
     return UnreachableError(f"cannot connect to {endpoint}: {error}", is_certain=True)
 
 
 def cut_error(cut: Cut, when: str) -> TransferError:
-    """What it means that our own side ended a connection."""
+    """The error for a connection that our own side ended."""
     if cut in (Cut.CANCELLED, Cut.CLOSING):
         return FetchCancelledError(f"stopped {when}")
     if cut is Cut.GONE:

@@ -1,6 +1,6 @@
-"""How a transfer can end without its bytes; each class carries the FailReason that the planner hears.
+"""How a transfer can end without its bytes; each class carries the FailReason for the planner.
 
-What lives here: the errors of this package. What does not: judging them (the planner strikes, waits or re-plans).
+What lives here: the errors of this package. What does not: reactions (the planner strikes, waits or re-plans).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from gossipd.core.events import FailReason
 
 
 class TransferError(GossipdError):
-    """Base of the ways a fetch ends without a chunk. Fault: see the subclass. State: nothing was stored."""
+    """Base of the fetch errors. Fault: see the subclass. State: nothing was stored."""
 
     reason: ClassVar[FailReason] = FailReason.GONE
 
@@ -36,7 +36,7 @@ class PeerNotHoldingError(TransferError):
 
 
 class RelayEndedError(PeerNotHoldingError):
-    """The chunk did not arrive at the peer, which was passing it on. Fault: nobody that we know. Retry: elsewhere."""
+    """The chunk did not arrive at the peer that relayed it. Fault: unknown. Retry: elsewhere."""
 
     code = "E_RELAY_ENDED"
 
@@ -49,14 +49,14 @@ class PeerGoneError(TransferError):
 
 
 class PeerSlowError(TransferError):
-    """No progress, or less than the least rate, or not done in time. Fault: the peer. Retry: elsewhere."""
+    """No progress, below the least rate, or not done in time. Fault: the peer. Retry: elsewhere."""
 
     code = "E_SLOW"
     reason = FailReason.SLOW
 
 
 class PeerRefusedError(TransferError):
-    """The peer does not let us in, or does not know the deployment; ``code`` says which. Retry: later."""
+    """The peer rejects us or does not know the deployment; ``code`` says which. Retry: later."""
 
     code = "E_REFUSED"
     reason = FailReason.REFUSED
@@ -70,20 +70,20 @@ class PeerProtocolError(TransferError):
 
 
 class FetchCancelledError(TransferError):
-    """We stopped it, are closing, or had no buffer for it. Fault: nobody's but ours. Retry: when wanted again."""
+    """We stopped it, are closing, or had no buffer. Fault: this host. Retry: when the chunk is wanted again."""
 
     code = "E_CANCELLED"
     reason = FailReason.CANCELLED
 
 
 class NoHandleError(FetchCancelledError):
-    """This host has no descriptor for one more connection. Fault: this host's, never the peer's. Retry: later."""
+    """This host has no descriptor for one more connection. Fault: this host. Retry: later."""
 
     code = "E_HANDLES"
 
 
 class SecurityCheckError(LocalError):
-    """A stranger was let in by our own server. Fault: this program or its configuration. Retry: no; do not run."""
+    """Our own server admitted an unauthenticated client. Fault: this program or its configuration. Retry: no."""
 
     code = "E_SECURITY_CHECK"
     exit_code = ExitCode.TRUST

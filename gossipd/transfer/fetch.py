@@ -1,7 +1,7 @@
-"""One fetch under way, as other threads see it: it can be stopped, and another can be let follow it.
+"""One fetch as other threads see it: they can stop it, and another fetch can follow it.
 
-What lives here: ``Fetch``, what is shared between its own thread and those that stop it or wait for its connection.
-What does not: what is said to the peer (``client``), and waiting behind another (``pipelined_fetch``).
+What lives here: the state shared by the fetch's thread with threads that stop it or wait for its connection. What does
+not: the protocol (``client``), and the wait itself (``pipelined_fetch``).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from membership.member import NodeId
 
 
 class Fetch:
-    """One fetch under way: whatever it is blocked on, ``stop`` ends it."""
+    """One fetch in progress. ``stop`` ends it, whatever it is blocked on."""
 
     __slots__ = (
         "_awaited", "_channel", "_is_receiving", "_lock", "_next", "cut_by", "deadline", "peer", "request", "started",
@@ -33,12 +33,12 @@ class Fetch:
         self.cut_by: Cut | None = None
         self._lock = threading.Lock()
         self._channel: Channel | None = None
-        self._awaited: Successor | None = None  # our place behind another
+        self._awaited: Successor | None = None  # our place behind another fetch
         self._is_receiving = False
         self._next: Successor | None = None
 
     def attach(self, channel: Channel | None) -> None:
-        """The fetch now blocks on this channel, or on none. Raises a TransferError if it has been stopped."""
+        """The fetch now blocks on this channel, or on none. Raises a TransferError if it was stopped before."""
         with self._lock:
             self._channel = channel
             if self.cut_by is not None and channel is not None:
@@ -55,8 +55,7 @@ class Fetch:
                     self._awaited.wake()
 
     def await_turn(self, first: Fetch) -> BulkConnection | None:
-        """Wait for the connection on which ``first`` is under way; None when it must be had otherwise. Raises
-        TransferError when it has been stopped."""
+        """Wait for the connection of ``first``; None: get another. Raises TransferError when stopped."""
         place = Successor(self.request.to_wire())
         with self._lock:
             self._awaited = place
@@ -66,7 +65,7 @@ class Fetch:
         return connection
 
     def admit(self, place: Successor) -> bool:
-        """Let another follow; False when one does, or there is no time for it. From any thread."""
+        """Let another fetch follow; False when one already does, or this one is not receiving. From any thread."""
         with self._lock:
             if not self._is_receiving or not self._is_free():
                 return False
@@ -78,35 +77,33 @@ class Fetch:
         return place is None or (place.is_over and not place.is_asked)
 
     def receives(self) -> None:
-        """Our chunk has begun to come: from now on another may follow."""
+        """Our chunk has begun to arrive: from now on another fetch may follow."""
         with self._lock:
             self._is_receiving = True
 
     def ask_for_next(self, channel: Channel) -> None:
-        """Between two pieces: send the request of who follows, if anybody does."""
+        """Called between two pieces: send the request of the following fetch, if there is one."""
         place = self._next
         if place is not None and not place.is_asked and not place.is_over:
             place.is_asked = True
             channel.send(place.request)
 
     def take_next(self) -> Successor | None:
-        """Nothing more comes for us: who follows."""
+        """Our bytes are complete. Returns the following fetch."""
         with self._lock:
             self._is_receiving = False
             place, self._next = self._next, None
             return place
 
     def is_stopped(self) -> bool:
-        """Asked by whatever the fetch waits for."""
         return self.cut_by is not None
 
     def is_of(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
-        """Whether it is this chunk that comes, and from there."""
+        """Whether this fetch is of the chunk, from the node."""
         request = self.request
         is_chunk = request.verb is BulkVerb.CHUNK and request.chunk == chunk
         return is_chunk and self.peer.node == node and request.deployment == deployment
 
     @property
     def channel(self) -> Channel | None:
-        """What it blocks on now."""
         return self._channel

@@ -1,10 +1,10 @@
-"""The listening socket of the bulk path: who may connect, how many, and how they are told apart.
+"""The listening socket of the bulk path: accepting, counting and refusing connections.
 
-What lives here: accepting, counting and refusing connections. What does not: what a connection is for (``server``).
+What does not live here: the use of a connection (``server``).
 
-A connection is *pending* until its other end is known, and pending ones are bounded in all and per address; known
-ones are bounded in all and per node. What is over a bound is closed without a word, which costs a stranger as much
-as it costs us. When the process is out of file handles, accepting pauses instead of spinning.
+A connection is *pending* until its peer is authenticated. Pending connections are bounded in total and per address,
+authenticated ones in total and per node. Connections over a bound are closed without a reply, which costs the other
+side as much as ours. When the process is out of descriptors, accepting pauses instead of spinning.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.traffic import Traffic
 from membership.member import NodeId
 
-# As many as may be pending; the kernel cuts it down to net.core.somaxconn.
+# As many as may be pending; the kernel limits it to net.core.somaxconn.
 _BACKLOG = 128
 
 
 class BulkListener:
-    """Accepts in one thread and hands each admitted connection to ``serve``, in a thread of its own.
+    """Accepts in one thread; each admitted connection goes to ``serve``, in its own thread.
 
     Args:
-        serve: owns the socket; ends with ``left``.
+        serve: owns the socket, and calls ``left`` at the end.
     """
 
     def __init__(self, settings: BulkSettings, traffic: Traffic, serve: Callable[[socket.socket, str], None]) -> None:
@@ -45,7 +45,7 @@ class BulkListener:
         self._accepting: threading.Thread | None = None
 
     def open(self, host: str, port: int) -> tuple[str, int]:
-        """Listen and accept; returns the address. Raises OSError."""
+        """Listen and accept. Returns the address. Raises OSError."""
         listener = socket.socket(family_of(host), socket.SOCK_STREAM)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -62,7 +62,7 @@ class BulkListener:
         return str(name[0]), int(name[1])
 
     def close(self, timeout_s: float) -> None:
-        """Stop accepting; connections that were handed over are not touched."""
+        """Stop accepting; admitted connections are not touched."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -73,14 +73,14 @@ class BulkListener:
             self._listener.close()
 
     def known(self, address: str, node: NodeId) -> bool:
-        """A pending connection turned out to be ``node``'s; False if that node has too many."""
+        """A pending connection was authenticated as ``node``'s; False if that node has too many."""
         with self._lock:
             self._no_longer_pending(address)
             self._known[node] += 1
             return self._known[node] <= self._settings.connections_in_per_peer_max
 
     def left(self, address: str, node: NodeId | None) -> None:
-        """A connection ended; ``node`` is None if it was pending until then."""
+        """A connection ended; ``node`` is None if it was still pending."""
         with self._lock:
             if node is None:
                 self._no_longer_pending(address)
@@ -91,13 +91,12 @@ class BulkListener:
 
     @property
     def connections(self) -> int:
-        """Pending and known together."""
         with self._lock:
             return self._pending.total() + self._known.total()
 
     def _accept(self) -> None:
         assert self._listener is not None
-        lower_priority()  # and so do the threads that serve, which this one starts
+        lower_priority()  # inherited by the serving threads, which this thread starts
         while not self._closing.is_set():
             try:
                 sock, name = self._listener.accept()
@@ -107,7 +106,7 @@ class BulkListener:
                 if error.errno in EXHAUSTED:
                     self._traffic.error("E_HANDLES")
                     self._closing.wait(EXHAUSTED_PAUSE_S)
-                continue  # anything else is about that one connection, which is gone
+                continue  # other errors concern one connection, which is gone
             self._admit(sock, str(name[0]))
 
     def _admit(self, sock: socket.socket, address: str) -> None:
@@ -132,7 +131,7 @@ class BulkListener:
             self.left(address, None)
 
     def _connections_max(self) -> int:
-        """A connection holds a socket, and while it sends a file or two."""
+        """A connection holds a socket, and up to two files while it sends."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return min(self._settings.connections_in_max, max(1, (files - self._settings.descriptors_reserved) // 3))
 

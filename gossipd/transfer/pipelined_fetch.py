@@ -1,15 +1,15 @@
-"""A fetch that waits for the one before it on the same connection, its request already sent if there was time.
+"""A pipelined fetch: it waits for the fetch before it on the same connection, with its request sent ahead.
 
-What lives here: handing the connection over, from one thread to another. What does not: which fetch follows which (the
-planner), and the requests themselves (``client``).
+What lives here: passing a connection from one thread to another. What does not: which fetch follows which (the
+planner), and the requests (``client``).
 
-The connection is owned by the fetch under way, whose thread is the only one to touch it, under TLS too: that one sends
-the next request between two pieces of its own chunk, and hands the connection over with the last of them, while it
-goes on to hash and write. The server answers in order, and gives the slot to the next request that comes. A successor
-that gives up after its request was sent costs the connection, as its answer would be taken for another's.
+Only the thread of the fetch in progress touches the connection, under TLS too: between two pieces of its own chunk it
+sends the next request, and after the last piece it hands the connection over, while it hashes and writes its chunk. The
+server answers in order and gives its slot to the next request. If the successor gives up after its request was sent,
+the connection is closed, because the answer would be taken for another's.
 
-Rejected: the successor sending by itself (TLS objects of Python 3.11 do not bear two threads); one thread for both
-(its hashing and writing would be a pause between the two).
+Rejected: sending by the successor's thread, because TLS objects of Python 3.11 do not support two threads; one thread
+for both fetches, because its hashing and writing would be a pause between them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gossipd.transfer.connections import BulkConnection
 
 
 class Successor:
-    """One waiting fetch. ``wait`` is the waiting thread's, all else that of the fetch before it, but ``wake``."""
+    """One waiting fetch. Its thread calls ``wait``; any thread calls ``wake``; the fetch before it calls the rest."""
 
     def __init__(self, request: bytes) -> None:
         self.request = request
@@ -33,12 +33,11 @@ class Successor:
 
     @property
     def is_over(self) -> bool:
-        """It has the connection, or waits no more."""
+        """The fetch has the connection, or does not wait any more."""
         return self._is_over
 
     def wait(self, deadline: float, gave_up: Callable[[], bool]) -> BulkConnection | None:
-        """The connection, when it is free; None when it was lost, at the monotonic ``deadline``, and when ``gave_up``
-        says so."""
+        """The connection, once it is free; None if it is lost, at the monotonic ``deadline``, or on ``gave_up``."""
         with self._changed:
             while not self._is_over and not gave_up() and (left_s := deadline - time.monotonic()) > 0:
                 self._changed.wait(left_s)
@@ -46,12 +45,12 @@ class Successor:
             return self._connection
 
     def wake(self) -> None:
-        """Make it ask its ``gave_up`` again. From any thread."""
+        """Make the waiting thread call its ``gave_up`` again. From any thread."""
         with self._changed:
             self._changed.notify()
 
     def hand_over(self, connection: BulkConnection | None) -> bool:
-        """The connection is the successor's, or was lost; False when it waits no more, and the link is ours still."""
+        """Pass the connection, None if it was lost. False when nobody waits: the caller keeps the connection."""
         with self._changed:
             if self._is_over:
                 return False

@@ -1,10 +1,10 @@
-"""Knocks on our own bulk door as a stranger would; the daemon does not run if it opens.
+"""Connects to our own bulk port without credentials; the daemon does not run if it is served.
 
-What lives here: three knocks. What does not: the same for the control channel.
+What lives here: three attempts. What does not: the same check of the control channel.
 
-* a plain socket that sends a well-formed request, or a hello with a token nobody issued: must get no byte;
-* a certificate from an authority of another cluster key: must not get a reply;
-* under TLS, a certificate from our own authority for a key that is no member: must be answered REFUSED, no more.
+* unencrypted, with a well-formed request and a hello with an invalid token: must receive no byte;
+* a certificate of another cluster key's authority: must receive no reply;
+* under TLS, a certificate of our own authority for a key that is no member: must receive REFUSED and no more.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from gossipd.transfer.errors import SecurityCheckError
 from gossipd.transfer.settings import Encryption
 from gossipd.wire.transfer import REPLY_BYTES, TOKEN_BYTES, BulkVerb, HeadError, Reply, Request, Status, hello
 
-# Above the server's own handshake deadline of 2 s, by which a stranger is cut at the latest.
+# Above the server's handshake deadline of 2 s, at which it cuts unauthenticated connections.
 ANSWER_S = 3.0
 
 
 def self_check(endpoint: Endpoint, encryption: Encryption, cluster_keys: Sequence[bytes]) -> None:
-    """Check that strangers are refused at ``endpoint``, which is our own. Raises SecurityCheckError, OSError."""
+    """Check that ``endpoint``, our own, refuses unauthenticated clients. Raises SecurityCheckError, OSError."""
     request = Request(BulkVerb.MANIFEST, DeploymentId(secrets.token_bytes(32)), 0, 1).to_wire()
     with _connect(endpoint) as plain:
         if _ask(plain, hello(secrets.token_bytes(TOKEN_BYTES)) + request):
@@ -55,7 +55,7 @@ def _connect(endpoint: Endpoint) -> socket.socket:
 
 def _ask_encrypted(endpoint: Endpoint, cluster_key: bytes, request: bytes) -> bytes:
     context = tls_credentials(SecretKey(secrets.token_bytes(KEY_BYTES)), [cluster_key]).client
-    # The stranger is not choosy about the server: it is the server that has to refuse.
+    # This client accepts any server: refusing is the server's duty.
     context.verify_mode = ssl.CERT_NONE
     with _connect(endpoint) as sock:
         try:
@@ -67,7 +67,7 @@ def _ask_encrypted(endpoint: Endpoint, cluster_key: bytes, request: bytes) -> by
 
 
 def _ask(sock: socket.socket, question: bytes) -> bytes:
-    """What comes back; nothing if the other side hangs up. Raises SecurityCheckError if it does neither."""
+    """The answer; empty if the server hangs up. Raises SecurityCheckError if it neither answers nor hangs up."""
     answer = b""
     try:
         sock.sendall(question)
@@ -77,7 +77,7 @@ def _ask(sock: socket.socket, question: bytes) -> bytes:
                 return answer
             answer += piece
     except TimeoutError:
-        raise SecurityCheckError("the bulk port keeps a stranger's connection open") from None
+        raise SecurityCheckError("the bulk port keeps an unauthenticated connection open") from None
     except OSError:
         return answer
     return answer

@@ -1,11 +1,11 @@
-"""Serves verified chunks and manifests to members of the cluster, and to nobody else.
+"""Serves verified chunks and manifests to members of the cluster only.
 
-What lives here: from an accepted connection to its last reply. What does not: where chunks lie (the reader), who is a
-member (the port), how a peer is known (``credentials``, ``tokens``).
+What lives here: an accepted connection until its last reply. What does not: where chunks are (``ChunkReader``), who is
+a member (``ServerPort``), how a peer is authenticated (``credentials``, ``tokens``).
 
-One thread per connection, blocked in the kernel nearly always; a request is read, answered and sent without another
-thread having to wake. A peer that asks too much is told BUSY at once; one that breaks the protocol is told so in one
-byte, at most, and cut. Membership is asked again for every request, so a member that is forgotten is served no more.
+Each connection has a thread that mostly blocks in the kernel; it reads, answers and sends without waking another. A
+peer over its slots is told BUSY at once; a peer that breaks the protocol gets at most a one-byte status and is cut.
+Membership is checked for every request, so a removed member is refused from then on.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ from gossipd.wire.transfer import (
 )
 from membership.member import NodeId
 
-# A reader's NotHeldError may say more precisely what is missing, by its code (bad-input table, B27).
+# More precise replies for the codes of a reader's NotHeldError (bad-input table, B27).
 _STATUS_OF = {"E_UNKNOWN_MANIFEST": Status.UNKNOWN, "E_CHUNK_RANGE": Status.RANGE}
-_LOOK_S = 0.25  # how often a relay that waits looks whether its peer is still there
-CLOSE_S = 0.9  # all threads together; the daemon has 5 s for everything
+_LOOK_S = 0.25  # how often a waiting relay checks that its peer is still there
+CLOSE_S = 0.9  # for all threads together; the daemon has 5 s for everything
 
 
 class ServerPort(Protocol):
@@ -59,7 +59,7 @@ class ServerPort(Protocol):
         """Whether a node may be served now; quick."""
 
     def slots_changed(self, free: int) -> None:
-        """So many uploads could begin now; quick."""
+        """The number of uploads that could begin now; quick."""
 
     def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
         """A whole chunk has gone to a member; quick."""
@@ -77,8 +77,8 @@ class BulkServer:
     Args:
         port: who is a member, and who is told what happens.
         credentials: for ``Encryption.TLS``. tokens: for ``Encryption.NONE``.
-        throttle: bytes that all uploads together may send.
-        incoming_chunks: chunks that ``reader`` does not hold yet, but will.
+        throttle: limits the bytes of all uploads together.
+        incoming_chunks: chunks that are arriving, which are relayed.
     """
 
     def __init__(
@@ -109,16 +109,16 @@ class BulkServer:
         self._scratch: list[bytearray] = []
 
     def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the address it got. Raises OSError."""
+        """Listen. Returns the bound address. Raises OSError."""
         self._watchdog.start()
         return self._listener.open(host, port)
 
     def replace_credentials(self, credentials: TlsCredentials) -> None:
-        """For connections accepted from now on; after a rotation of the cluster key."""
+        """For connections accepted from now on, after a rotation of the cluster key."""
         self._credentials = credentials
 
     def limit_uploads(self, slots: int) -> None:
-        """Serve so many chunks at once, within the setting; uploads under way go on."""
+        """Serve this many chunks at once, at most the setting; uploads in progress continue."""
         self._slots.resize(max(1, min(slots, self._settings.slots)))
 
     def close(self) -> None:
@@ -132,7 +132,6 @@ class BulkServer:
         self._watchdog.close(deadline)
 
     def statistics(self) -> BulkStatistics:
-        """Totals since start, and what is under way."""
         return self._traffic.statistics(
             connections=self._listener.connections,
             transfers=self._slots.busy,
@@ -166,7 +165,7 @@ class BulkServer:
             self._threads.discard(thread)
 
     def _count_end(self, error: DisconnectedError, node: NodeId | None) -> None:
-        """Peers that close between requests are no error; strangers and cut transfers are."""
+        """Count unauthenticated and cut connections as errors; a peer may close between requests."""
         if error.cut_by is not None and error.cut_by is not Cut.CLOSING:
             self._traffic.error(f"E_{error.cut_by.name}")
         elif error.refused or node is None:
@@ -189,6 +188,7 @@ class BulkServer:
         view = memoryview(head)
         while True:
             channel.receive(view)
+            # From here on the watchdog demands progress instead of a deadline.
             channel.deadline = None
             try:
                 request = Request.from_wire(head)
@@ -220,9 +220,11 @@ class BulkServer:
             self._slots.release(node, started)
 
     def _answer_chunk(self, channel: Channel, node: NodeId, request: Request) -> bool:
-        incoming = self._incoming_chunks.find(request.deployment, request.chunk)  # first: it may land in between
+        incoming = self._incoming_chunks.find(request.deployment, request.chunk)  # first: the chunk may land meanwhile
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
+        # A chunk that arrives is relayed only to a node that is not its supplier, else two hosts would wait for each
+        # other.
         except (NotHeldError, OSError) as error:
             if isinstance(error, NotHeldError) and incoming is not None and self._may_relay(incoming, node, request):
                 return self._relay(channel, node, request, incoming)
@@ -254,12 +256,13 @@ class BulkServer:
         return incoming.supplier != node and incoming.length == request.length
 
     def _relay(self, channel: Channel, node: NodeId, request: Request, incoming: IncomingChunk) -> bool:
-        """Send a chunk while it arrives: from memory what is here, and the rest from the store when it is there."""
+        """Send a chunk during its arrival: from memory what is here, the rest from the store after it has landed."""
         channel.begin()
         channel.send(self._head(Status.RELAYED, request.chunk, request.length))
         at = 0
         while True:
             with incoming.piece(at, _LOOK_S) as piece:
+                # None: the chunk has landed or was given up. Empty: nothing new came within ``_LOOK_S``.
                 if piece is None:
                     break
                 if piece:
@@ -268,10 +271,11 @@ class BulkServer:
                     channel.send_memory(piece_head(len(piece)), piece, self._throttle, whole_bytes=request.length)
                     at += len(piece)
                     continue
-                channel.end()  # that we wait is not the peer's fault
+                channel.end()  # waiting is not the peer's fault
                 if not channel.is_open():
                     raise DisconnectedError("the peer has gone while its chunk was arriving", cut_by=channel.cut_by)
         if not (incoming.is_landed and self._send_rest(channel, request, at)):
+            # An empty piece tells the peer that no more will come; the connection stays usable.
             channel.send(piece_head(0))
             self._traffic.error("E_RELAY_ENDED")
             return True
@@ -279,7 +283,7 @@ class BulkServer:
         return True
 
     def _send_rest(self, channel: Channel, request: Request, at: int) -> bool:
-        """The last piece, from the store; False when the chunk has been dropped already."""
+        """Send the last piece from the store; False when the chunk was already dropped."""
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
         except (NotHeldError, OSError) as error:
@@ -297,7 +301,7 @@ class BulkServer:
         return True
 
     def _tell_if_bad(self, request: Request, error: NotHeldError | OSError | FileReadError) -> None:
-        """Our own file could not be opened or read, unless the chunk is just not here."""
+        """Report a file that could not be opened or read, unless the chunk is just not held."""
         if not isinstance(error, NotHeldError) or error.code == "E_CHUNK_UNAVAILABLE":
             self._port.read_failed(request.deployment, request.chunk)
 
@@ -361,7 +365,7 @@ class BulkServer:
 
 
 def _beyond(spans: Sequence[Span], at: int) -> list[Span]:
-    """What the spans hold beyond their first ``at`` bytes."""
+    """The spans without their first ``at`` bytes."""
     rest: list[Span] = []
     for span in spans:
         skipped = min(at, span.length)
@@ -372,6 +376,6 @@ def _beyond(spans: Sequence[Span], at: int) -> list[Span]:
 
 
 class _StrangerError(GossipdError):
-    """A connection in clear without a valid token. Fault: the stranger. It is closed without a reply."""
+    """An unencrypted connection without a valid token. Fault: the client. It is closed without a reply."""
 
     code = "E_TOKEN"

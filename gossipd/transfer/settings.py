@@ -1,6 +1,6 @@
 """Every limit and time of the bulk path, with its source.
 
-What lives here: values. What does not: the pool's size and the rate limits, which are shared with sources.
+What does not live here: the pool's size and the rate limits, which are shared with sources.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from enum import Enum
 
 KIB = 1024
 MIB = 1024 * KIB
-MANIFEST_BYTES_MAX = 64 * MIB  # what a manifest may have at most; anything larger is refused before it is read
+MANIFEST_BYTES_MAX = 64 * MIB  # larger ones are refused before they are read
 
 
 class Encryption(Enum):
-    """How a bulk connection is protected. ``none`` keeps strangers out by one-time tokens, but not eyes."""
+    """How a connection is protected. With ``none`` one-time tokens authenticate peers, but bytes are readable."""
 
     TLS = "tls"
     NONE = "none"
@@ -22,44 +22,43 @@ class Encryption(Enum):
 
 @dataclass(frozen=True, slots=True)
 class BulkSettings:
-    """Defaults fit hosts with 10 Gbit/s and chunks of 16 MiB as well as 100 Mbit/s and 256 KiB.
-
-    Times are in seconds. Where a socket buffer is None the kernel sizes it by itself.
+    """Defaults for 10 Gbit/s with chunks of 16 MiB as well as 100 Mbit/s with 256 KiB. Times are in seconds. The kernel
+    sizes socket buffers that are None.
     """
 
     encryption: Encryption = Encryption.TLS
 
     slots: int = 8
-    """Uploads at once. Few, so that each is quick: 4 to 8 lost least in simulation (simulated)."""
+    """Uploads at once. Few, so that each is quick: 4 to 8 lost least time in simulation."""
     slots_per_peer: int = 4
-    """How many of them one peer may hold: a slow or hostile member cannot take all."""
+    """Slots that one peer may hold, so that a slow or hostile member cannot take all."""
     manifest_slots: int = 8
-    """Manifests are small and everybody wants a new one at once, so they do not compete with chunks."""
+    """Manifests are small and all hosts want a new one at once, so they do not compete with chunks."""
 
     connections_in_max: int = 256
-    """One thread each, some 60 KiB. Four times the 50 neighbours a node keeps; also bounded by the file limit."""
+    """One thread each, some 60 KiB. Several times a node's 50 neighbours; also bounded by the file limit."""
     connections_in_per_peer_max: int = 12
-    """Above what our own client opens, so that a restarted peer's old connections do not shut it out."""
+    """Above what our own client opens, so that old connections of a restarted peer do not shut it out."""
     pending_max: int = 128
-    """Connections that have not said who they are; each lives at most ``handshake_s``."""
+    """Connections before authentication; each lives at most ``handshake_s``."""
     pending_per_address_max: int = 64
-    """Not smaller: on one machine, and behind address translation, many hosts share an address."""
+    """Large, because on one machine and behind address translation many hosts share an address."""
     descriptors_reserved: int = 64
-    """File handles that accepting never takes: the store and the status socket must go on working."""
+    """Descriptors that accepting leaves to the store and the status socket."""
 
     connections_out_max: int = 160
     connections_per_peer: int = 4
-    """One cannot fill 10 Gbit/s from one thread that also hashes; with 4, measured rates no longer grow."""
+    """One cannot fill 10 Gbit/s from a thread that also hashes; more than 4 are no faster."""
 
     connect_s: float = 0.9
-    """A refused or silent host is told from a live one within a second."""
+    """Tells a refused or silent host from a live one within a second."""
     handshake_s: float = 2.0
-    """Between accepting a connection and knowing who it is (T2 of the threat table)."""
+    """From accepting a connection to its authentication (T2 of the threat table)."""
     first_request_s: float = 5.0
-    """Between knowing who it is and its first request."""
+    """From authentication to the first request."""
     idle_out_s: float = 60.0
     idle_in_s: float = 90.0
-    """Longer than ``idle_out_s``, so that the asking side closes first and no request meets a closing connection."""
+    """Above ``idle_out_s``, so that the client closes first and no request meets a closing connection."""
 
     stall_s: float = 3.0
     """A transfer that moves no byte for this long is cut."""
@@ -67,21 +66,22 @@ class BulkSettings:
     rate_min: float = 64 * KIB
     """Bytes per second that a transfer must average after ``grace_s``, or it is cut (T2: slow drip)."""
     silence_s: float = 0.5
-    """A fetch that hears nothing for this long makes us probe whether the host is there at all."""
+    """A fetch that receives nothing for this long triggers a probe of the host."""
     probe_s: float = 1.2
-    """Time for the answer: longer than the kernel's first retransmission of a lost SYN, which comes after 1 s."""
+    """Time for the probe's answer: above the kernel's first retransmission of a lost SYN, after 1 s."""
 
     send_buffer_bytes: int | None = None
     receive_buffer_bytes: int | None = None
-    """Bandwidth x delay x 2 when set; bounds what is in flight on one connection, and with it the queues it fills."""
+    """Bandwidth x delay x 2 when set; bounds the bytes in flight on a connection, and so the queues that it fills."""
     congestion_control: str | None = None
-    """A name the kernel offers, such as ``bbr``; None keeps the host's default."""
+    """A name that the kernel offers, such as ``bbr``; None keeps the host's default."""
     unsent_bytes_min: int = 64 * KIB
     unsent_bytes_max: int = 4 * MIB
-    """A quarter of a chunk within these bounds may wait unsent in the kernel (TCP_NOTSENT_LOWAT): a slot must not
-    become free long before its bytes are gone, and a wake-up per 16 KiB would cost more than the bytes."""
+    """A quarter of a chunk, within these bounds, may wait unsent in the kernel (TCP_NOTSENT_LOWAT). More would free a
+    slot long before its bytes are gone; less would cost a wake-up per 16 KiB.
+    """
     tls_piece_bytes: int = 256 * KIB
-    """File bytes encrypted in one call: one crossing into OpenSSL for 16 records."""
+    """File bytes encrypted in one call: 16 TLS records."""
 
     def validate(self) -> None:
         """Raises ValueError with every wrong field in one sentence."""
@@ -100,5 +100,5 @@ class BulkSettings:
             raise ValueError("; ".join(wrong))
 
     def unsent_bytes(self, length: int) -> int:
-        """How much of a body of ``length`` bytes may wait unsent in the kernel."""
+        """The part of a body of ``length`` bytes that may wait unsent in the kernel."""
         return min(max(length // 4, self.unsent_bytes_min), self.unsent_bytes_max)

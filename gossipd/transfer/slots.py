@@ -1,9 +1,9 @@
-"""Upload slots: how many bodies go out at once, in all and per peer.
+"""Upload slots: how many bodies are sent at once, in total and per peer.
 
-What lives here: counting, and an estimate of when one will be free. What does not: queueing; there is none, since a
-blind queue lost more in simulation than asking elsewhere. Also rejected: one place to wait in.
-Where a chunk takes as long as a question it spares half of the refusals and a third of a point (16 hosts, chunks of
-42 ms, simulated); where it takes longer, 250 hosts are 3 to 6 chunk times later.
+What lives here: counting, and an estimate of when a slot will be free. What does not: queueing, as there is none.
+
+Rejected: a blind queue, because asking elsewhere lost less in simulation; a queue with one place, because it gains
+little where a chunk takes as long as a question and delays large clusters where it takes longer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class UploadSlots:
     """``acquire`` never waits. Thread-safe.
 
     Args:
-        on_change: called with the number of free slots after every change, from any thread; must be quick.
+        on_change: receives the number of free slots after every change, from any thread; must be quick.
     """
 
     def __init__(self, slots: int, slots_per_peer: int, *, on_change: Callable[[int], None] | None = None) -> None:
@@ -36,12 +36,10 @@ class UploadSlots:
 
     @property
     def free(self) -> int:
-        """Uploads that could begin now."""
         return max(0, self._slots - self._busy)
 
     @property
     def busy(self) -> int:
-        """Uploads under way."""
         return self._busy
 
     @property
@@ -50,7 +48,7 @@ class UploadSlots:
         return min(self._upload_s / self._slots, RETRY_AFTER_S_MAX)
 
     def resize(self, slots: int) -> None:
-        """From now on so many at once; those under way go on. ``slots`` is at least 1."""
+        """Set the number of slots, at least 1; uploads in progress continue."""
         with self._lock:
             self._slots = slots
             free = max(0, slots - self._busy)
@@ -58,7 +56,7 @@ class UploadSlots:
             self._on_change(free)
 
     def acquire(self, node: NodeId) -> bool:
-        """Take a slot for ``node``; False if there is none for it."""
+        """Take a slot for ``node``; False if it can have none."""
         with self._lock:
             own = self._by_peer.get(node, 0)
             if self._busy >= self._slots or own >= self._slots_per_peer:

@@ -1,10 +1,9 @@
-"""One-time tokens that open connections in clear, one per connection, bound to the node that was given it.
+"""One-time tokens that open unencrypted connections, one per connection, bound to the node that received them.
 
 What lives here: issuing, keeping and redeeming. What does not: the authenticated control channel that carries them.
 
-A token is asked for, or comes ahead with the holdings of a peer that is followed: whoever hears for the first time what
-a peer holds is about to fetch from it, and to ask takes a turn of two loops: 0.05 to 0.1 s where all hosts begin at
-once on few cores (lab).
+A node asks for a token, or receives some ahead with the holdings of a peer that it subscribes to: a node that first
+learns a peer's holdings is about to fetch from it, and asking would cost a turn of two event loops.
 """
 
 from __future__ import annotations
@@ -19,18 +18,17 @@ from hashlib import blake2b
 from gossipd.wire.transfer import TOKEN_BYTES
 from membership.member import NodeId
 
-TOKEN_LIFE_S = 10.0  # a connection is opened at once with one that was asked for; control answers in milliseconds
-TOKENS_PER_NODE_MAX = 16  # above the connections one peer opens at once, and those given ahead
+TOKEN_LIFE_S = 10.0  # a token is used at once, and control answers in milliseconds
+TOKENS_PER_NODE_MAX = 16  # above the connections that a peer opens at once, and the tokens issued ahead
 TOKENS_MAX = 4096  # a burst of 256 peers with all their connections
-TOKENS_AHEAD = 2  # a fetch and the one beside it
-# Of a token's life, what is left for those that came ahead: they may have waited on the way for what the other half is.
+TOKENS_AHEAD = 2  # one fetch and one beside it
+# The share of its life that a token issued ahead has at the receiver: it may have spent the rest on the way.
 _AHEAD_SHARE = 0.5
 
 
 class IssuedTokens:
-    """Tokens that were issued and not redeemed. Thread-safe; bounded; the oldest make room.
-
-    Tokens are kept by their hash: a look-up's timing says nothing about a token that is near to a valid one.
+    """Tokens that were issued and not redeemed. Thread-safe; bounded: the oldest make room. Only hashes of tokens are
+    kept, so that the time of a look-up reveals nothing about similar tokens.
     """
 
     def __init__(self, *, life_s: float = TOKEN_LIFE_S) -> None:
@@ -41,9 +39,8 @@ class IssuedTokens:
         self._ahead: dict[NodeId, tuple[bytes, ...]] = {}
 
     def issue_ahead(self, node: NodeId) -> tuple[bytes, ...]:
-        """Some that ``node`` did not ask for; they take the place of those it was given ahead before, and of no other.
-
-        The node keeps the last ones only, and a host that comes back is told of many deployments at once.
+        """Issue tokens that ``node`` did not ask for, in place of the ones issued ahead before. The node keeps only the
+        last ones, and a returning host receives the holdings of many deployments at once.
         """
         with self._lock:
             for mark in self._ahead.pop(node, ()):
@@ -69,7 +66,7 @@ class IssuedTokens:
         return token
 
     def redeem(self, token: bytes) -> NodeId | None:
-        """Who was given this token; None if nobody, too long ago, or if it has been used."""
+        """The node of this token; None if it was never issued, has expired or was used."""
         with self._lock:
             self._expire(time.monotonic())
             found = self._issued.get(_mark(token))
@@ -98,14 +95,14 @@ class IssuedTokens:
 
 
 class ReceivedTokens:
-    """Tokens that peers gave us ahead. Thread-safe; bounded; what came first makes room."""
+    """Tokens that peers issued ahead. Thread-safe; bounded: the oldest make room."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._given: OrderedDict[NodeId, tuple[float, list[bytes]]] = OrderedDict()
 
     def put(self, node: NodeId, tokens: Iterable[bytes], valid_s: float) -> None:
-        """Tokens of a peer, issued a moment ago and good for ``valid_s`` since; they replace those it gave before."""
+        """Replace a peer's tokens by these, just issued and valid for ``valid_s``."""
         with self._lock:
             self._given.pop(node, None)
             self._given[node] = (time.monotonic() + valid_s * _AHEAD_SHARE, list(tokens)[:TOKENS_PER_NODE_MAX])
@@ -113,7 +110,7 @@ class ReceivedTokens:
                 self._given.popitem(last=False)
 
     def take(self, node: NodeId) -> bytes | None:
-        """One that is still good as far as we know, or None."""
+        """A token that is probably still valid, or None."""
         with self._lock:
             until, tokens = self._given.get(node, (0.0, []))
             if not tokens or until <= time.monotonic():
@@ -122,7 +119,6 @@ class ReceivedTokens:
             return tokens.pop()
 
     def forget(self, node: NodeId) -> None:
-        """The node does not take them."""
         with self._lock:
             self._given.pop(node, None)
 

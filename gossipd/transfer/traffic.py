@@ -1,6 +1,6 @@
-"""Counters of the bulk path: bytes and chunks per peer, refusals, errors by kind.
+"""Counters of the bulk path: bytes and chunks per peer, refusals, errors by code.
 
-What lives here: counting under one lock, once per transfer and never per piece. What does not: rates and metrics.
+What lives here: counting under one lock, once per transfer. What does not: rates and metrics.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from membership.member import NodeId
 
-# Keys are authenticated members; ten times the largest cluster simulated. Later ones share one entry.
+# Keys are authenticated members. Ten times the largest simulated cluster; later ones share one entry.
 PEERS_MAX = 100_000
 OTHERS = NodeId(bytes(16))
 
 
 @dataclass(frozen=True, slots=True)
 class PeerTraffic:
-    """Bodies that came from (``in``) or went to (``out``) one peer; of chunks only whole ones."""
+    """Bodies that came from (``in``) or went to (``out``) one peer; only whole chunks count."""
 
     bytes_in: int = 0
     bytes_out: int = 0
@@ -29,7 +29,7 @@ class PeerTraffic:
 
 @dataclass(frozen=True, slots=True)
 class BulkStatistics:
-    """A snapshot. ``errors`` counts by stable code, of our own fetches or of connections to our server."""
+    """A snapshot. ``errors``: by stable code, of our fetches or of connections to our server."""
 
     total: PeerTraffic
     connections: int
@@ -48,7 +48,7 @@ class Traffic:
         self._errors: Counter[str] = Counter()
 
     def add(self, node: NodeId, **counts: int) -> None:
-        """Add to the fields of PeerTraffic named by ``counts``."""
+        """Add to the fields of PeerTraffic that ``counts`` names."""
         with self._lock:
             own = self._peers.get(node)
             if own is None:
@@ -58,12 +58,11 @@ class Traffic:
                 own[name] += count
 
     def error(self, code: str) -> None:
-        """Something ended badly; codes come from our own classes, so there are few."""
+        """Count an error; codes come from our own classes, so there are few."""
         with self._lock:
             self._errors[code] += 1
 
     def statistics(self, *, connections: int, transfers: int, free_slots: int) -> BulkStatistics:
-        """Totals, with what the caller knows about the present."""
         with self._lock:
             peers = {node: PeerTraffic(**counts) for node, counts in self._peers.items()}
             total: Counter[str] = Counter()

@@ -1,12 +1,12 @@
 """Deadlines and least rates of all connections of one side, enforced by one thread.
 
-What lives here: looking at every connection a few times a second, and cutting those that are late, stalled or too
-slow. What does not: the transfers, which know nothing of it but a few attributes they set.
+What lives here: checking every connection some times a second, and cutting late, stalled and slow ones. What does not:
+the transfers, which only set a few attributes for it.
 
-A connection is cut when its deadline has passed; when a transfer has moved no byte for ``stall_s``; and when within
-any window of ``grace_s`` it has moved less than ``rate_min`` asks for. The window starts anew each time, so what a
-peer sent quickly at first does not buy it minutes of dripping. A relay has nothing to send while the peer waits itself:
-nobody is cut for that, and the asker's deadline is what ends it.
+A connection is cut when its deadline has passed, when a transfer moves no byte for ``stall_s``, and when a transfer
+moves less than ``rate_min`` asks for within a window of ``grace_s``. Each window counts for itself, so that a quick
+beginning does not allow minutes of dripping. A waiting relay has nothing to send and is not cut; the asker's deadline
+ends it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 from gossipd.transfer.channel import Channel, Cut
 from gossipd.transfer.settings import BulkSettings
 
-# Lateness of a cut; a fifth of a second costs some 30 us of CPU each time with 50 connections.
+# The lateness of a cut; each look costs little CPU even with 50 connections.
 TICK_S = 0.2
 
 
@@ -56,23 +56,19 @@ class Watchdog:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def add(self, channel: Channel) -> None:
-        """Watch ``channel`` until ``remove``."""
         with self._changed:
             self._watches[channel] = _Watch()
             if len(self._watches) == 1:
                 self._changed.notify()
 
     def remove(self, channel: Channel) -> None:
-        """Watch it no more."""
         with self._changed:
             self._watches.pop(channel, None)
 
     def channels(self) -> list[Channel]:
-        """Everything that is watched now."""
         with self._changed:
             return list(self._watches)
 
@@ -83,7 +79,7 @@ class Watchdog:
             return watch is not None and watch.transfer == channel.transfer and watch.moved_at < since
 
     def close(self, deadline: float) -> None:
-        """End the thread, waiting until the monotonic ``deadline`` at most."""
+        """End the thread, waiting at most until the monotonic ``deadline``."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -102,7 +98,7 @@ class Watchdog:
                 self._listener.connections_looked_at(now)
 
     def look(self, now: float) -> None:
-        """Look at every connection once; the thread does, and tests do."""
+        """Check every connection once; for the thread and for tests."""
         with self._changed:
             watches = list(self._watches.items())
         for channel, watch in watches:

@@ -1,16 +1,16 @@
-"""Whether the disk takes writes: named, told on, and healed by itself.
+"""The condition of the disk: whether it takes writes, and when to try again.
 
-What lives here: the state, the names of the kernel's refusals, and when to try again. What does not: trying
-(``chunk_store`` writes the probe), and what others do about it: fetching stops, serving and answering go on.
+What lives here: the states, names for the kernel's refusals, the intervals between probes. What does not: the probe
+itself (``maintenance`` writes it), and the consequences: the daemon stops fetching and goes on serving.
 
-A refusal of any write makes the state; while it lasts every ``put`` is refused at once, with the same code, before
-it touches the disk. A probe (create, write, sync, remove) is tried every second; the first that passes makes
-the state OK. A full disk has room again when what the open models still need is free, so that freeing a little
-does not start and stop every fetch of the cluster in turn. A failed sync doubles the wait up to a minute each time,
-because a device that fails one write in a thousand passes most probes.
+Any refused write sets the condition. From then on every ``put`` is refused at once, with the same code, before it
+touches the disk. A probe (create, write, sync, remove) runs every second; the first that succeeds sets OK. A full disk
+is OK again only when all that the open models need is free; otherwise a little freed space would start and stop every
+fetch of the cluster. A failed sync doubles the interval, up to a minute, because a device that fails one write in a
+thousand passes most probes.
 
-The rule has its origin in libtorrent ("upload mode" on ENOSPC and EROFS) and in the clients that latched the error
-instead and stayed at 99 % after space was freed (qBittorrent 15584, kubo 5300).
+Source: libtorrent ("upload mode" on ENOSPC and EROFS). Clients that latch the error instead stay at 99 % after space
+was freed (qBittorrent 15584, kubo 5300).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROBE_BYTES = 4096
 
 
 class StoreHealth(Enum):
-    """What the disk refuses, in the words of status."""
+    """What the disk refuses, in the words of ``gossipd status``."""
 
     OK = "ok"
     FULL = "full"
@@ -43,7 +43,7 @@ class StoreHealth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreCondition:
-    """The state of the disk. ``need_bytes`` is what open models still lack, ``free_bytes`` what is free."""
+    """The state of the disk. ``need_bytes`` is what the open models still lack."""
 
     health: StoreHealth = StoreHealth.OK
     code: str = ""
@@ -78,7 +78,6 @@ class ConditionTracker:
 
     @property
     def condition(self) -> StoreCondition:
-        """As it is now."""
         return self._condition
 
     @property
@@ -93,7 +92,7 @@ class ConditionTracker:
             raise StoreWriteError(condition.sentence, code=condition.code)
 
     def refused(self, error: OSError, now: float, *, need_bytes: int, path: str = "") -> StoreWriteError:
-        """The kernel refused a write: set the state. Returns the error to raise."""
+        """The kernel refused a write: set the condition. Returns the error to raise."""
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
         free_bytes = self.free_bytes()
         detail = f" ({error.strerror or error}{', ' + path if path else ''})"
@@ -103,7 +102,7 @@ class ConditionTracker:
         return StoreWriteError(words + detail, code=code)
 
     def sync_failed(self, error: OSError, now: float, *, chunk_count: int) -> None:
-        """A sync failed: these chunks are lost, and the next probe waits longer."""
+        """A sync failed: its chunks are lost, and the next probe waits longer."""
         with self._lock:
             self._interval_s = min(self._interval_s * 2, PROBE_INTERVAL_S_MAX)
         health, code, words = _NAMES.get(error.errno or 0, _OTHER)
@@ -111,23 +110,23 @@ class ConditionTracker:
         self._set(StoreCondition(health, code, sentence, 0, self.free_bytes()), now)
 
     def sync_succeeded(self) -> None:
-        """A window is durable: the device works."""
+        """A window is durable: probe at the shortest interval again."""
         self._interval_s = PROBE_INTERVAL_S
 
     def no_space(self, error: NoSpaceError, deployment: DeploymentId, now: float) -> None:
-        """A model was refused before its first byte. Others go on; ``fitting`` says when this one may be tried."""
+        """A model was refused before its first byte. Other models go on; ``fitting`` says when it would fit."""
         with self._lock:
             self._waiting[deployment] = error.need_bytes
             if self._probe_at is None:
                 self._probe_at = now + PROBE_INTERVAL_S
 
     def forget(self, deployment: DeploymentId) -> None:
-        """The model fits, or is not wanted any more."""
+        """The model fits, or is no longer wanted."""
         with self._lock:
             self._waiting.pop(deployment, None)
 
     def fitting(self, free_bytes: int) -> list[DeploymentId]:
-        """Refused models that would fit now; each is named once."""
+        """Refused models that would fit now; each is returned once."""
         with self._lock:
             found = [deployment for deployment, need in self._waiting.items() if need <= free_bytes]
             for deployment in found:
@@ -135,7 +134,7 @@ class ConditionTracker:
         return found
 
     def probed(self, error: OSError | None, now: float, *, need_bytes: int, free_bytes: int) -> None:
-        """The probe's outcome. ``need_bytes`` is what open models still need and have not reserved."""
+        """The outcome of a probe. ``need_bytes``: what the open models still need and have not reserved."""
         if error is not None:
             self.refused(error, now, need_bytes=need_bytes)
             return
@@ -154,7 +153,7 @@ class ConditionTracker:
             self._on_change(condition)
 
     def free_bytes(self) -> int:
-        """Of the file system; 0 when not even that can be asked."""
+        """Free bytes of the file system; 0 when the kernel does not say."""
         try:
             return self._disk.space().free_bytes
         except OSError:

@@ -1,10 +1,10 @@
-"""The port between the store and a file system: every call the store makes, so that each can be made to fail.
+"""The port between the store and a file system: every call of the store, so that tests can make each one fail.
 
-What lives here: the protocol and the two loops that finish what one call leaves undone. What does not: the real
-body (``durable``) and the one in memory that forgets what was not synced (``tests/gossipd/store/memory_disk.py``).
+What lives here: the protocol, and loops that complete short reads and writes. What does not: the real disk
+(``durable``) and the one in memory that loses unsynced writes (``tests/gossipd/store/memory_disk.py``).
 
-Paths are relative to the store's directory, ``/`` between components, and come from ``layout`` only. Errors are
-``OSError`` with the kernel's number; ``condition`` gives them their names. All methods are thread-safe.
+Paths are relative to the store's directory, with ``/`` between components, and come from ``layout`` only. Errors are
+``OSError`` with the kernel's number; ``condition`` names them. All methods are thread-safe.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class FileKind(Enum):
-    """What a path names, without following it."""
+    """The kind of a path; symbolic links are not followed."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -36,24 +36,24 @@ class Disk(Protocol):
     """One directory and everything beneath it."""
 
     def open(self, path: str, *, write: bool = False, create: bool = False, mode: int = 0o644) -> int:
-        """A descriptor; a symbolic link anywhere on the way is ELOOP. ``create`` takes an existing file too."""
+        """Open a file. A symbolic link anywhere in the path is ELOOP. ``create`` accepts an existing file."""
 
     def close(self, descriptor: int) -> None: ...
 
     def lock(self, path: str) -> int:
-        """Opens and locks; the lock lasts until ``close``. Raises BlockingIOError when another process has it."""
+        """Open and lock a file until ``close``. Raises BlockingIOError when another process holds the lock."""
 
     def write_some(self, descriptor: int, data: memoryview, offset: int) -> int:
-        """May write less than it was given."""
+        """Write some bytes, possibly fewer than given. Returns how many."""
 
     def read_some(self, descriptor: int, into: memoryview, offset: int, *, passing: bool = False) -> int:
-        """May read less; zero at the end. ``passing``: do not keep in the page cache what was not there."""
+        """Read some bytes; 0 at the end. ``passing``: leave no pages in the cache that were not there before."""
 
     def copy_some(self, source: int, source_offset: int, target: int, target_offset: int, length: int) -> int:
-        """Bytes copied inside the kernel, possibly fewer; shared blocks where the file system can."""
+        """Copy inside the kernel, possibly fewer bytes than asked; blocks are shared where the file system can."""
 
     def allocate(self, descriptor: int, length: int) -> bool:
-        """Reserve blocks and set the size, writing nothing; False where the file system cannot."""
+        """Reserve blocks and set the size without writing; False where the file system cannot."""
 
     def truncate(self, descriptor: int, length: int) -> None: ...
 
@@ -62,31 +62,31 @@ class Disk(Protocol):
     def size(self, descriptor: int) -> int: ...
 
     def allocated(self, descriptor: int) -> int:
-        """Bytes of blocks that the file has already."""
+        """Bytes of blocks that the file occupies."""
 
     def has_data(self, descriptor: int, offset: int) -> bool:
-        """False when ``offset`` is known to be in a hole that was never written."""
+        """False when ``offset`` lies in a hole that was never written."""
 
     def is_unwritten(self, descriptor: int) -> bool:
-        """Nothing was ever written to the file, whatever its size; False where the file system cannot tell."""
+        """Whether nothing was ever written to the file; False where the file system cannot tell."""
 
     def forget(self, descriptor: int, offset: int, length: int) -> None:
         """Drop clean pages, so that the next read comes from the device. Best effort, never fails."""
 
     def start_write_back(self, descriptor: int) -> None:
-        """Have what was written go to the device from now on. Promises nothing, never fails."""
+        """Ask the kernel to start writing dirty pages to the device. Promises nothing, never fails."""
 
     def sync_data(self, descriptor: int) -> None:
-        """The file's bytes and size survive a power cut."""
+        """Make the file's bytes and size survive a power cut."""
 
     def sync_file(self, descriptor: int) -> None:
-        """Its mode too."""
+        """The same for bytes, size and mode."""
 
     def sync_everything(self) -> None:
-        """All files of the file system, ours or not: cheaper than thousands of syncs of small files."""
+        """Sync all files of the file system, also foreign ones: cheaper than thousands of single syncs."""
 
     def sync_directory(self, path: str) -> None:
-        """The names in it survive a power cut."""
+        """Make the names in a directory survive a power cut."""
 
     def rename(self, source: str, target: str, *, replace: bool = False) -> None:
         """Raises FileExistsError when ``target`` exists and ``replace`` is not set."""
@@ -96,26 +96,26 @@ class Disk(Protocol):
     def read_link(self, path: str) -> str: ...
 
     def make_directory(self, path: str) -> None:
-        """One directory; an existing one is left as it is."""
+        """Make one directory; an existing one is left alone."""
 
     def remove_file(self, path: str) -> None: ...
 
     def remove_directory(self, path: str) -> None: ...
 
     def names(self, path: str) -> list[str]:
-        """What a directory contains; the order means nothing."""
+        """The entries of a directory, in no order."""
 
     def kind(self, path: str) -> FileKind | None:
-        """None when there is nothing."""
+        """None when the path does not exist."""
 
     def space(self) -> Space: ...
 
     def memory_file(self) -> int:
-        """A nameless file that is never on the disk, for chunks of many small pieces."""
+        """A nameless file in memory, for chunks of many small pieces."""
 
 
 def write_all(disk: Disk, descriptor: int, data: memoryview, offset: int) -> None:
-    """Write every byte: a short write is finished, one that makes no progress is EIO."""
+    """Write every byte, in several calls if needed. A write without progress is EIO."""
     while len(data):
         written = disk.write_some(descriptor, data, offset)
         if written <= 0:
@@ -125,7 +125,7 @@ def write_all(disk: Disk, descriptor: int, data: memoryview, offset: int) -> Non
 
 
 def read_all(disk: Disk, descriptor: int, into: memoryview, offset: int, *, passing: bool = False) -> bool:
-    """Fill ``into``; False when the file ends before."""
+    """Fill ``into``; False when the file ends earlier."""
     while len(into):
         found = disk.read_some(descriptor, into, offset, passing=passing)
         if found <= 0:
@@ -136,7 +136,7 @@ def read_all(disk: Disk, descriptor: int, into: memoryview, offset: int, *, pass
 
 
 def read_file(disk: Disk, path: str, *, bytes_max: int) -> bytes:
-    """A whole small file. Raises OSError, EFBIG when it is larger than ``bytes_max``."""
+    """Read a small file. Raises OSError; EFBIG when it is larger than ``bytes_max``."""
     descriptor = disk.open(path)
     try:
         size = disk.size(descriptor)
@@ -152,7 +152,7 @@ def read_file(disk: Disk, path: str, *, bytes_max: int) -> bytes:
 
 
 def write_new_file(disk: Disk, path: str, body: bytes, *, mode: int = 0o644) -> None:
-    """Put ``body`` at ``path`` so that a crash leaves the old file or the new one, whole, and never a mixture."""
+    """Write ``body`` to ``path``; after a crash the old file or the new one is there, whole."""
     unfinished = path + ".part"
     descriptor = disk.open(unfinished, write=True, create=True, mode=mode)
     try:

@@ -1,16 +1,16 @@
-"""The disk as it is: the only module of the store that renames and syncs.
+"""The real disk: the only module of the store that renames and syncs.
 
-What lives here: ``PosixDisk``, the body of the ``Disk`` port. What does not: when to sync (``windows``,
+What lives here: ``PosixDisk``, which implements the ``Disk`` port. What does not: when to sync (``windows``,
 ``publishing``).
 
-What it can promise. After ``sync_data`` returns, bytes and size of the file survive a power cut; after
-``sync_directory``, the names in it do; a rename is atomic for readers at once and durable after its directories are
-synced. What it cannot: a drive that lies about its cache, and bits that rot later (``scrub`` looks for those). A
-failed sync is final: the kernel may have marked the pages clean, so a second sync that succeeds proves nothing
-(Rebello and others, USENIX ATC 2020). Callers forget the chunks concerned.
+Promises: after ``sync_data`` the bytes and size of a file survive a power cut; after ``sync_directory`` the names in
+the directory do; readers see a rename at once and whole, and it is durable when both directories are synced. No promise
+covers a drive that lies about its cache, nor bits that rot later (``scrub`` looks for those). A failed sync is final:
+the kernel may have marked the pages clean, so a later successful sync proves nothing (Rebello and others, USENIX ATC
+2020). Callers therefore drop the chunks concerned.
 
-Reads of a scrub use RWF_DONTCACHE (Linux 6.14): pages that were not cached before are dropped after, so that a
-scrub of 500 GB does not push out the working set of the job beside it. Where it is missing they are ordinary reads.
+A scrub reads with RWF_DONTCACHE (Linux 6.14), which drops pages that were not cached before; otherwise it would push
+the working set of the host's job out of memory. Older kernels do ordinary reads.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ _CANNOT_COPY = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP)
 
 
 def make_root(path: Path, *, mode: int) -> None:
-    """Make a directory and what leads to it, their names durable up to where they are mounted. Raises OSError.
-
-    What cannot be synced is let be: a directory above that we may not read, or a file system that takes no writes or
-    knows no such sync.
+    """Make a directory and its parents, with durable names up to the mount point. Raises OSError. Skipped: parents that
+    we may not read, and file systems that are read-only or cannot sync a directory.
     """
     path.mkdir(mode=mode, parents=True, exist_ok=True)
     directory = path.absolute()
@@ -60,7 +58,7 @@ class PosixDisk:
     """A directory on a Linux file system."""
 
     def __init__(self, root: Path) -> None:
-        """Raises StoreModeError when the directory is not ours alone to write, OSError when it is not there."""
+        """Raises StoreModeError when others may write to the directory, OSError when it does not exist."""
         self._root = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         status = os.fstat(self._root)
         self._can_pass = True
@@ -72,7 +70,7 @@ class PosixDisk:
             raise StoreModeError(f"{root} has mode {stat.S_IMODE(status.st_mode):o}; chmod go-w it")
 
     def shut(self) -> None:
-        """Give the directory's descriptor back; nothing works after."""
+        """Close the directory; no method works afterwards."""
         os.close(self._root)
 
     def open(self, path: str, *, write: bool = False, create: bool = False, mode: int = 0o644) -> int:
@@ -88,7 +86,7 @@ class PosixDisk:
         except OSError as error:
             if error.errno != errno.EROFS:
                 raise
-            descriptor = self.open(path)  # a store that can only be read can be served from, by one daemon
+            descriptor = self.open(path)  # one daemon may serve from a read-only store
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -124,7 +122,7 @@ class PosixDisk:
         os.ftruncate(descriptor, length)
 
     def set_mode(self, descriptor: int, mode: int) -> None:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # or every file would have news to sync
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:  # fchmod makes work for the sync
             os.fchmod(descriptor, mode)
 
     def size(self, descriptor: int) -> int:

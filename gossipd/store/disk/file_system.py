@@ -1,12 +1,12 @@
-"""On which file systems a store can keep its word.
+"""Which file systems can hold a store.
 
-What lives here: asking the kernel, and the list of those that cannot. What does not: where the store is to be, and
-whether an operator insists (``config.places``).
+What lives here: asking the kernel, and the list of unfit file systems. What does not: where the store is, and whether
+the operator insists (``config.places``).
 
-A store on a memory file system is gone with the power, and with it which versions this host has trusted, which is
-how old manifests are kept out. On a network file system a sync may reach a server's memory only, locks may be each
-host's own, and all hosts would load the very link that gossipd is there to relieve. Without symbolic links there is
-no ``current``. What is not listed is taken: a list of the good ones would refuse every new file system.
+A memory file system loses the models with the power, and also the record of trusted versions that keeps old manifests
+out. On a network file system a sync may end in a server's memory, locks may be local to each host, and all hosts load
+the link that gossipd relieves. Without symbolic links there is no ``current``. Everything else is accepted: a list of
+good file systems would refuse every new one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MEMORY = "is in memory: a reboot would lose the models and which versions are t
 _NETWORK = "is on the network: a sync there does not make anything durable on this host"
 _LINKLESS = "has no symbolic links, which NAME/current is"
 
-# include/uapi/linux/magic.h and, for those that keep it to themselves, their own super.c (statfs(2) lists them too).
+# Numbers from include/uapi/linux/magic.h, else from the file system's own super.c (statfs(2) lists those too).
 _UNFIT = {
     0x01021994: ("tmpfs", _MEMORY),
     0x858458F6: ("ramfs", _MEMORY),
@@ -38,13 +38,13 @@ _UNFIT = {
 
 
 def unfit(magic: int) -> str | None:
-    """Why a file system of this number cannot hold a store, in words that follow a path; None when it can."""
+    """Why this kind of file system cannot hold a store, as words that follow a path; None when it can."""
     found = _UNFIT.get(magic)
     return None if found is None else f"lies on {found[0]}, which {found[1]}"
 
 
 def why_unfit(path: Path) -> str | None:
-    """``unfit`` of where ``path`` is, or would be made. Raises OSError when not even that can be asked."""
+    """``unfit`` for the place where ``path`` is or would be made. Raises OSError when the kernel does not say."""
     there = next(place for place in (path, *path.parents) if place.exists())
     descriptor = os.open(there, os.O_PATH | os.O_CLOEXEC)
     try:

@@ -1,13 +1,12 @@
-"""Open files of all models, shared and counted, a bounded number of them idle.
+"""Open files of all models: leased, counted, and a bounded number of idle ones.
 
-What lives here: descriptors and who uses them. What does not: when a file is synced (``windows``).
+What lives here: descriptors and their users. What does not: when a file is synced (``windows``).
 
-A handle is leased, used and given back; an idle one is kept for the next lease until ``idle_max`` are kept, then the
-one idle longest is closed. A file with writes that are not synced stays leased by its window, so that the sync
-that follows goes through the descriptor that wrote: a failed write-back is reported there for certain.
-``detach`` makes later leases open the path again, for a file that was replaced or removed under us; leases that
-are out stay valid. Reading and writing have handles of their own, because a file system that turned
-read-only can still be read.
+A handle that is given back stays open for the next lease; above ``idle_max`` idle handles the one that is idle longest
+is closed. A window keeps its lease on every file with unsynced writes, so that the sync uses the descriptor that wrote:
+the kernel is certain to report a failed write-back there. ``detach`` makes later leases open the path again, after
+somebody replaced or removed the file; current leases stay valid. Reading and writing have separate handles, because a
+file system that has become read-only can still be read.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Key: TypeAlias = tuple[DeploymentId, int, bool]
 
 
 class Handle:
-    """One open file. ``lease`` and ``give_back`` of ``Handles`` count its users."""
+    """One open file; ``Handles`` counts its users."""
 
     __slots__ = ("descriptor", "detached", "key", "users")
 
@@ -46,7 +45,7 @@ class Handles:
         self._idle: OrderedDict[Key, Handle] = OrderedDict()
 
     def lease(self, deployment: DeploymentId, file_index: int, path: str, *, write: bool = False) -> Handle:
-        """The handle of a file, opened at ``path`` if it is not yet. Raises OSError."""
+        """A handle of the file at ``path``, opened if needed. Raises OSError."""
         key = (deployment, file_index, write)
         with self._lock:
             handle = self._open.get(key)
@@ -65,13 +64,13 @@ class Handles:
         return handle
 
     def again(self, handle: Handle) -> Handle:
-        """One more user of a handle that is leased already."""
+        """Add a user to a handle that is leased already."""
         with self._lock:
             handle.users += 1
         return handle
 
     def give_back(self, handle: Handle) -> None:
-        """The user is done; the descriptor may be closed from now on."""
+        """End a lease; the descriptor may be closed from now on."""
         surplus: list[Handle] = []
         with self._lock:
             handle.users -= 1
@@ -86,7 +85,7 @@ class Handles:
         self._close(surplus)
 
     def detach(self, deployment: DeploymentId, file_index: int | None = None) -> None:
-        """Later leases of this file (or of all of the model) open the path again."""
+        """Make later leases of this file, or of all files of the model, open the path again."""
         surplus: list[Handle] = []
         with self._lock:
             for key, handle in list(self._open.items()):
@@ -98,14 +97,13 @@ class Handles:
         self._close(surplus)
 
     def close_idle(self) -> None:
-        """Close what nobody uses: when the process is out of descriptors, and at the end."""
+        """Close all idle handles: when the process is out of descriptors, and at the end."""
         with self._lock:
             surplus = [self._forget(handle) for handle in list(self._idle.values())]
         self._close(surplus)
 
     @property
     def count(self) -> int:
-        """Open now, used or idle."""
         return len(self._open)
 
     def _open_file(self, path: str, write: bool) -> int:

@@ -1,15 +1,14 @@
-"""Calls of the kernel that Python does not offer, through ctypes: openat2, renameat2, fallocate, syncfs,
-sync_file_range.
+"""Kernel calls that Python does not offer, through ctypes: openat2, renameat2, fallocate, syncfs, sync_file_range.
 
-What lives here: the calls, and what to do on a kernel without them. What does not: any rule about paths.
+What lives here: the calls, and replacements on kernels that lack them. What does not: rules about paths.
 
-``openat2`` with RESOLVE_BENEATH lets the kernel refuse what would leave the directory, and NO_SYMLINKS what goes
-through a link: checking a path first and opening it after is a race that ``os.path`` cannot win. CPython declined to
-add it (python/cpython issue 141878). It costs about 7 us. ctypes cuts a name at a NUL byte in silence and would
-open the shorter path, so NUL is refused first. Without it (before Linux 5.6, or forbidden by a
-seccomp filter) every component is opened with O_NOFOLLOW in turn, which is as safe and slower.
+``openat2`` with RESOLVE_BENEATH and RESOLVE_NO_SYMLINKS makes the kernel refuse paths that leave the directory or go
+through a link. Checking a path before opening it is a race that ``os.path`` cannot win; CPython declined to add the
+call (python/cpython issue 141878). Without openat2 (before Linux 5.6, or behind a seccomp filter) every component is
+opened in turn with O_NOFOLLOW, which is as safe and slower. ctypes silently cuts a name at a NUL byte, so NUL is
+refused first.
 
-``os.posix_fallocate`` is not used: where the file system cannot reserve, glibc writes zeros over the whole file.
+Rejected: ``os.posix_fallocate``, because glibc writes zeros over the whole file where the file system cannot reserve.
 """
 
 from __future__ import annotations
@@ -18,12 +17,12 @@ import ctypes
 import errno
 import os
 
-_OPENAT2 = 437  # the same number on every architecture: it is younger than the unified table (Linux 5.6)
+_OPENAT2 = 437  # the same number on every architecture
 _RESOLVE = 0x02 | 0x04 | 0x08  # NO_MAGICLINKS, NO_SYMLINKS, BENEATH
 _RENAME_NOREPLACE = 1
 _SYNC_FILE_RANGE_WRITE = 2
-_RACE_RETRIES = 16  # EAGAIN: something was renamed while it resolved; the manual asks for a retry
-_MISSING = (errno.ENOSYS, errno.EPERM)  # EPERM: a seccomp filter, or a file that may not be opened so: the walk tells
+_RACE_RETRIES = 16  # EAGAIN: a rename happened meanwhile; openat2(2) asks for a retry
+_MISSING = (errno.ENOSYS, errno.EPERM)  # EPERM: a seccomp filter or a forbidden file; the walk tells which
 _UNSUPPORTED = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -38,13 +37,13 @@ class _OpenHow(ctypes.Structure):
 
 
 class _Kernel:
-    """What this kernel has been seen to lack."""
+    """Calls that this kernel was found to lack."""
 
     lacks_openat2 = False
 
 
 def open_beneath(directory: int, path: str, flags: int, mode: int = 0) -> int:
-    """Open ``path`` below ``directory``, through no symbolic link. Raises OSError: ELOOP a link, EXDEV outside."""
+    """Open ``path`` below ``directory`` without following links. Raises OSError: ELOOP for a link, EXDEV outside."""
     if "\0" in path:
         raise OSError(errno.EINVAL, "path contains a NUL byte")
     flags |= os.O_CLOEXEC
@@ -97,14 +96,14 @@ def _open_nofollow(directory: int, name: str, flags: int, mode: int, path: str) 
     try:
         return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=directory)
     except NotADirectoryError:
-        # With O_DIRECTORY the kernel says this of a link too; openat2 would have said ELOOP.
+        # With O_DIRECTORY the kernel reports ENOTDIR for a link too, where openat2 reports ELOOP.
         if not os.path.islink(f"/proc/self/fd/{directory}/{name}"):
             raise
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path) from None
 
 
 def rename_new(source_directory: int, source: str, target_directory: int, target: str) -> None:
-    """Rename, unless the target exists: FileExistsError. Some network file systems cannot; then check and rename."""
+    """Rename; FileExistsError if the target exists. Some network file systems need a check followed by a rename."""
     names = os.fsencode(source), os.fsencode(target)
     if not _libc.renameat2(source_directory, names[0], target_directory, names[1], _RENAME_NOREPLACE):
         return
@@ -120,23 +119,21 @@ def rename_new(source_directory: int, source: str, target_directory: int, target
 
 
 def sync_file_system(descriptor: int) -> None:
-    """Write back everything of the file system; reports what failed since the descriptor was opened (Linux 5.8)."""
+    """Write back the whole file system. Raises on failures since the descriptor was opened (Linux 5.8)."""
     if _libc.syncfs(descriptor):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def start_write_back(descriptor: int) -> None:
-    """Have all dirty pages of a file written soon. Waits for no write, reports nothing: errors stay for the sync.
-
-    Without the two WAIT flags the kernel does not look at the file's errors, so none is taken from the sync that
-    follows (``ksys_sync_file_range`` in fs/sync.c).
+    """Start writing all dirty pages of a file, without waiting. Errors stay for the sync that follows: without the two
+    WAIT flags the kernel does not consume them (``ksys_sync_file_range`` in fs/sync.c).
     """
     _libc.sync_file_range(descriptor, 0, 0, _SYNC_FILE_RANGE_WRITE)
 
 
 def allocate(descriptor: int, length: int) -> bool:
-    """Reserve ``length`` bytes of blocks without writing them; False where the file system cannot."""
+    """Reserve blocks for ``length`` bytes without writing; False where the file system cannot."""
     while _libc.fallocate(descriptor, 0, 0, length):
         number = ctypes.get_errno()
         if number in _UNSUPPORTED:
@@ -152,7 +149,7 @@ class _StatFs(ctypes.Structure):
 
 
 def file_system_magic(descriptor: int) -> int:
-    """The number of the file system's kind, as in linux/magic.h; ``os.statvfs`` leaves it out. Raises OSError."""
+    """The kind of the file system, as in linux/magic.h; ``os.statvfs`` leaves it out. Raises OSError."""
     found = _StatFs()
     if _libc.fstatfs(descriptor, ctypes.byref(found)):
         number = ctypes.get_errno()

@@ -1,7 +1,7 @@
-"""Syncing the file system as a whole, where more was written than is kept open.
+"""Syncing the whole file system, when a window wrote to more files than are kept open.
 
-syncfs(2) tells of a write that failed once, to whoever asks first. So a failure is counted here, and everybody who
-wrote something before it must take his bytes as lost, whatever his own sync says.
+The kernel reports a failed write to only one caller of syncfs(2). So failures are counted here: every window that had
+writes before a failure must drop them, even if its own sync succeeds.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class WholeSync:
         self._disk = disk
         self._lock = Lock()
         self.failures = 0
-        """How often it has failed. One more than when a write began: that write may be lost."""
+        """Failures so far. If the count has grown since a write began, that write may be lost."""
 
     def run(self) -> None:
         """Raises OSError."""
-        with self._lock:  # whoever comes second must not return before the first has counted its failure
+        with self._lock:  # a second caller must not return before the first has counted its failure
             try:
                 self._disk.sync_everything()
             except OSError:

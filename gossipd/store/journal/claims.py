@@ -1,10 +1,10 @@
-"""What the journal says of a model besides its windows: claims that are taken back, and the journal started anew.
+"""Taking claims back, and replacing the journal.
 
-What lives here: the order in which books and disk change when something was found wrong. What does not: windows
+What lives here: the order of changes to books and disk when a chunk was found wrong. What does not: windows
 (``windows``), the format (``journal``), the file (``ledger``).
 
-A claim is taken back durably before the chunk may be written again; and the journal is started only when the names
-that lead to the model's files are durable (``names``). Books that were removed under us are made again.
+A claim is taken back durably before the chunk may be written again. A journal is started only when the names of the
+model's files are durable (``names``). Missing books are made again.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from gossipd.store.models.replica import ModelReplica
 def drop(
     context: Context, replica: ModelReplica, chunks: Sequence[int], *, then: Callable[[], None] = lambda: None
 ) -> None:
-    """These chunks are not right any more: take the claim back, durably, before anybody may write them again.
+    """Take the claims on wrong chunks back, durably, before any thread may write these chunks again.
 
-    Nothing happens when the model was let go meanwhile: its files and its journal are not ours to judge or to write.
+    Nothing happens when the model was closed meanwhile: then its files and its journal are no longer ours.
 
     Args:
-        then: done once no journal claims them any more and before anybody is told; not done while one still may.
-            What it raises is raised here, at the end.
+        then: called when no journal claims the chunks and before ChunkLost is emitted; not called otherwise. Its
+            exceptions are raised here, at the end.
     """
     with replica.lock:
         mine = [chunk for chunk in chunks if chunk in replica.held and chunk not in replica.busy]
@@ -38,7 +38,7 @@ def drop(
         replica.durable.difference_update(mine)
         replica.counters.rotten_count += len(mine)
         for window in (replica.window, replica.sealed):
-            if window is not None:  # or it would be claimed with this window, written again in the next
+            if window is not None:  # else this window would claim the chunk, which the next one writes again
                 window.chunks = [chunk for chunk in window.chunks if chunk not in replica.busy]
     told: Sequence[int] = ()
     try:
@@ -56,10 +56,10 @@ def drop(
 
 
 def _take_back(context: Context, replica: ModelReplica, chunks: Sequence[int]) -> bool:
-    """Whether no journal claims the chunks any more; they have left the books."""
+    """Record the drop. True when no journal claims the chunks any more."""
     try:
         with replica.lock:
-            if replica.ledger.broken:  # what was taken back earlier may not be durable either
+            if replica.ledger.broken:  # earlier drops may not be durable either
                 raise OSError(errno.EIO, "the journal cannot be written")
             if chunks:
                 replica.ledger.append_drop(chunks)
@@ -67,15 +67,14 @@ def _take_back(context: Context, replica: ModelReplica, chunks: Sequence[int]) -
             replica.ledger.sync()
     except OSError as error:
         context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=len(chunks))
-        replica.ledger.broken = True  # nothing may be written until a journal without the claim is durable
+        replica.ledger.broken = True  # no writes until a journal without the claim is durable
         return renew_journal(context, replica)
     return True
 
 
 def renew_journal(context: Context, replica: ModelReplica) -> bool:
-    """Start the journal anew with what is durable; False when that fails too. ``committing`` is held.
-
-    Writers wait until it is there: what they appended to the old file after the look at the books would go with it.
+    """Replace the journal by what is durable; False when that fails too. The caller holds ``committing``. Writers wait
+    until the new journal is in place: a record appended to the old file meanwhile would be lost.
     """
     try:
         start_journal(context, replica)
@@ -86,7 +85,7 @@ def renew_journal(context: Context, replica: ModelReplica) -> bool:
 
 
 def start_journal(context: Context, replica: ModelReplica) -> None:
-    """See ``renew_journal``; raises OSError."""
+    """``renew_journal`` that raises OSError."""
     with replica.lock:
         windows = [window for window in (replica.sealed, replica.window) if window is not None]
         writing = {chunk for window in windows for chunk in window.chunks if chunk in replica.held} | replica.busy
@@ -104,7 +103,7 @@ def start_journal(context: Context, replica: ModelReplica) -> None:
 
 
 def make_books(context: Context, replica: ModelReplica) -> None:
-    """The directory of a model's books and the manifest in it, unless they are there. Raises OSError."""
+    """Make the directory of a model's books and the manifest in it, if missing. Raises OSError."""
     if context.disk.kind(layout.envelope(replica.deployment)) is FileKind.FILE:
         return
     replica.has_durable_names = False

@@ -1,34 +1,34 @@
 """The bytes of a model's journal: which chunks are verified and durable, and which may be.
 
-What lives here: the format, encoding, and ``replay``, which is pure. What does not: the file (``ledger``), the order
-in which records and data are written (``windows``), and what is done about suspects (``recovery``).
+What lives here: the format, encoding, and ``replay``, which is pure. What does not: the file (``ledger``), the order of
+records and data (``windows``), and the treatment of suspects (``recovery``).
 
 Format. 8 bytes magic ``gossipdJ``, then records until the end of the file, all integers little-endian::
 
     u32 length of the payload | u8 type | u64 sequence, from 0 | payload | u32 check
 
-``check`` is the CRC-32 of the record before it, chained: each starts from the one before. So a record is only
-believed where it was written; what a failed write left behind of an older tail cannot follow a newer record.
-(CRC-32 as in zlib: CRC-32C is as good here and not in the standard library.)
+``check`` is a CRC-32 over the record, started from the check of the record before it. So a record is valid only in its
+place: the remains of an older tail cannot follow a newer record. (CRC-32C would be no better here and is not in the
+standard library.)
 
 ===========  =============================================================================================
 HEADER       u16 format, 32 bytes deployment, u32 chunks, u64 version, u8 length and boot id, then the name
 WINDOW       u64 window: writes of this window may follow. Durable before the first of them
-WRITING      u32 chunk: its bytes may be on the disk from here on. Not synced for itself
+WRITING      u32 chunk: its bytes may be on the disk from here on. Has no sync of its own
 COMMIT       u64 window, then u32 each: these chunks are on the disk, synced. Durable before it is believed
-DROP         u32 each: not held any more. Durable before the chunk is written again
+DROP         u32 each: no longer held. Durable before the chunk is written again
 SNAPSHOT     bits, one per chunk: all that is held and durable
 PUBLISHED    u64 seconds since 1970: the tree has been renamed to its place
-CLOSED       nothing was being written when the daemon left; anything after it takes that back
+CLOSED       nothing was being written when the daemon ended; any later record revokes it
 ===========  =============================================================================================
 
-Replay reads until the first record that is short, out of sequence or has a wrong check: a torn tail is dropped.
-Chunks named by COMMIT or SNAPSHOT and not dropped since are believed. Chunks named by WRITING since and by no COMMIT
-are suspects: their bytes may be whole. A record of a type that is not known, whose check is right, was written
-by a newer gossipd: nothing is believed, nothing is deleted, the store says E_STORE_VERSION.
+Replay stops at the first record that is short, out of sequence or has a wrong check, which drops a torn tail. It
+believes chunks of COMMIT and SNAPSHOT that no later DROP names. Chunks of WRITING without a later COMMIT are suspects:
+their bytes may be whole. An unknown type with a right check comes from a newer gossipd: nothing is believed or deleted,
+and the store reports E_STORE_VERSION.
 
-Rejected: SQLite (three more files, syncs of its own, and a page cache beside ours for 4 KiB of bits); one bitmap
-rewritten in place (a torn sector loses everything); a record per chunk with a sync (500 GB are 30,000 syncs).
+Rejected: SQLite (more files, own syncs and a page cache for 4 KiB of bits); a bitmap rewritten in place (a torn sector
+loses everything); a sync per record (500 GB are 30,000 syncs).
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _HEAD = struct.Struct("<IBQ")
 _CHECK = struct.Struct("<I")
 _NAMED = struct.Struct("<H32sIQB")
 _U32, _U64 = struct.Struct("<I"), struct.Struct("<Q")
-_CHUNKS_MAX = 1_000_000  # that a manifest may have
-RECORD_BYTES_MAX = 4 * _CHUNKS_MAX + 64  # a COMMIT of every one of them
+_CHUNKS_MAX = 1_000_000  # the limit of a manifest
+RECORD_BYTES_MAX = 4 * _CHUNKS_MAX + 64  # a COMMIT of all chunks
 
 
 class RecordType(IntEnum):
@@ -69,7 +69,7 @@ class RecordType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Whose journal it is; enough to list and remove a model whose manifest cannot be read any more."""
+    """The model of a journal: enough to list and remove it when its manifest cannot be read."""
 
     deployment: DeploymentId
     chunk_count: int
@@ -80,21 +80,21 @@ class Header:
 
 @dataclass(slots=True)
 class Replay:
-    """What a journal says. ``header`` is None when not even that could be read."""
+    """The content of a journal. ``header`` is None when not even that could be read."""
 
     header: Header | None = None
     held: Bits = field(default_factory=lambda: Bits(0))
-    """Of as many chunks as the header says."""
+    """As large as the header's chunk count."""
     suspects: set[int] = field(default_factory=set)
     has_window: bool = False
-    """False of a journal that was cut before its first window: it says less than it did when it was made."""
+    """False when the journal was cut before its first window: it says less than when it was made."""
     window_open: bool = False
     published_s: int | None = None
     dropped_bytes: int = 0
     """Length of the torn tail."""
 
 
-# A check that is right says that the record is as it was written, not that it was written by this program.
+# A right check proves that the record is as it was written, not that this program wrote it.
 _PAYLOAD_BYTES_MIN = {
     int(RecordType.WINDOW): _U64.size,
     int(RecordType.WRITING): _U32.size,
@@ -111,18 +111,17 @@ class Encoder:
         self.check = 0
 
     def encode(self, kind: RecordType, payload: bytes = b"") -> bytes:
-        """The next record."""
         body = _HEAD.pack(len(payload), kind, self.sequence) + payload
         self.check = zlib.crc32(body, self.check)
         self.sequence += 1
         return body + _CHECK.pack(self.check)
 
     def mark(self) -> tuple[int, int]:
-        """Where the chain is, to come back to when a write has failed."""
+        """The position in the chain, for ``rewind`` after a failed write."""
         return self.sequence, self.check
 
     def rewind(self, mark: tuple[int, int]) -> None:
-        """Forget what was encoded since."""
+        """Drop what was encoded since ``mark``."""
         self.sequence, self.check = mark
 
 
@@ -149,16 +148,14 @@ def pack_number(number: int, chunks: Iterable[int] = ()) -> bytes:
 
 
 def replay(body: bytes, deployment: DeploymentId) -> Replay:
-    """What the journal ``body`` says about ``deployment``.
-
-    Raises:
-        StoreFormatError: it is not a journal, not of this deployment, or of a newer gossipd.
+    """Read the journal ``body`` of ``deployment``. Raises StoreFormatError: not a journal, of another deployment, or of
+    a newer gossipd.
     """
     found = Replay()
     if body[: len(MAGIC)] != MAGIC:
         if body.strip(b"\0") and not MAGIC.startswith(body):
             raise StoreFormatError(f"the journal of {deployment.hex()} begins with {body[:8]!r}, not {MAGIC!r}")
-        found.dropped_bytes = len(body)  # empty, torn or zeros: lost in a power cut, which is not a foreign file
+        found.dropped_bytes = len(body)  # empty, torn or zeros after a power cut; not a foreign file
         return found
     at, sequence, check = len(MAGIC), 0, 0
     while at + _HEAD.size + _CHECK.size <= len(body):
@@ -176,7 +173,7 @@ def replay(body: bytes, deployment: DeploymentId) -> Replay:
 
 
 def _apply(found: Replay, kind: int, payload: bytes, deployment: DeploymentId) -> None:
-    """One record whose check is right."""
+    """Apply one record whose check is right."""
     if found.header is None and kind != RecordType.HEADER:
         raise StoreFormatError(f"the journal of {deployment.hex()} does not begin with its header")
     if len(payload) < _PAYLOAD_BYTES_MIN.get(kind, 0):
@@ -213,7 +210,7 @@ def _apply(found: Replay, kind: int, payload: bytes, deployment: DeploymentId) -
 
 
 def _named(found: Replay, chunks: Iterable[int]) -> Iterator[int]:
-    """Those that the model has."""
+    """The chunks that the model has; a damaged journal may name others."""
     size = found.held.size
     return (chunk for chunk in chunks if chunk < size)
 

@@ -1,11 +1,11 @@
-"""A model's journal as a file: append, sync, and start anew.
+"""A model's journal as a file: append, sync, replace.
 
-What lives here: one open journal. What does not: its format (``journal``), nor what a record means for the bytes.
+What lives here: one open journal. What does not: its format (``journal``), and what a record means for the bytes.
 
-Appending goes to a position that this object keeps, not to the end of the file: after a failed or short write the
-next record overwrites what was left. After a failed *sync* nothing of the file is believed: ``broken`` stays
-set until ``start_anew`` has put a new file in its place (written, synced, renamed, directory synced), which carries
-over what is known to be durable. Not thread-safe: the replica's lock is held by every caller.
+This object keeps the position of the end: after a failed or short write the next record overwrites the remains. After a
+failed *sync* nothing in the file is believed: ``broken`` stays set until ``start_anew`` has put a new file in its place
+(written, synced, renamed, directory synced) with all that is known to be durable. Not thread-safe: callers hold the
+replica's lock.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gossipd.store.models import layout
 
 JOURNAL_BYTES_MAX = 256 << 20  # more than a long one of a million chunks
 _LONG_BYTES = 1 << 20
-_BYTES_PER_CHUNK = 48  # a WRITING record has 21 bytes, its share of a COMMIT 4; and as much again for repairs
+_BYTES_PER_CHUNK = 48  # WRITING has 21 bytes, a chunk's share of COMMIT 4; the rest is for repairs
 
 
 class Ledger:
@@ -36,7 +36,7 @@ class Ledger:
     def __init__(self, disk: Disk, header: Header) -> None:
         self.header = header
         self.broken = True
-        """Nothing may be appended: no file yet, or its last sync failed."""
+        """Nothing may be appended: there is no file yet, or its last sync failed."""
         self._disk = disk
         self._descriptor: int | None = None
         self._encoder = Encoder()
@@ -45,7 +45,7 @@ class Ledger:
     def start_anew(
         self, *, held: bytes, window: int, writing: Iterable[int] = (), published_s: int | None = None
     ) -> None:
-        """Replace the file by one that says exactly this, durably. Raises OSError; then the old file is in place."""
+        """Replace the file durably by one with exactly this content. Raises OSError; then the old file stays."""
         self.broken = True
         path = layout.journal(self.header.deployment)
         encoder = Encoder()
@@ -73,31 +73,27 @@ class Ledger:
 
     @property
     def is_long(self) -> bool:
-        """Mostly history: worth starting anew."""
+        """Most of the file is history, so it is worth replacing."""
         return self._end > _LONG_BYTES + 4 * _BYTES_PER_CHUNK * self.header.chunk_count
 
     def append_window(self, window: int) -> None:
-        """Writes of ``window`` may follow, once this is synced."""
+        """Writes of ``window`` may follow once this record is synced."""
         self._append(RecordType.WINDOW, pack_number(window))
 
     def append_writing(self, chunk: int) -> None:
-        """The bytes of ``chunk`` are about to be written."""
         self._append(RecordType.WRITING, pack_chunk(chunk))
 
     def append_commit(self, window: int, chunks: Iterable[int]) -> None:
-        """The bytes of ``chunks`` are durable."""
         self._append(RecordType.COMMIT, pack_number(window, chunks))
 
     def append_drop(self, chunks: Iterable[int]) -> None:
-        """``chunks`` are not held any more."""
         self._append(RecordType.DROP, pack_chunks(chunks))
 
     def append_closed(self) -> None:
-        """Nothing is being written."""
         self._append(RecordType.CLOSED, b"")
 
     def sync(self) -> None:
-        """What was appended survives a power cut. A failure is final until ``start_anew``."""
+        """Make all records survive a power cut. A failure is final until ``start_anew``."""
         assert self._descriptor is not None
         try:
             self._disk.sync_data(self._descriptor)
@@ -106,7 +102,6 @@ class Ledger:
             raise
 
     def close(self) -> None:
-        """Give the descriptor back."""
         if self._descriptor is not None:
             self._disk.close(self._descriptor)
             self._descriptor = None

@@ -1,20 +1,19 @@
-"""What a start makes of a model's directory: believe, hash again, or begin.
+"""Opening a model from what is on the disk: believe the journal, hash, or begin.
 
-What lives here: making the tree, reading the journal, hashing what may be there. What does not: the journal's
-format (``journal``) and what a running store writes (``windows``).
+What lives here: making the tree, reading the journal, hashing suspects. What does not: the journal's format
+(``journal``) and the writes of a running store (``windows``).
 
-Three cases, told apart by what is on the disk:
+Three cases, by what is on the disk:
 
-* no tree: space is checked and the tree is made, every file at its size, blocks reserved without writing zeros;
-* a tree and a journal: chunks it claims are believed, without a look at their bytes, in the time it takes to read
-  the journal; suspects (written, not claimed) are hashed. After a power cut, or when the journal's tail is torn, names
-  of the open window may be missing: then unclaimed chunks that lie in written parts of their files (SEEK_DATA)
-  are hashed too, which finds what had reached the disk;
-* a tree and no journal: everything that is not a hole is hashed. Nothing is fetched that is there.
+* no tree: check the space and make the tree, every file at its size, blocks reserved without writing zeros;
+* a tree and a journal: believe the claimed chunks without reading them; hash the suspects (written, not claimed). After
+  a power cut, or with a torn journal, records of the open window may be missing: then unclaimed chunks in written parts
+  of the files (SEEK_DATA) are suspects too;
+* a tree and no journal: hash everything that is not a hole, so that nothing is fetched twice.
 
-Before a suspect is hashed its file is synced and its pages are dropped, so that the hash is of what the device
-has: after a sync that failed, the page cache is right and the disk is not. A file that is missing or short lost
-what lay beyond its end; it is made again at its size and those chunks are not held.
+Before a suspect is hashed its file is synced and its pages are dropped, because after a failed sync the page cache is
+right and the device is not. Chunks beyond the end of a missing or short file are not held; the file is made again at
+its size.
 """
 
 from __future__ import annotations
@@ -36,19 +35,19 @@ from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica, Window
 
-_RESERVE_SHARE = 20  # the reserve is at most a twentieth of the file system, or small disks could take nothing
+_RESERVE_SHARE = 20  # at most a twentieth of the file system, or small disks could hold nothing
 
 
 def open_replica(context: Context, manifest: Manifest, *, promised_bytes: int = 0) -> ModelReplica:
-    """The model's books, as true as the disk is.
+    """Open or create the books of a model, as true as the disk is.
 
     Args:
         promised_bytes: what other models still need and could not reserve.
     Raises:
-        NoSpaceError: it does not fit; nothing was made.
+        NoSpaceError: the model does not fit; nothing was made.
         StoreFormatError: the journal is not ours.
         VersionTakenError: something else is where the model would be published.
-        StoreClosingError: the store was closed while chunks were hashed; the journal still names them all.
+        StoreClosingError: the store was closed during hashing; the journal still names all suspects.
         OSError: the disk refused.
     """
     header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, context.clock.boot)
@@ -66,9 +65,9 @@ def open_replica(context: Context, manifest: Manifest, *, promised_bytes: int = 
 
 
 def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: bool, lacks_bytes: int) -> None:
-    """Tree, books and journal, from what is on the disk."""
+    """Make tree, books and journal agree with the disk."""
     manifest = replica.manifest
-    make_directories(context, replica)  # before the books: books without any tree are those of a published model
+    make_directories(context, replica)  # before the books: books without a tree mean a published model
     make_books(context, replica)
     wrong = wrong_sizes(context, replica)
     suspects = _suspects(manifest, said, context.clock.boot)
@@ -85,30 +84,30 @@ def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: b
     except OSError as error:
         if is_new:
             raise
-        # Full or read-only: what is here is served all the same. The probe starts the journal anew before any write.
+        # Full or read-only: serve what is here all the same. The next successful probe starts the journal before any
+        # write.
         context.tracker.refused(error, context.clock.monotonic(), need_bytes=replica.missing_bytes())
 
 
 def _believe(
     context: Context, replica: ModelReplica, said: Replay, wrong: dict[int, int], suspects: Iterable[int]
 ) -> None:
-    """Hold what the journal claims, but for what lay in files that are gone or short.
-
-    Such a file is made again at its full size, and then a journal with the old claims would be believed by the next
-    start, zeros and all: so one without them comes first.
+    """Hold what the journal claims, except chunks in files that are gone or short. Such a file is made again at full
+    size. First a journal without those claims is made durable, else the next start would believe the old claims about a
+    file of zeros.
     """
     replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)
     gone = [chunk for chunk in beyond_the_end(replica.manifest, wrong) if chunk in replica.held]
     if gone:
         replica.held.difference_update(gone)
         replica.durable = Bits.of_raw(replica.manifest.chunk_count, replica.held.raw)
-        replica.busy = {chunk for chunk in suspects if chunk not in replica.held}  # suspects for the next start, too
+        replica.busy = {chunk for chunk in suspects if chunk not in replica.held}  # suspects again at the next start
         start_journal(context, replica)
         replica.busy.clear()
 
 
 def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
-    """What the journal says, and whether this model is known here at all."""
+    """The journal's content, and whether this model is known here."""
     is_known = context.disk.kind(layout.envelope(manifest.id)) is FileKind.FILE
     try:
         body = read_file(context.disk, layout.journal(manifest.id), bytes_max=JOURNAL_BYTES_MAX)
@@ -118,7 +117,7 @@ def _read_journal(context: Context, manifest: Manifest) -> tuple[Replay, bool]:
 
 
 def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_known: bool) -> None:
-    """Where the files are: a crash may have come between the rename and the record of it."""
+    """Find where the files are: a crash may have come between the rename and its record."""
     manifest = replica.manifest
     place = layout.version(manifest.name, manifest.version)
     if context.disk.kind(replica.tree) is not None or context.disk.kind(place) is None:
@@ -130,7 +129,7 @@ def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_know
 
 
 def _check_space(context: Context, manifest: Manifest, replica: ModelReplica, promised_bytes: int) -> int:
-    """How many of its bytes have no room reserved yet. Raises NoSpaceError."""
+    """The bytes of the model without reserved blocks. Raises NoSpaceError."""
     space = context.disk.space()
     reserve = min(context.settings.reserve_bytes, space.total_bytes // _RESERVE_SHARE)
     need = sum(entry.size for entry in manifest.files) - _allocated_bytes(context, replica)
@@ -159,7 +158,7 @@ def _allocated_bytes(context: Context, replica: ModelReplica) -> int:
 
 
 def make_directories(context: Context, replica: ModelReplica) -> None:
-    """The tree and every directory in it; what is there already is kept. Nothing is synced (``names``)."""
+    """Make the tree and every directory in it; existing ones stay. Nothing is synced (``names``)."""
     present = {""}
     for file_index in range(len(replica.manifest.files)):
         missing = []
@@ -174,7 +173,7 @@ def make_directories(context: Context, replica: ModelReplica) -> None:
 
 
 def wrong_sizes(context: Context, replica: ModelReplica) -> dict[int, int]:
-    """Files that have not the size they should: index to the size found, 0 for none."""
+    """Files of a wrong size: index to the size found, 0 for a missing one."""
     found = {}
     for file_index, entry in enumerate(replica.manifest.files):
         size = _size_of(context, replica.path(file_index))
@@ -184,11 +183,9 @@ def wrong_sizes(context: Context, replica: ModelReplica) -> dict[int, int]:
 
 
 def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) -> bool:
-    """Make these files, or give them their size. Nothing is synced.
-
-    No journal may claim anything that lies beyond their ends: from now on they are as long as they should be.
-
-    Returns: whether the file system could not reserve blocks for one of them.
+    """Make these files or set their size, without a sync. No journal may claim chunks beyond their present ends:
+    afterwards the length no longer shows what is missing. Returns: whether the file system failed to reserve blocks for
+    one of them.
     """
     is_sparse = False
     for file_index in wrong:
@@ -203,7 +200,7 @@ def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) ->
 
 
 def _size_of(context: Context, path: str) -> int | None:
-    """None when there is no such file. Opened for reading: a disk that takes no writes can be served from."""
+    """None when there is no such file. Opened read-only, because a store on a read-only disk can still serve."""
     try:
         descriptor = context.disk.open(path)
     except FileNotFoundError:
@@ -215,7 +212,7 @@ def _size_of(context: Context, path: str) -> int | None:
 
 
 def _set_size(context: Context, descriptor: int, size: int) -> bool:
-    """False when its blocks could not be reserved."""
+    """False when the blocks could not be reserved."""
     if context.disk.size(descriptor) > size:
         context.disk.truncate(descriptor, size)
         return True
@@ -226,12 +223,12 @@ def _set_size(context: Context, descriptor: int, size: int) -> bool:
 
 
 def file_mode(mode: int) -> int:
-    """Of a model's file: readable by all, executable when the publisher's was."""
+    """The mode of a model's file: readable by all, executable when the publisher's file was."""
     return 0o755 if mode & 0o111 else 0o644
 
 
 def beyond_the_end(manifest: Manifest, sizes: dict[int, int]) -> set[int]:
-    """Chunks that have bytes at or after the given end of a file."""
+    """Chunks with bytes beyond the given end of a file."""
     touched = {chunk for file_index in sizes for chunk in manifest.layout.chunks_of(file_index)}
     return {
         chunk
@@ -241,7 +238,7 @@ def beyond_the_end(manifest: Manifest, sizes: dict[int, int]) -> set[int]:
 
 
 def _suspects(manifest: Manifest, said: Replay, boot: str) -> Iterable[int]:
-    """Chunks that may be there although no record claims them."""
+    """Chunks that may be on the disk although no record claims them."""
     is_damaged = said.header is None or said.dropped_bytes > 0 or not said.has_window
     is_power_cut = said.window_open and said.header is not None and said.header.boot != boot
     if is_damaged or is_power_cut:
@@ -250,7 +247,7 @@ def _suspects(manifest: Manifest, said: Replay, boot: str) -> Iterable[int]:
 
 
 def _hash_suspects(context: Context, replica: ModelReplica, suspects: Iterable[int]) -> set[int]:
-    """Those of the suspects that are there."""
+    """The suspects whose bytes are right."""
     wanted = [chunk for chunk in suspects if chunk not in replica.held]
     if not wanted:
         return set()
@@ -285,7 +282,7 @@ def _is_right_on_device(
         except OSError as error:
             if error.errno != errno.EIO:
                 raise
-            return False  # a bad sector, or a write-back that had failed: the chunk is not there
+            return False  # a bad sector or a failed write-back: the chunk is not there
         position += segment.length
     replica.counters.rehashed_count += 1
     return blake3(body, max_threads=blake3.AUTO).digest() == replica.manifest.digest(chunk)
@@ -295,7 +292,7 @@ _OPEN_MAX = 64  # a chunk of packed files may touch thousands
 
 
 def _synced(context: Context, replica: ModelReplica, file_index: int, files: dict[int, int]) -> int:
-    """A descriptor of the file, whose writes have reached the device."""
+    """A descriptor of the file after a sync."""
     if file_index not in files:
         if len(files) >= _OPEN_MAX:
             context.disk.close(files.pop(next(iter(files))))

@@ -1,44 +1,42 @@
 """The order of writes, batched: bytes, sync, record, sync, then the claim.
 
-What lives here: writing one chunk, making a window of chunks durable. What does not: whether the bytes are right
-(``chunk_store`` asks before it calls), taking a claim back (``claims``), and what a start makes of it (``recovery``).
+What lives here: writing one chunk, making a window of chunks durable. What does not: checking the bytes
+(``chunk_store``), taking a claim back (``claims``), and opening a model at a start (``recovery``).
 
 The life of a window::
 
     names of the model's files are durable            before the journal is started (``names``)
     WINDOW n is durable in the journal                before anything of it is written
     for each chunk:  record WRITING c                 not synced: after a kill the page cache has it
-                     write c at its offsets           every byte; a short write is finished
-                     c is held                        it may be announced and served from now on
+                     write c at its offsets           every byte; a short write is completed
+                     c is held                        peers may be told of it and served
     when ``window_s`` is nearly over:
         record WINDOW n+1, sync the journal           now the names of window n are durable too
         new chunks go to window n+1; wait for the writers of n
         sync every file written in n
         record COMMIT n with its chunks, sync         now they are claimed for ever
 
-So after a kill every chunk whose bytes were all written is named and found by hashing what is named and not
-committed. After a power cut what was committed is there, and at most two windows are not: the open one and the
-one that was being synced. No sync per chunk: at 1.6 GB/s a window is 3 GB and costs three syncs.
+After a kill, every chunk with all bytes written is found by hashing the chunks that WRITING names and no COMMIT does.
+After a power cut, committed chunks are there, and at most two windows are lost: the open one and the one being synced.
+A window costs three syncs, however many chunks it has.
 
-The device begins early: four times a second, and each ``window_bytes`` of a window, the background thread asks the
-kernel to start writing (sync_file_range), which waits for nothing and claims nothing. The sync at the window's end, and
-the model's, then finds little left: of 1 GB read from nginx on loopback it took 0.02 s instead of 0.33 s (a busy
-machine).
+Write-back begins early: four times a second, and at every ``window_bytes``, the background thread asks the kernel to
+start writing (sync_file_range). That waits for nothing and claims nothing, and leaves little to the syncs at the ends
+of the window and of the model.
 
-The disk sets the pace: when the open window is older than ``window_s`` and larger than ``window_bytes``, because the
-one before is still being synced, writers wait, with their buffers, and so do the network and the peers behind them.
+The disk sets the pace. When the open window is older than ``window_s`` and larger than ``window_bytes``, because the
+one before is still being synced, writers wait and keep their buffers; so the network and the peers wait too.
 
-A failed sync of data loses the chunks of its window: the kernel may have dropped the pages and will report success
-next time. They leave ``held``, the journal is started anew without them, ChunkLost tells the planner. A failed
-sync of the journal loses nothing: the bytes are there, and a new journal, synced, says so.
+A failed sync of data loses the chunks of its window, because the kernel may have dropped the pages and will report
+success next time. These chunks leave ``held``, a new journal is written without them, and ChunkLost tells the planner.
+A failed sync of the journal loses nothing: the data is there, and a new journal claims it.
 
-Pages are kept, or with ``page_cache = "drop"`` dropped when their window is durable (POSIX_FADV_DONTNEED). Measured
-while 1.6 GB were written: dropping window by window holds 1.2 to 1.3 GB at a time and leaves nothing; writing with
-RWF_DONTCACHE holds 0.06 to 0.09 GB and leaves nothing. The window won: what was written a second
-ago is what peers ask for next, and without the pages each of them would cost a read of the device.
+Written pages stay in the page cache; with ``page_cache = "drop"`` they are dropped when their window is durable
+(POSIX_FADV_DONTNEED).
 
-Rejected: a sync per chunk (a fifth of the speed); O_DIRECT (needs aligned buffers, and the page cache is wanted:
-what was written is served next); O_DSYNC (a sync per write).
+Rejected: RWF_DONTCACHE for writes, because peers ask next for what was just written, and each upload would read the
+device; a sync per chunk, because it is slow; O_DIRECT, because it needs aligned buffers and bypasses the cache that
+serves peers; O_DSYNC, because it syncs every write.
 """
 
 from __future__ import annotations
@@ -58,22 +56,21 @@ from gossipd.store.models.names import sync_names
 from gossipd.store.models.replica import ModelReplica, Window
 from gossipd.store.settings import PageCache
 
-# Sixteen hosts at 100 Mbit/s came to their last sync with 224 MB unwritten, which took the disk that they share 0.3 s
-# (lab); what comes in this time is 3 MB each.
+# Short, because hosts that share a disk would else arrive at their last sync with much unwritten.
 _WRITE_BACK_S = 0.25
-_WAIT_S = 0.5  # a writer that waits for a window to end looks again whether the disk still takes writes
+_WAIT_S = 0.5  # a waiting writer checks at this interval whether the disk still takes writes
 
 Fill: TypeAlias = Callable[[Segment, int, int], None]
-"""Write one segment: where it lies in its file, its position in the chunk, the descriptor. Raises OSError."""
+"""Write one segment, given its place in the file, its position in the chunk and the descriptor. Raises OSError."""
 
 
 def write_chunk(context: Context, replica: ModelReplica, chunk: int, fill: Fill) -> bool:
-    """Write one chunk whose bytes are known to be right; False when somebody else has or is.
+    """Write one chunk whose bytes are right; False when another thread writes it or it is held.
 
     Raises:
         OSError: the disk refused; the chunk is not held.
         StoreWriteError: this model's journal cannot be written.
-        NotHeldError: the model was given up meanwhile.
+        NotHeldError: the model was closed meanwhile.
     """
     window = _enter(context, replica, chunk)
     if window is None:
@@ -105,7 +102,7 @@ def _enter(context: Context, replica: ModelReplica, chunk: int) -> Window | None
             raise NotHeldError("the deployment is not open here")
         if chunk in replica.held or chunk in replica.busy:
             return None
-        if replica.ledger.broken:  # this model's own trouble: if it is the disk's, the probe says so
+        if replica.ledger.broken:  # a fault of this journal; the probe reports faults of the disk
             raise StoreWriteError(f"the journal of {replica.manifest.name} cannot be written", code="E_STORE_IO")
         replica.ledger.append_writing(chunk)
         replica.busy.add(chunk)
@@ -133,13 +130,13 @@ def _must_wait(context: Context, replica: ModelReplica) -> bool:
 
 
 def _writable(context: Context, replica: ModelReplica, window: Window, file_index: int) -> Handle:
-    """The file, leased for writing; the window keeps it open until it is durable, while it has room for one more."""
+    """Lease the file for writing. The window keeps it open until it is durable, as long as it has room."""
     path = replica.path(file_index)
     handle = context.handles.lease(replica.deployment, file_index, path, write=True)
     if context.disk.size(handle.descriptor) < replica.manifest.files[file_index].size:
-        # Writing would give it its length back, and then nobody would see that what was behind the cut is gone.
+        # A write would restore the length, and then the bytes lost behind the cut would go unnoticed.
         context.handles.give_back(handle)
-        context.handles.detach(replica.deployment, file_index)  # it may be of a file that was replaced since
+        context.handles.detach(replica.deployment, file_index)  # the handle may be of a file that was replaced
         raise FileNotFoundError(errno.ENOENT, "cut short", path)
     with replica.lock:
         if len(window.handles) >= context.settings.open_files_max // 2 and handle not in window.handles:
@@ -151,7 +148,7 @@ def _writable(context: Context, replica: ModelReplica, window: Window, file_inde
 
 
 def _leave(context: Context, replica: ModelReplica, window: Window, chunk: int, *, mended: int) -> bool:
-    """The chunk is held if it was written, and into the files that are there now."""
+    """End a write. The chunk is held if all bytes went into the files that are in place now."""
     is_full = False
     with replica.lock:
         is_written = mended == replica.mended
@@ -172,9 +169,8 @@ def _leave(context: Context, replica: ModelReplica, window: Window, chunk: int, 
 
 
 def start_write_back(context: Context, replica: ModelReplica) -> float:
-    """Have the device begin with what has come since the last time, so that the sync finds little left to do.
-
-    Returns: the seconds until that is due again, if less than ``window_bytes`` come until then.
+    """Ask the kernel to write out what was written since the last call, so that the sync finds little left to do.
+    Returns: the seconds until the next call is due, if fewer than ``window_bytes`` are written until then.
     """
     with replica.lock:
         window, now = replica.window, context.clock.monotonic()
@@ -194,7 +190,7 @@ def start_write_back(context: Context, replica: ModelReplica) -> float:
 
 
 def commit(context: Context, replica: ModelReplica) -> None:
-    """Make everything durable that has been written so far. Never raises: refusals end in the condition."""
+    """Make all writes so far durable. Never raises: refusals set the condition."""
     with replica.committing:
         window = _seal(context, replica)
         if window is None:
@@ -211,7 +207,7 @@ def commit(context: Context, replica: ModelReplica) -> None:
 
 
 def _seal(context: Context, replica: ModelReplica) -> Window | None:
-    """Turn new writes to the next window and wait for those of this one; None when there is nothing to do."""
+    """Direct new writes to the next window and wait for this one's writers; None when there is nothing to commit."""
     with replica.lock:
         window = replica.window
         if window.opened_s is None or replica.ledger.broken:
@@ -238,6 +234,7 @@ def _seal(context: Context, replica: ModelReplica) -> Window | None:
 
 def _sync_files(context: Context, replica: ModelReplica, window: Window) -> None:
     try:
+        # A wide window wrote to more files than it keeps open, so its own syncs do not cover them all.
         if window.is_wide:
             context.whole_sync.run()
             if context.whole_sync.failures != window.whole_failures:
@@ -245,6 +242,7 @@ def _sync_files(context: Context, replica: ModelReplica, window: Window) -> None
         for handle in window.handles:
             context.disk.sync_data(handle.descriptor)
     except OSError as error:
+        # The kernel may have marked the failed pages clean: no later sync can prove these chunks.
         with replica.lock:
             lost = [chunk for chunk in window.chunks if chunk in replica.held]
             replica.held.difference_update(lost)
@@ -261,7 +259,7 @@ def _sync_files(context: Context, replica: ModelReplica, window: Window) -> None
 
 
 def _claim(context: Context, replica: ModelReplica, window: Window) -> None:
-    """The bytes are durable; say so, durably. What cannot be said now is said with the next window."""
+    """Record the window's chunks as durable. If the disk refuses, the next window records them."""
     try:
         if window.chunks and not replica.has_durable_names:
             sync_names(context, replica)
@@ -282,6 +280,7 @@ def _claim(context: Context, replica: ModelReplica, window: Window) -> None:
     except OSError as error:
         context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=0)
         _mark_durable(replica, chunks)
+        # The data was synced, only the record failed: the new journal claims these chunks.
         renew_journal(context, replica)
         return
     _mark_durable(replica, chunks)
@@ -297,6 +296,7 @@ def _mark_durable(replica: ModelReplica, chunks: Sequence[int]) -> None:
 
 
 def _postpone(replica: ModelReplica, window: Window) -> None:
+    # The chunks move to the next window, with the failure count from before their writes.
     following = replica.window
     chunks = [chunk for chunk in window.chunks if chunk in replica.held]
     if window.is_wide and not following.is_wide:

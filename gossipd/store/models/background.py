@@ -1,10 +1,10 @@
-"""A thread of the store that does what is due, again and again: one ends windows and probes, one looks for rot.
+"""A thread that works in the background; a store has two: one commits windows and probes the disk, one scrubs.
 
-What lives here: when to call. What does not: what is done (``maintenance``, ``scrub``). Tests call the steps
+What lives here: when to call. What does not: the work (``maintenance``, ``scrub``). Tests call the steps
 themselves and start no thread.
 
-The first sleeps until the earliest window is due or a probe is; with nothing written it does not wake at all.
-The scrub reads one chunk and then waits as long as the rate makes it; it holds nothing while it waits.
+The first thread sleeps until a window or a probe is due; without writes it never wakes. The scrub thread reads one
+chunk and then waits as its rate demands, holding nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class BackgroundThread:
     ) -> None:  # fmt: skip
         """
         Args:
-            step: does what is due; the seconds until there is more, None when nothing is expected.
-            woken: set by others when something may be due earlier than was thought.
-            idle_s: how long to wait when nothing is expected; None for until ``woken``.
+            step: does what is due; returns the seconds until the next step, None when there is nothing to do.
+            woken: set when a step may be due earlier than the last one said.
+            idle_s: how long to wait when there is nothing to do; None for until ``woken``.
         """
         self._step = step
         self._woken = woken
@@ -36,11 +36,10 @@ class BackgroundThread:
         self._thread = Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, if it was started; a step that is running is waited for."""
+        """End the thread; a step that is running ends first."""
         self._stopped = True
         self._woken.set()
         if self._thread.is_alive():

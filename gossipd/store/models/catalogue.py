@@ -1,7 +1,7 @@
 """What is in a store's directory before any model is opened.
 
-What lives here: making the directory ours, and listing models by the headers of their journals. What does not:
-opening them, which needs their manifests, which need the keys that are trusted.
+What lives here: preparing the directory, and listing models by the headers of their journals. What does not: opening
+models, which needs their manifests and the trusted keys.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEADER_BYTES = 4096  # a name has at most 257 bytes
 
 @dataclass(frozen=True, slots=True)
 class StoredModel:
-    """A model that the store has books about. ``name`` is empty when its journal was lost: open it to know."""
+    """A model with books in the store. ``name`` is empty when its journal was lost; opening the model tells it."""
 
     deployment: DeploymentId
     name: str = ""
@@ -30,15 +30,13 @@ class StoredModel:
 
 
 def prepare_root(disk: Disk) -> int:
-    """Lock the store and make what is missing; the lock's descriptor.
-
-    Raises:
-        StoreLockedError, StoreFormatError, StorePathError, OSError.
+    """Lock the store and make what is missing; returns the lock's descriptor. Raises StoreLockedError,
+    StoreFormatError, StorePathError, OSError.
     """
     try:
         lock = disk.lock(layout.LOCK)
     except BlockingIOError:
-        raise StoreLockedError("another gossipd has this store; stop it first") from None
+        raise StoreLockedError("another gossipd uses this store; stop it first") from None
     try:
         _check_marker(disk)
         missing = [path for path in layout.DIRECTORIES if disk.kind(path) is not FileKind.DIRECTORY]
@@ -88,10 +86,9 @@ def _deployment(entry: str) -> DeploymentId | None:
 
 
 def forsaken_trees(disk: Disk) -> list[str]:
-    """Trees that no books speak of and that nothing was ever written to: they hold space that nobody would free.
-
-    A tree is made after its books and deleted before them, so there should be none. One that has bytes in it lost its
-    books some other way; it stays, because opening the model hashes it and fetches nothing that is there.
+    """Trees without books and without a written byte: they hold space that nothing else would free. A crash between
+    making a tree and its books leaves one. A tree with bytes lost its books some other way and stays: opening its model
+    hashes it, and what is right is not fetched again.
     """
     found = []
     for entry in disk.names(layout.INCOMING):
@@ -120,7 +117,7 @@ def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
     try:
         header = _header(disk, deployment)
     except (StoreFormatError, OSError):
-        header = None  # one model that cannot be read is no reason to say nothing of the others; opening it says why
+        header = None  # a model that cannot be read must not hide the others; opening it reports why
     if header is None:
         return StoredModel(deployment)
     is_incoming = disk.kind(layout.incoming(deployment)) is not None

@@ -1,4 +1,4 @@
-"""What every part of a store works with."""
+"""The parts that all modules of a store share."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from gossipd.store.settings import StoreSettings
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One for each store."""
-
     disk: Disk
     whole_sync: WholeSync
     handles: Handles
@@ -28,15 +26,15 @@ class Context:
     emit: Emit
     clock: Clock
     has_thread: bool
-    """A background thread ends windows; without it writers never wait for one to end."""
+    """A background thread commits windows; without it writers never wait for a commit."""
     due: Event = field(default_factory=Event)
-    """Tells the background thread that something is due earlier than it thought."""
+    """Tells the background thread that something may be due earlier."""
     stopping: Event = field(default_factory=Event)
-    """The store is being closed: nobody ends windows any more, and what takes long is left to the next start."""
+    """The store is closing: no thread commits windows, and long work is left to the next start."""
 
     def refused(self, error: OSError, need_bytes: int) -> StoreWriteError:
-        """Gives an OSError its name, and has the disk probed; ``need_bytes``: what was to be written."""
-        if error.errno == errno.ELOOP:  # says nothing about the disk
+        """Turns an OSError, and the bytes that were needed, into the error to raise; the disk is probed soon."""
+        if error.errno == errno.ELOOP:  # a fault of one path, not of the disk
             return StoreWriteError(f"{error.filename or 'a path'} is a symlink; remove it", code="E_PATH_SYMLINK")
         refusal = self.tracker.refused(error, self.clock.monotonic(), need_bytes=need_bytes)
         self.due.set()

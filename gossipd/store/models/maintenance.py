@@ -1,6 +1,6 @@
-"""What has to be done in time: windows that are due, a disk that refuses, models that may fit now.
+"""What is due: commits of windows, probes of a refusing disk, models that may fit now.
 
-What lives here: one pass over all of it, called by the background thread or by a test. What does not: the thread.
+What lives here: one pass over all of it, for the background thread or a test. What does not: the thread.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.notices import SpaceFreed
 
-_DUE_SHARE = 0.8  # the rest is for the journal's sync, which comes before the next window may begin
-_MEND_RETRY_S = 5.0  # a journal that cannot be started anew
-_COMMIT_RETRY_S = 1.0  # a window that could not be ended, because the disk refuses
+_DUE_SHARE = 0.8  # the rest is for the journal's sync, before the next window may begin
+_MEND_RETRY_S = 5.0  # for a journal that could not be replaced
+_COMMIT_RETRY_S = 1.0  # for a window that the disk refused to commit
 
 
 class StoreMaintenance:
-    """Ends windows and probes."""
+    """Commits windows, probes the disk and replaces broken journals."""
 
     def __init__(self, context: Context, replicas: Callable[[], Sequence[ModelReplica]]) -> None:
         self._context = context
@@ -31,7 +31,7 @@ class StoreMaintenance:
         self._mend_at = 0.0
 
     def step(self) -> float | None:
-        """Do what is due; seconds until there is more, None when nothing is expected."""
+        """Do what is due. Returns the seconds until the next step, None when nothing is expected."""
         waits = []
         for replica in self._replicas():
             opened_s = replica.window.opened_s
@@ -58,7 +58,7 @@ class StoreMaintenance:
         return max(0.01, min(waits)) if waits else None
 
     def _mend_broken(self) -> list[float]:
-        """Journals that could not be started anew although the disk takes writes; seconds until the next attempt."""
+        """Replace broken journals while the disk takes writes. Returns the seconds until the next attempt."""
         if self._context.tracker.condition.health is not StoreHealth.OK:
             return []
         broken = [replica for replica in self._replicas() if replica.ledger.broken]
@@ -95,10 +95,7 @@ class StoreMaintenance:
         disk.remove_file(layout.PROBE)
 
     def _mend(self, replica: ModelReplica) -> None:
-        """A journal whose sync had failed is started anew before anything is written to this model again.
-
-        What stands in the way of one model's journal (a directory that we may not read) stops no other model.
-        """
+        """Replace a broken journal before its model is written to. A failure here stops no other model."""
         with replica.committing:
             if replica.ledger.broken and not replica.is_closed:
                 with suppress(OSError):

@@ -1,12 +1,11 @@
-"""The models that are open: making room for them, publishing, giving up, deleting.
+"""The models that are open: making room, publishing, giving up, deleting.
 
-What lives here: the table of replicas, and what is done to a model as a whole. What does not: its chunks, and how
-the tree moves (``publishing``).
+What lives here: the table of replicas, and operations on whole models. What does not: chunks, and how a tree moves
+(``publishing``).
 
-``_changing`` serialises what makes and unmakes replicas; a model that is copied from another version holds it for as
-long as that takes, so that the other is not deleted meanwhile. Chunks do not wait for it. ``_showing`` serialises what
-changes the versions that users see after a tree was put in its place, which does not wait for a copy. They are taken in
-this order, and before a replica's own locks.
+``_changing`` serialises the making and unmaking of replicas. A copy from another version holds it to the end, so that
+nobody deletes that version meanwhile; chunks do not wait for it. ``_showing`` serialises changes of the versions that
+users see, and does not wait for a copy. Lock order: ``_changing``, ``_showing``, then a replica's own locks.
 """
 
 from __future__ import annotations
@@ -31,12 +30,10 @@ from gossipd.store.models.reuse import copy_shared
 from gossipd.store.models.scrub import Scrubber
 from gossipd.store.notices import ModelEvicted
 
-_CLOSE_BYTES_MAX = 1 << 30  # under two seconds at 0.6 GB/s; a daemon has five to end, and a sync cannot be cut short
+_CLOSE_BYTES_MAX = 1 << 30  # a daemon has five seconds to end, and a sync cannot be cut short
 
 
 class Models:
-    """All open replicas of a store."""
-
     def __init__(self, context: Context, before_evict: Callable[[ModelEvicted], None]) -> None:
         """``before_evict``: see ``ChunkStore``."""
         self._context = context
@@ -45,30 +42,28 @@ class Models:
         self._changing = RLock()
         self._showing = Lock()
         self._replicas: dict[DeploymentId, ModelReplica] = {}
-        self._unready: dict[DeploymentId, bool] = {}  # opened, and the rest is not done; whether it was refused
+        self._unready: dict[DeploymentId, bool] = {}  # opened but not ready: whether the disk has refused once
         self.scrubber = Scrubber(context, self.published)
 
     def get(self, deployment: DeploymentId) -> ModelReplica:
-        """Raises NotHeldError when it is not open."""
+        """Raises NotHeldError when the deployment is not open."""
         replica = self._replicas.get(deployment)
         if replica is None:
             raise NotHeldError(f"deployment {deployment.hex()} is not open here", code="E_UNKNOWN_MANIFEST")
         return replica
 
     def find(self, deployment: DeploymentId) -> ModelReplica | None:
-        """None when it is not open."""
+        """None when the deployment is not open."""
         return self._replicas.get(deployment)
 
     def all(self) -> list[ModelReplica]:
-        """Open ones."""
         return list(self._replicas.values())
 
     def published(self) -> list[ModelReplica]:
-        """Open ones whose trees are in their place."""
+        """Open models whose trees are in place."""
         return [replica for replica in self.all() if replica.is_published]
 
     def open(self, manifest: Manifest) -> ChunkSet:
-        """See ``ChunkStore.open``."""
         with self._changing:
             replica = self._replicas.get(manifest.id) or self._open(manifest)
             if manifest.id in self._unready:
@@ -95,9 +90,8 @@ class Models:
         return replica
 
     def _make_ready(self, replica: ModelReplica) -> None:
-        """What comes after opening: copy what others hold, lead users to it. Raises StoreWriteError, the first time.
-
-        After that a refusal is no reason not to serve what is here; it is tried again with each opening.
+        """Finish an opening: copy chunks of other versions, point users to a published tree. Each opening tries again.
+        Raises StoreWriteError at the first refusal only: later ones must not keep us from serving what is here.
         """
         try:
             if not replica.is_whole and not replica.ledger.broken:
@@ -118,11 +112,10 @@ class Models:
     def _copy_shared(self, replica: ModelReplica) -> None:
         try:
             copy_shared(self._context, replica, [other for other in self.all() if other is not replica])
-        except (FileNotFoundError, NotADirectoryError):  # removed under us since it was made; the rest is fetched
+        except (FileNotFoundError, NotADirectoryError):  # removed since it was made; the rest is fetched
             mend_tree(self._context, replica)
 
     def finish(self, deployment: DeploymentId) -> None:
-        """See ``ChunkStore.finish``."""
         replica = self.get(deployment)
         name = replica.manifest.name
         commit(self._context, replica)
@@ -131,14 +124,14 @@ class Models:
                 publishing.publish(self._context, replica)
             except FileNotFoundError:
                 mend_tree(self._context, replica)
-                raise NotWholeError(f"files of {name} were removed or cut under us; they are fetched again") from None
+                raise NotWholeError(f"files of {name} were removed or cut short; they are fetched again") from None
             for version in self._show(replica, durably=True):
                 self._evict(name, version)
         except OSError as error:
             raise self._context.refused(error, 0) from error
 
     def _show(self, replica: ModelReplica, *, durably: bool = False) -> list[int]:
-        """Users are led to a tree that is in its place; the versions that are now too many."""
+        """Point users to a tree that is in place. Returns the versions that are now too many."""
         name = replica.manifest.name
         with self._showing:
             if replica.is_closed:
@@ -162,7 +155,6 @@ class Models:
             self._context.emit(evicted)
 
     def abandon(self, deployment: DeploymentId) -> None:
-        """See ``ChunkStore.abandon``."""
         self._context.tracker.forget(deployment)
         replica = self._replicas.get(deployment)
         if replica is not None and replica.is_published:
@@ -177,12 +169,11 @@ class Models:
             raise self._context.refused(error, 0) from error
 
     def _may_be_published(self, model: StoredModel) -> bool:
-        """Books that do not say whose they are, and no unfinished tree: they may be those of a published model."""
+        """Books without a name and without an unfinished tree may be those of a published model."""
         is_nameless = not model.name and self._disk.kind(layout.incoming(model.deployment)) is None
         return model.is_published or is_nameless
 
     def remove(self, name: str, version: int) -> DeploymentId:
-        """See ``ChunkStore.remove``."""
         open_here = {replica.deployment for replica in self.all() if is_version(replica, name, version)}
         found = [
             model
@@ -200,13 +191,13 @@ class Models:
 
     def _remove(self, model: StoredModel, *, even_published: bool = True) -> None:
         with self._changing:
-            if self._context.stopping.is_set():  # replicas are let go by closing: what is not open is not forsaken
+            if self._context.stopping.is_set():  # closing empties the table: a model that is not open is not gone
                 raise StoreClosingError("the store is being closed")
             replica = self._replicas.get(model.deployment)
             name, version, is_published = model.name, model.version, model.is_published
             if replica is not None:
                 name, version = replica.manifest.name, replica.manifest.version
-                with replica.committing:  # publishing holds it: the tree has moved by now, or never will
+                with replica.committing:  # publishing holds this lock: the tree has moved, or never will
                     is_published = replica.is_moved
                     if is_published and not even_published:
                         return
@@ -216,11 +207,11 @@ class Models:
             with self._showing:
                 self.scrubber.discard(model.deployment)
                 publishing.remove_model(self._disk, model.deployment, name, version, published=is_published)
-            # Once more: a reader that had looked the replica up before may have opened a file until now.
+            # Detach again: a reader that found the replica before may have opened a file until now.
             self._context.handles.detach(model.deployment)
 
     def _let_go(self, replica: ModelReplica) -> None:
-        """No write is under way after this and none begins. ``committing`` is held."""
+        """Wait for the writers and admit no more. The caller holds ``committing``."""
         with replica.lock:
             replica.is_closed = True
             replica.quiet.notify_all()
@@ -233,7 +224,6 @@ class Models:
         replica.ledger.close()
 
     def roll_back(self, name: str) -> int:
-        """See ``ChunkStore.rollback``."""
         try:
             with self._showing:
                 return publishing.roll_back(self._disk, name)
@@ -241,9 +231,8 @@ class Models:
             raise self._context.refused(error, 0) from error
 
     def close(self) -> None:
-        """Make everything durable and say so in the journals.
-
-        A window that would take too long to sync is left to the page cache and hashed at the next start.
+        """Make everything durable and record that in the journals. A window that would take too long to sync stays in
+        the page cache; the next start hashes it.
         """
         self.scrubber.save()
         with self._changing:
@@ -257,12 +246,11 @@ class Models:
 
 
 def is_version(replica: ModelReplica, name: str, version: int) -> bool:
-    """Whether a replica is of this version of this model."""
     return (replica.manifest.name, replica.manifest.version) == (name, version)
 
 
 def _say_closed(context: Context, replica: ModelReplica) -> None:
-    """The journal's last word: nothing to hash at the next start. A disk that refuses costs that hashing."""
+    """Record that nothing needs hashing at the next start. If the disk refuses, the next start hashes."""
     try:
         with replica.lock:
             if replica.ledger.broken or replica.window.opened_s is not None:

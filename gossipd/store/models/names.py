@@ -1,9 +1,9 @@
-"""The names that lead to a model's files: durable before anything in the files is claimed.
+"""Directory syncs: the names of a model's files become durable before anything in the files is claimed.
 
-A file that is synced and whose name is not is gone after a power cut, and with it every chunk that the journal claims
-of it. That a name is there says nothing: it may have been made by a life that was killed before it could sync the
-directory, or the sync may have failed. So each life syncs all of a model's directories once, whatever it finds, before
-its journal is started; and again when files were made anew (``repair``). A clean directory costs nothing.
+A synced file without a durable name is gone after a power cut, with every chunk that the journal claims of it. A name
+that exists proves nothing: an earlier run may have been killed before its sync of the directory, or that sync failed.
+So each run syncs all directories of a model once before it starts the journal, and again when files were made again
+(``repair``). Syncing a clean directory costs nothing.
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica
 
-SINGLE_SYNCS_MAX = 256  # each costs a flush of the device, about a millisecond, even when there is nothing to write
+SINGLE_SYNCS_MAX = 256  # each flushes the device, even when nothing is dirty
 
 
 def sync_names(context: Context, replica: ModelReplica) -> None:
-    """Raises OSError; then it is tried again before the journal is started, or before the next claim.
-
-    A directory that is gone has no names to keep: whoever misses the files makes them again.
+    """Raises OSError; callers try again before they start the journal or claim the next window. A directory that is
+    gone is skipped: the code that misses its files makes them again.
     """
     directories = {layout.MANIFESTS}
     for file_index in range(len(replica.manifest.files)):

@@ -1,19 +1,17 @@
-"""Whole models: putting a tree in its place, which version is current, and deleting.
+"""Whole models: putting a tree in its place, choosing the current version, deleting.
 
 What lives here: every change of what users see. What does not: chunks.
 
-Publishing: every file is synced with its mode, then every directory from the leaves up, then one rename puts the
-tree at ``NAME/VERSION``, both parents are synced, the journal says so. A reader sees nothing or all of it. Then
-``current`` is renamed over the old link. After a crash at any point the next start finds the tree in one of the two
-places and goes on from there.
+Publishing syncs every file with its mode, then every directory from the leaves up; one rename puts the tree at
+``NAME/VERSION``; both parents are synced, and the journal records it. A reader sees nothing or the whole tree. Then a
+rename replaces the link ``current``. After a crash at any point the next start finds the tree in one of the two places
+and continues.
 
-Which version is current: the highest complete one, unless ``rollback`` pinned a lower one. The pin names the highest
-version that was complete at that time and holds until a higher one than that is complete here: a roll-back is a
-judgement about the versions that exist, and the next publication is meant to be deployed.
+The current version is the highest complete one, unless ``rollback`` has pinned a lower one. The pin ends when a version
+is complete that is higher than all versions complete at the rollback: a rollback judges only the versions that exist.
 
-Deleting renames first: what is in ``.trash`` is gone for everybody, and is removed at leisure, or at the next
-start. The tree goes before the books, so that a crash in between leaves books without a tree, never a tree that
-nobody knows.
+Deleting begins with a rename into ``.trash``, where nobody sees the tree; removal may follow at the next start. The
+tree goes before the books, so that a crash leaves books without a tree, never a tree without books.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ _PIN_HEADER = "gossipd-pin 1"
 
 
 def publish(context: Context, replica: ModelReplica) -> None:
-    """Put the tree in its place; harmless when it is there.
+    """Put the tree in its place; does nothing when it is there.
 
     Raises:
         NotWholeError, VersionTakenError, OSError.
-        NotHeldError: the model was given up meanwhile.
-        FileNotFoundError: a file was removed or cut under us (``repair`` makes it again).
+        NotHeldError: the model was closed meanwhile.
+        FileNotFoundError: a file was removed or cut short (``repair`` makes it again).
     """
     with replica.committing:
         if replica.is_closed:
@@ -64,7 +62,7 @@ def publish(context: Context, replica: ModelReplica) -> None:
             with replica.lock:
                 replica.tree = place
         context.disk.sync_directory(parent(place))
-        with suppress(FileNotFoundError):  # it was empty, and somebody has tidied up
+        with suppress(FileNotFoundError):  # it was empty, and somebody removed it
             context.disk.sync_directory(layout.INCOMING)
         with replica.lock:
             replica.published_s = int(context.clock.wall())
@@ -90,7 +88,7 @@ def _sync_tree(context: Context, replica: ModelReplica) -> None:
 
 
 def _make_directories(disk: Disk, path: str) -> None:
-    """``path`` and what leads to it, durably: a directory that is there may be one whose sync had failed."""
+    """Make ``path`` and its parents, durably. Existing ones are synced too: an earlier sync may have failed."""
     if not path:
         return
     _make_directories(disk, parent(path))
@@ -100,7 +98,7 @@ def _make_directories(disk: Disk, path: str) -> None:
 
 
 def complete_versions(disk: Disk, name: str) -> list[int]:
-    """Versions of a model whose trees are in their place, ascending."""
+    """Versions whose trees are in place, ascending."""
     if disk.kind(name) is not FileKind.DIRECTORY:
         return []
     found = [entry for entry in disk.names(name) if entry.isascii() and entry.isdigit() and str(int(entry)) == entry]
@@ -108,7 +106,7 @@ def complete_versions(disk: Disk, name: str) -> list[int]:
 
 
 def current_version(disk: Disk, name: str) -> int | None:
-    """What ``current`` leads to, if it leads anywhere."""
+    """The target of ``current``, None when it is not a version."""
     path = layout.current(name)
     if disk.kind(name) is not FileKind.DIRECTORY or disk.kind(path) is not FileKind.LINK:
         return None
@@ -117,11 +115,11 @@ def current_version(disk: Disk, name: str) -> int | None:
 
 
 def settle_current(disk: Disk, name: str, *, without: int | None = None, durably: bool = False) -> int | None:
-    """Make ``current`` what it should be; the version, or None when there is none.
+    """Make ``current`` point to the right version. Returns it, or None when there is none.
 
     Args:
         without: a version that is about to be deleted.
-        durably: also when it is that already, because the sync after it became so may have failed.
+        durably: sync even an unchanged link, because the sync after its last change may have failed.
     """
     complete = [version for version in complete_versions(disk, name) if version != without]
     if not complete:
@@ -153,7 +151,7 @@ def _point_current(disk: Disk, name: str, version: int) -> None:
 
 
 def pinned_version(disk: Disk, name: str) -> tuple[int, int] | None:
-    """The pinned version and the highest that was complete when it was pinned."""
+    """The pinned version, and the highest version that was complete when it was pinned."""
     try:
         text = read_file(disk, layout.pin(name), bytes_max=_PIN_BYTES_MAX).decode()
         header, version, above = text.split("\n")[:3]
@@ -165,9 +163,8 @@ def pinned_version(disk: Disk, name: str) -> tuple[int, int] | None:
 
 
 def roll_back(disk: Disk, name: str) -> int:
-    """Pin ``current`` to the complete version before it; that version. Raises NotFoundError when there is none.
-
-    A disk that refuses leaves the pin that was there, or none: what users saw stays, and a repeat begins from that.
+    """Pin the complete version before ``current``. Returns it; raises NotFoundError when there is none. If the disk
+    refuses, the old pin or none stays, and ``current`` too.
     """
     complete = complete_versions(disk, name)
     now = current_version(disk, name)
@@ -199,7 +196,7 @@ def _pin(disk: Disk, name: str, version: int, above: int) -> None:
 
 
 def surplus_versions(disk: Disk, name: str, *, keep: int) -> list[int]:
-    """Complete versions that ``keep_versions`` does not cover; never the current one."""
+    """Complete versions beyond ``keep_versions``; never the current one."""
     complete = complete_versions(disk, name)
     current = current_version(disk, name)
     spare = [version for version in complete if version != current]
@@ -207,7 +204,7 @@ def surplus_versions(disk: Disk, name: str, *, keep: int) -> list[int]:
 
 
 def trash(disk: Disk, path: str) -> None:
-    """Take ``path`` out of sight, durably, in one step. Nothing happens when it is not there."""
+    """Move ``path`` out of sight, durably, in one step. A missing path is ignored."""
     if disk.kind(path) is None:
         return
     taken = set(disk.names(layout.TRASH))
@@ -218,7 +215,6 @@ def trash(disk: Disk, path: str) -> None:
 
 
 def empty_trash(disk: Disk) -> None:
-    """Delete what was taken out of sight."""
     for name in disk.names(layout.TRASH):
         _delete(disk, f"{layout.TRASH}/{name}")
 
@@ -233,7 +229,7 @@ def _delete(disk: Disk, path: str) -> None:
 
 
 def remove_model(disk: Disk, deployment: DeploymentId, name: str, version: int, *, published: bool) -> None:
-    """Delete a model and everything known about it; ``current`` leaves it first."""
+    """Delete a model and its books; first ``current`` is pointed elsewhere."""
     if published:
         settle_current(disk, name, without=version)
         trash(disk, layout.version(name, version))

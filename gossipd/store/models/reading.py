@@ -1,11 +1,9 @@
-"""A held chunk, ready to be sent: descriptors and spans for sendfile.
+"""Held chunks, ready to be sent: descriptors and spans for sendfile.
 
-What lives here: opening what a bulk server sends. What does not: hashing. A sender that hashes before it
-sends costs half as much again (measured: 0.9 to 1.1 CPU seconds per GB without); the receiver checks, and its
-complaint makes us read back (``scrub.recheck``).
+What lives here: opening what a bulk server sends. What does not: hashing. A sender does not hash, as that costs half as
+much again; the receiver does, and its complaint makes us read the chunk back (``scrub.recheck``).
 
-A chunk of many small files would need a descriptor each; beyond ``gather_pieces_max`` its pieces are copied into one
-memory file, at most one chunk long, which is sent like any other.
+A chunk of more files than ``gather_pieces_max`` is copied into one memory file, which saves a descriptor for each.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ class HeldChunk:
         self.length = sum(span.length for span in spans)
 
     def close(self) -> None:
-        """Give the descriptors back; a second call does nothing."""
+        """Give the handles back; a second call does nothing."""
         handles, self._handles = self._handles, ()
         for handle in handles:
             self._context.handles.give_back(handle)
@@ -46,7 +44,7 @@ class HeldChunk:
 
 
 def open_held_chunk(context: Context, replica: ModelReplica, chunk: ChunkIndex) -> HeldChunk:
-    """Raises NotHeldError: not held, or its files cannot be opened (``E_CHUNK_UNAVAILABLE``)."""
+    """Raises NotHeldError: the chunk is not held, or its files cannot be opened (``E_CHUNK_UNAVAILABLE``)."""
     if not 0 <= chunk < replica.manifest.chunk_count:
         raise NotHeldError(f"chunk {chunk} outside 0..{replica.manifest.chunk_count - 1}", code="E_CHUNK_RANGE")
     if chunk not in replica.held:
@@ -63,7 +61,7 @@ def open_held_chunk(context: Context, replica: ModelReplica, chunk: ChunkIndex) 
 
 
 def lease_for_reading(context: Context, replica: ModelReplica, file_index: int) -> Handle:
-    """Publishing may move the tree between the look at its path and the open; then look again."""
+    """Lease a file. If publishing moved the tree between the look at its path and the open, look again."""
     while True:
         tree = replica.tree
         try:

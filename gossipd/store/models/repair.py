@@ -1,12 +1,11 @@
-"""Files that were removed or cut under us: made again, and what they held is wanted again.
+"""Making removed or shortened files of a model again.
 
-What lives here: the repair of a tree. What does not: finding out (``scrub``, ``publishing`` and ``chunk_store`` run
-into it), and the bytes, which are fetched like any others.
+What lives here: the repair of a tree. What does not: detection (``scrub``, ``publishing``, ``chunk_store``), and
+fetching the lost chunks.
 
-The claims on what they held are taken back first, durably: the new files are as long as the old ones and full of
-zeros, and a journal that still claimed them would be believed by the next start. Then the files are made again in
-place, and only then is anything said to be lost, so that a chunk that arrives has somewhere to go. In a published model
-a reader finds zeros there until then; it had found nothing.
+First the claims on the lost chunks are taken back durably: the new files have the old lengths and are full of zeros, so
+the next start would believe a journal that still claims them. Then the files are made in place, and only then is
+ChunkLost emitted, so that an arriving chunk has a file to go to. Until then a reader of a published model finds zeros.
 """
 
 from __future__ import annotations
@@ -21,9 +20,8 @@ from gossipd.store.models.replica import ModelReplica
 
 
 def mend_tree(context: Context, replica: ModelReplica) -> list[int]:
-    """Make what is missing of the model's files; chunks that were in it are dropped and returned. Raises OSError.
-
-    Files that are missing because the model was removed stay so: it would come back as a version full of zeros.
+    """Make missing files of the model again. Returns the chunks that were lost with them. Raises OSError. Files of a
+    removed model stay missing, else it would come back as a version full of zeros.
     """
     with replica.committing:
         if replica.is_closed:
@@ -33,7 +31,7 @@ def mend_tree(context: Context, replica: ModelReplica) -> list[int]:
             return []
         for file_index in wrong:
             context.handles.detach(replica.deployment, file_index)
-        with replica.lock:  # what is being written into the old files is not held when it ends
+        with replica.lock:  # writes into the old files do not count when they end
             replica.mended += 1
     gone = sorted(beyond_the_end(replica.manifest, wrong))
     drop(context, replica, gone, then=lambda: _make_again(context, replica, wrong))

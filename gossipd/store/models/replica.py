@@ -1,15 +1,14 @@
-"""Our copy of one model: which chunks are held, which are durable, which are being written now.
+"""The books of one model: which chunks are held, durable, or being written.
 
-What lives here: the books of one model and the lock that guards them. What does not: bytes, files and the order of
-writes (``windows``).
+What lives here: these books and their locks. What does not: bytes, files and the order of writes (``windows``).
 
-A chunk is *held* from the moment all its bytes are written and were right: it may be announced and served, peers
-check it again. It is *durable* once its window is committed: only then does the journal claim it. ``busy`` chunks
-belong to the one thread that is writing or dropping them; whoever else delivers one finds it taken.
+A chunk is *held* when all its right bytes are written: it may be announced and served, and peers check it again. It is
+*durable* when its window is committed; only then the journal claims it. A *busy* chunk belongs to the one thread that
+writes or drops it; other threads that deliver it count a duplicate.
 
-Locks. ``lock`` guards everything here and is held for bookkeeping and for appending a record to the journal, never
-while anything is read, written otherwise or synced: whoever asks for figures waits for it. ``committing`` serialises
-what ends a window, starts the journal anew, makes, moves or lets go of the tree; it is taken first.
+``lock`` guards everything here. It is held for bookkeeping and for appending to the journal, never during other reads,
+writes or syncs, because status waits for it. ``committing`` serialises commits, new journals, and making, moving or
+releasing the tree; it is taken first.
 """
 
 from __future__ import annotations
@@ -26,28 +25,28 @@ from gossipd.store.models import layout
 
 @dataclass(slots=True)
 class Window:
-    """Writes that are not durable yet and become so together."""
+    """Writes that become durable together."""
 
     number: int
     opened_s: float | None = None
-    """Time of its first write; None while it is empty."""
+    """The time of the first write; None while the window is empty."""
     chunks: list[int] = field(default_factory=list)
     byte_count: int = 0
     asked_bytes: int = 0
-    """Of these, how many the kernel has been asked to write back already; the last time at ``asked_s``."""
+    """Bytes that the kernel was asked to write back, last at ``asked_s``."""
     asked_s: float | None = None
     writers: int = 0
     handles: set[Handle] = field(default_factory=set)
-    """What was written through; leased until the window is durable."""
+    """Leased until the window is durable."""
     is_wide: bool = False
-    """More files were written than it keeps open: the file system is synced as a whole."""
+    """Has writes to more files than it keeps open, so the whole file system is synced."""
     whole_failures: int = 0
-    """How often that had failed when the window became wide."""
+    """Failures of the whole sync when the window became wide."""
 
 
 @dataclass(slots=True)
 class ReplicaCounters:
-    """What has happened to this model since the store was opened."""
+    """Events of this model since the store was opened."""
 
     written_bytes: int = 0
     local_bytes: int = 0
@@ -69,16 +68,16 @@ class ModelReplica:
         self.tree = tree
         self.published_s: int | None = None
         self.is_sparse = False
-        """The file system could not reserve: what is missing may still hit a full disk."""
+        """Blocks could not be reserved: writing the rest may meet a full disk."""
         self.is_closed = False
-        """Let go: removed, or the store is closed. Set under both locks; nothing on the disk is ours from then on."""
+        """The model was removed or the store closed; its files are no longer ours. Set under both locks."""
         self.has_durable_names = False
-        """Since the last time files were made, a power cut would leave them their names (``names``)."""
+        """All names of its files are durable (``names``)."""
         self.is_renewing = False
-        """The journal is being started anew: nothing may be appended to the old one."""
+        """The journal is being replaced: nothing may be appended to the old one."""
         self.lock = Lock()
         self.quiet = Condition(self.lock)
-        """Notified when a window has no writers left, when a commit has ended and when the journal is a new one."""
+        """Notified when a window has no writers left, at the end of a commit and of a journal's replacement."""
         self.committing = Lock()
         self.held = Bits(manifest.chunk_count)
         self.durable = Bits(manifest.chunk_count)
@@ -86,10 +85,10 @@ class ModelReplica:
         self.window = Window(1)
         self.sealed: Window | None = None
         self.commit_at_s = 0.0
-        """The disk has refused to end a window: not to be asked again before."""
+        """After a refused commit: the time before which none is tried."""
         self.counters = ReplicaCounters()
         self.mended = 0
-        """How often files of the tree were made again: what was being written meanwhile may be in none of them."""
+        """How often files were made again: a write that began before may have gone into a removed file."""
 
     @property
     def is_published(self) -> bool:
@@ -98,18 +97,17 @@ class ModelReplica:
 
     @property
     def is_moved(self) -> bool:
-        """The tree is where it is published, though that may not be durable yet."""
+        """The tree is in its place, maybe not durably."""
         return self.tree != layout.incoming(self.deployment)
 
     @property
     def is_whole(self) -> bool:
-        """Every chunk is durable."""
         return self.durable.count == self.manifest.chunk_count
 
     def path(self, file_index: int) -> str:
-        """Of one of its files, as the tree stands now."""
+        """The present path of one of its files."""
         return f"{self.tree}/{self.manifest.files[file_index].path}"
 
     def missing_bytes(self) -> int:
-        """What is not held, estimated from the number of chunks."""
+        """Bytes not held, estimated from the number of chunks."""
         return min(self.manifest.bytes_total, (self.held.size - self.held.count) * self.manifest.chunk_bytes)

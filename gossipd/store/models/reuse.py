@@ -1,12 +1,10 @@
-"""Copying what another version on this host holds already, instead of fetching it.
+"""Copying chunks from another version on this host, instead of fetching them.
 
-What lives here: finding equal digests, copying inside the kernel, and checking the copy. What does not: which
-versions there are.
+What lives here: finding equal digests, copying inside the kernel, checking the copy. What does not: listing versions.
 
-``copy_file_range`` moves the bytes without bringing them here, and shares the blocks on file systems that can
-(XFS, Btrfs). The copy is hashed where it has landed, not where it came from: the old version may have rotted since it
-was checked. The chunk is busy until then, so that nobody else delivers it, and is held only when the hash is right;
-a wrong one costs the copy and is left to be overwritten. The source is checked by its own scrub.
+``copy_file_range`` copies without bytes in user space, and shares blocks on file systems that can (XFS, Btrfs). The
+copy is hashed where it landed, because the old version may have rotted. Until then the chunk is busy, so that no other
+thread delivers it; it is held only if the hash is right. The scrub checks the original.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from gossipd.store.models.replica import ModelReplica
 
 
 class _Differs(OSError):
-    """The copy does not hash to the digest; makes ``write_chunk`` leave the chunk unheld."""
+    """The copy does not match its digest; ``write_chunk`` then leaves the chunk unheld."""
 
 
 def copy_shared(context: Context, replica: ModelReplica, others: Iterable[ModelReplica]) -> int:
-    """Copy every missing chunk that another replica holds; how many. Raises OSError when the disk refuses."""
+    """Copy every missing chunk that another replica holds. Returns how many. Raises OSError when the disk refuses."""
     missing: dict[bytes, list[int]] = {}
     for chunk in range(replica.manifest.chunk_count):
         if chunk not in replica.held:
@@ -57,7 +55,7 @@ def copy_shared(context: Context, replica: ModelReplica, others: Iterable[ModelR
 
 
 def _copy(context: Context, other: ModelReplica, source: int, replica: ModelReplica, chunk: int) -> bool:
-    """One chunk; False when the source cannot be read or is not what it should be."""
+    """Copy one chunk; False when the original cannot be read or is wrong."""
     length = replica.manifest.chunk_length(chunk)
     if other.manifest.chunk_length(source) != length:
         return False
@@ -75,9 +73,8 @@ def _copy(context: Context, other: ModelReplica, source: int, replica: ModelRepl
 
 
 class _Copier:
-    """Fills the segments of one chunk from the pieces of another, and hashes the whole with the last.
-
-    One piece is open at a time: a chunk of packed files may have sixteen thousand of them.
+    """Fills the segments of one chunk from the pieces of another, and hashes the result. One piece is open at a time: a
+    chunk of packed files may have sixteen thousand.
     """
 
     def __init__(self, context: Context, other: ModelReplica, source: int, manifest: Manifest, chunk: int) -> None:
@@ -92,7 +89,7 @@ class _Copier:
         self._hasher = blake3(max_threads=blake3.AUTO)
 
     def fill(self, segment: Segment, position: int, descriptor: int) -> None:
-        """Called for each segment in order; what has been copied of the pieces goes on from one to the next."""
+        """Called for each segment in order; continues in the piece where the last segment ended."""
         done = 0
         while done < segment.length:
             piece = self._pieces[self._piece]
@@ -131,6 +128,6 @@ class _Copier:
         try:
             return self._disk.copy_some(source, offset, target, target_offset, length)
         except OSError as error:
-            if error.errno == errno.EIO:  # most likely a bad sector of the old version: this chunk is fetched
+            if error.errno == errno.EIO:  # probably a bad sector of the old version: fetch this chunk
                 raise _Differs(0, "the source cannot be read") from error
             raise

@@ -1,16 +1,15 @@
-"""Looking for rot: one chunk when a peer complains, all of a model on request, everything slowly in the background.
+"""Looking for rot: one chunk after a complaint, a model on request, all models slowly in the background.
 
-What lives here: reading a chunk back and comparing, and the times of the last comparison. What does not: the
-thread and its rate (``background``), and fetching what was dropped (the planner, told by ChunkLost).
+What lives here: reading chunks back, comparing, and the times of the last comparison. What does not: the thread and its
+rate (``background``), and fetching dropped chunks (ChunkLost tells the planner).
 
-A chunk counts as checked when it was verified on its way in, and each time it is read back and right. The times
-are kept per chunk (u32 seconds, in ``.manifests/<id>/checked``: magic, then the array, then its CRC-32) and written
-when a pass ends, every ten minutes of a pass, and at the end; a lost file costs a check that comes too early.
+A chunk counts as checked when it was verified at its arrival and whenever it was read back right. Times are kept per
+chunk (u32 seconds, in ``.manifests/<id>/checked``: magic, array, CRC-32) and written at the end of a pass, every ten
+minutes during it, and at the close; losing the file costs some early checks.
 
-Reading back goes through a descriptor opened for it by path, so that a file which was deleted or replaced is seen,
-and leaves the page cache as it found it. Repair is a write in place into the published file: a reader of that chunk
-has had wrong bytes since it rotted and has right ones after; a copy of the file and a rename would need the space
-of the file again and would leave every process that has it mapped with the rotten one.
+Reading back opens the file by its path, which detects deleted and replaced files, and leaves the page cache unchanged.
+A repair writes into the published file: a reader of the chunk has had wrong bytes since it rotted. Rejected: copy and
+rename, because it needs the file's space again, and processes that have mapped the file keep the rotten one.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _TRANSIENT = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR)
 
 
 class Filled(Enum):
-    """How reading a chunk back went: all of it, a file was missing or too short, the device failed."""
+    """The outcome of reading a chunk: complete; a file is missing or short; the device failed."""
 
     WHOLE = "whole"
     SHORT = "short"
@@ -51,7 +50,7 @@ class Filled(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One chunk that was read back. ``bytes_done`` of ``bytes_total`` are behind us."""
+    """The result for one chunk, and the progress of the pass."""
 
     chunk: int
     is_good: bool
@@ -70,16 +69,14 @@ class CheckTimes:
 
     @property
     def oldest_s(self) -> int:
-        """The chunk that has waited longest."""
         return min(self.times, default=0)
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
         body = _MAGIC + struct.pack("<II", len(self.times), self.cursor) + self.times.tobytes()
         return body + struct.pack("<I", zlib.crc32(body))
 
     def load(self, body: bytes) -> bool:
-        """Take over what a file says; False when it is not about this model or damaged."""
+        """Read a file's content; False when it is damaged or about another model."""
         head = len(_MAGIC) + 8
         if len(body) != head + 4 * len(self.times) + 4 or body[: len(_MAGIC)] != _MAGIC:
             return False
@@ -94,7 +91,7 @@ class CheckTimes:
 
 
 def load_times(context: Context, replica: ModelReplica) -> CheckTimes:
-    """From the file, else as if everything had been checked when it was published."""
+    """From the file; without one, as if all chunks had been checked at publication."""
     times = CheckTimes(replica.manifest.chunk_count, replica.published_s or int(context.clock.wall()))
     try:
         times.load(read_file(context.disk, layout.checked(replica.deployment), bytes_max=len(times.to_bytes())))
@@ -104,7 +101,7 @@ def load_times(context: Context, replica: ModelReplica) -> CheckTimes:
 
 
 def save_times(context: Context, replica: ModelReplica, times: CheckTimes) -> None:
-    """Write the file if it says anything new; a disk that refuses costs only the file."""
+    """Write the file if anything changed; if the disk refuses, only the file is lost."""
     if not times.is_changed:
         return
     times.saved_s = int(context.clock.wall())
@@ -116,24 +113,20 @@ def save_times(context: Context, replica: ModelReplica, times: CheckTimes) -> No
 
 
 def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: bool = False) -> bool:
-    """Read a chunk back and compare; a wrong one is dropped and told as lost.
-
-    Returns: whether it is held and right.
-    Raises:
-        OSError: it could not be read for a reason that says nothing about it (out of descriptors).
-        NotHeldError: the model was removed meanwhile, which says nothing about it either.
+    """Read a chunk back and compare; drop a wrong one and emit ChunkLost. True when it is held and right. Raises
+    OSError or NotHeldError when the chunk could not be judged: out of descriptors, or the model was removed.
     """
     if chunk not in replica.held:
         return False
     body = memoryview(bytearray(replica.manifest.chunk_length(chunk)))
     filled = _read_back(context, replica, chunk, body, passing=passing)
     if filled is Filled.SHORT:
-        with replica.committing:  # the tree may just have moved to its place; while this is held it stays where it is
+        with replica.committing:  # the tree may just have moved; with this lock it stays
             filled = _read_back(context, replica, chunk, body, passing=passing)
     if filled is Filled.WHOLE and blake3(body).digest() == replica.manifest.digest(chunk):
         return True
     mended: list[int] = []
-    if filled is Filled.SHORT:  # before the chunk is told as lost: a new copy of it would hide how short the file was
+    if filled is Filled.SHORT:  # before ChunkLost: a new copy would hide the short file
         try:
             mended = mend_tree(context, replica)
         except OSError as error:
@@ -169,13 +162,13 @@ def _read_back(context: Context, replica: ModelReplica, chunk: int, body: memory
 
 
 def note_checked(context: Context, times: CheckTimes, chunk: int) -> None:
-    """The chunk is right, or known not to be held."""
+    """The chunk is right, or known to be dropped."""
     times.times[chunk] = int(context.clock.wall())
     times.is_changed = True
 
 
 class Scrubber:
-    """Walks over all published models, one chunk after another, for ever. One thread at a time calls ``step``."""
+    """Walks endlessly over all chunks of published models. Only one thread at a time calls ``step``."""
 
     def __init__(self, context: Context, published: Callable[[], Sequence[ModelReplica]]) -> None:
         self._context = context
@@ -185,18 +178,16 @@ class Scrubber:
         self.scrubbed_bytes = 0
 
     def add(self, replica: ModelReplica) -> None:
-        """From now on this model is looked at too."""
         times = load_times(self._context, replica)
         with self._lock:
             self._times.setdefault(replica.deployment, times)
 
     def discard(self, deployment: DeploymentId) -> None:
-        """The model is being removed."""
         with self._lock:
             self._times.pop(deployment, None)
 
     def step(self, max_bytes: int) -> int:
-        """Read back the chunks that have waited longest, at least one; bytes read, 0 when nothing is published."""
+        """Read back the longest unchecked chunks, at least one. Returns the bytes read, 0 without published models."""
         done = 0
         while done < max_bytes or not done:
             chosen = self._choose()
@@ -206,7 +197,7 @@ class Scrubber:
             try:
                 recheck(self._context, replica, chunk, passing=True)
             except (OSError, NotHeldError):
-                break  # out of descriptors, or this model is being removed: later
+                break  # out of descriptors, or the model is being removed: later
             note_checked(self._context, times, chunk)
             times.cursor = (chunk + 1) % len(times.times)
             done += replica.manifest.chunk_length(chunk)
@@ -227,15 +218,12 @@ class Scrubber:
         return found
 
     def paced_step(self) -> float | None:
-        """One chunk, and the seconds that it is worth at the set rate; None when there is nothing to read."""
+        """Check one chunk. Returns the seconds that it takes at the set rate, None when there is nothing to read."""
         done = self.step(1)
         return done / self._context.settings.scrub_bytes_per_s if done else None
 
     def verify(self, replica: ModelReplica) -> Iterator[Checked]:
-        """Read back everything, chunk by chunk; wrong ones are dropped as they are found, missing ones are not good.
-
-        Raises NotFoundError when the model is removed meanwhile.
-        """
+        """Check every chunk; wrong ones are dropped. Raises NotFoundError when the model is removed meanwhile."""
         times = self._times.get(replica.deployment)
         done = 0
         for chunk in range(replica.manifest.chunk_count):
@@ -250,13 +238,12 @@ class Scrubber:
             yield Checked(chunk, is_good, done, replica.manifest.bytes_total)
 
     def oldest_unchecked_age_s(self) -> int:
-        """Of all published models; 0 when there is none."""
+        """The oldest over all published models; 0 when there is none."""
         with self._lock:
             oldest = min((times.oldest_s for times in self._times.values() if times.times), default=None)
         return 0 if oldest is None else max(0, int(self._context.clock.wall()) - oldest)
 
     def save(self) -> None:
-        """Write the times of every model down."""
         for replica in self._published():
             times = self._times.get(replica.deployment)
             if times is not None:

@@ -430,7 +430,7 @@ def test_a_user_that_may_not_ask_is_told_who_may(tmp_path: Path, monkeypatch: py
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(client._UnixConnection, "connect", refuse)
-    with pytest.raises(DaemonUnreachableError, match="only the user that it runs as, and root"):
+    with pytest.raises(DaemonUnreachableError, match=r"only the daemon's user and root may"):
         StatusClient(tmp_path / "s").status()
 
 
@@ -458,7 +458,7 @@ async def test_the_client_says_who_does_not_answer(tmp_path: Path) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.to_thread.run_sync, impostor)
         words = await trio.to_thread.run_sync(reason, path)
-    assert "is no gossipd" in words
+    assert "is not gossipd" in words
     listener.close()
 
 

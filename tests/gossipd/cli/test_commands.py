@@ -159,7 +159,7 @@ def test_wait_json_gives_the_deployment(shell: Shell) -> None:
 def test_wait_waits_for_what_nobody_has_heard_of_yet(shell: Shell) -> None:
     ended = shell("wait", "other@1", "--timeout", "0s", "--json")
     assert ended.code == 5
-    assert ended.object["error"]["message"] == "no deployment other@1 was heard of within 0 s"
+    assert ended.object["error"]["message"] == "no deployment other@1 became known within 0 s"
 
 
 def test_wait_tells_a_cancelled_and_a_failed_deployment_from_a_late_one(shell: Shell) -> None:

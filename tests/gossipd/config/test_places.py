@@ -53,5 +53,5 @@ def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, monkeypatch: 
         raise PermissionError(13, "Permission denied", str(path))
 
     monkeypatch.setattr(places, "why_unfit", denied)
-    with pytest.raises(ConfigError, match="cannot be looked at: Permission denied"):
+    with pytest.raises(ConfigError, match="cannot be checked: Permission denied"):
         places.check_places(config(tmp_path))

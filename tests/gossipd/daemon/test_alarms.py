@@ -47,7 +47,7 @@ def told() -> Told:
 def test_an_alarm_is_one_row_and_one_event_however_often_it_rings_until_it_is_cured(told: Told) -> None:
     for _ in range(3):
         told.alarms.ring("E_STATE_WRITE", "state/register cannot be written: disk full")
-    told.alarms.ring("E_NAME_CONFLICT", "another living host calls itself a")
+    told.alarms.ring("E_NAME_CONFLICT", "another live host has the name a; rename one of the two")
     assert told.codes == ["E_STATE_WRITE", "E_NAME_CONFLICT"]
     assert len(told.events) == 2
     told.alarms.cured("E_STATE_WRITE")

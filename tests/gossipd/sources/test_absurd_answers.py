@@ -119,7 +119,7 @@ def test_a_panic_of_obstores_is_an_error_that_names_the_object() -> None:
     store = from_url("http://127.0.0.1:1", client_options={"allow_http": True}, retry_config={"max_retries": 0})
     with pytest.raises(SourceError) as caught, in_our_words("http://host/a.bin"):
         obstore.get(store, "a.bin", options={"if_match": '"a\x01b"'})
-    assert str(caught.value) == "http://host/a.bin: obstore panicked over it"
+    assert str(caught.value) == "http://host/a.bin: obstore panicked"
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, AssertionError, AttributeError])
