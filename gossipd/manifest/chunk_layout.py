@@ -26,6 +26,8 @@ CHUNKS_MAX = 1_000_000
 BYTES_TOTAL_MAX = 16 * 2**40
 DEFAULT_CHUNK_BYTES_MIN = 256 * 1024
 DEFAULT_CHUNK_BYTES_MAX = 16 * 1024 * 1024
+EXTENT_BYTES_MAX = 16 * 1024 * 1024  # the size beyond which a request to S3 gets no cheaper
+EXTENTS_MIN = 256  # extents in flight stay under one per cent of a model, two or three seeds reading at once
 DEFAULT_CHUNKS = 2048  # relaying costs log2(hosts) chunk times: 10 of 2,048 is half a per cent
 
 
@@ -43,6 +45,11 @@ def default_chunk_bytes(bytes_total: int) -> int:
     per_chunk = -(-bytes_total // DEFAULT_CHUNKS)
     power = 1 << max(0, (per_chunk - 1).bit_length())
     return min(max(power, DEFAULT_CHUNK_BYTES_MIN), DEFAULT_CHUNK_BYTES_MAX)
+
+
+def extent_chunks(bytes_total: int, chunk_bytes: int) -> int:
+    """How many adjacent chunks are read from external storage as one unit."""
+    return max(1, min(EXTENT_BYTES_MAX, bytes_total // EXTENTS_MIN) // chunk_bytes)
 
 
 class Layout:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from gossipd.core.timing import TOLD_SHARE
+from gossipd.manifest.chunk_layout import default_chunk_bytes
 from gossipd.swarm.settings import PlannerSettings
 
 EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (tests/bench/RESULTS.md): no run could tell apart what is closer
@@ -128,6 +129,4 @@ def lab(
 
 def chunk_count_of(size: int) -> int:
     """The number of chunks that a publisher makes of a file of that size: about 2,048, of 256 KiB to 16 MiB."""
-    target = max(1, -(-size // 2048))
-    chunk_bytes = min(16 << 20, max(256 << 10, 1 << (target - 1).bit_length()))
-    return -(-size // chunk_bytes)
+    return -(-size // default_chunk_bytes(size))
