@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gossipd.core.timing import HEARTBEAT_S
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlSettings:
@@ -60,7 +58,7 @@ class ControlSettings:
     not acknowledged it, or the process not answered the heartbeat, for so long. As long as membership takes to find a
     host that has vanished (5 to 8 s). A process that dies is noticed at once by its reset."""
 
-    heartbeat_s: float = HEARTBEAT_S
+    heartbeat_s: float = 30.0
     """A dialed link sends a heartbeat so often, whatever else is said on it (libzmq): for links on which nothing is,
     and processes that stand still while their kernel acknowledges; membership finds both sooner, so this is the last
     net. 9 bytes/s and link; each 3 s they were a quarter of all control bytes of a host of 1,000."""

@@ -15,6 +15,3 @@ ENDING_S = 0.1
 """The rest of a chunk when its end is told: this share of it, or what comes in this time if that is less. The next
 request is planned and sent within the time, on loaded links too. A read from storage has a smaller share, because it
 needs no upload slot, and two at once share the link to storage."""
-
-HEARTBEAT_S = 30.0
-"""Between two heartbeats of a control link, whatever else is said on it."""
