@@ -6,7 +6,7 @@ What lives here: one definition of each. What does not: numbers that only one pa
 from __future__ import annotations
 
 TOLD_SHARE = 1 / 8
-"""The share of a chunk that must be here before others hear of it. A quarter delays the last host, and a sixteenth
+"""The share of a chunk that must be here before the chunk is announced. A quarter delays the last host, and a sixteenth
 gains nothing (simulated)."""
 
 ENDING_SHARE = 0.3

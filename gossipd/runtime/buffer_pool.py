@@ -35,7 +35,7 @@ from gossipd.core.errors import LocalError
 CLASS_BYTES_MIN = 128 * 1024
 _ARENAS_MAX = 2  # with one arena all threads would wait for it
 _M_ARENA_MAX = -8  # malloc.h, glibc
-# The share of the pool that the heap may keep in excess; with less, reading and fetching at once trims all the time.
+# The heap may keep a quarter of the pool beyond it; with less, reading and fetching at once would trim all the time.
 _HEAP_SHARE = 4
 
 

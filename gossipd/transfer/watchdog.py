@@ -1,6 +1,6 @@
 """Deadlines and least rates of all connections of one side, enforced by one thread.
 
-What lives here: checking every connection some times a second, and cutting late, stalled and slow ones. What does not:
+What lives here: checking every connection a few times a second, and cutting late, stalled and slow ones. What does not:
 the transfers, which only set a few attributes for it.
 
 A connection is cut when its deadline has passed, when a transfer moves no byte for ``stall_s``, and when a transfer

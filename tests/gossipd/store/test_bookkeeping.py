@@ -64,9 +64,9 @@ class Bookkeeping(RuleBasedStateMachine):
     def put(self, chunk: int) -> None:
         is_new = self.store.put(ID, chunk, MODEL.chunks[chunk], SOURCE, 0.0)
         assert is_new == (chunk not in self.held)
-        self.held.add(chunk)
         if is_new:
-            self.rotten.discard(chunk)
+            self.rotten.discard(chunk)  # lost with a power cut, and now written again
+        self.held.add(chunk)
 
     @rule(chunk=CHUNKS, data=st.data())
     def put_wrong_bytes(self, chunk: int, data: st.DataObject) -> None:
