@@ -57,7 +57,7 @@ class Layout:
 
     __slots__ = (
         "_packed_files", "_packed_starts", "_short", "_whole_files", "_whole_starts", "bytes_total", "chunk_bytes",
-        "chunk_count", "packed_bytes", "packed_chunk", "sizes",
+        "chunk_count", "packed_chunk", "sizes",
     )  # fmt: skip
 
     def __init__(self, sizes: Sequence[int], chunk_bytes: int) -> None:
@@ -82,7 +82,6 @@ class Layout:
                 self._packed_starts.append(packed)
                 packed += size
         self.packed_chunk = next_chunk
-        self.packed_bytes = packed
         self.chunk_count = next_chunk + -(-packed // chunk_bytes)
         if packed % chunk_bytes:
             self._short[self.chunk_count - 1] = packed % chunk_bytes
