@@ -1,7 +1,8 @@
 """What the sessions hear from the transport and from requests, and what they want done.
 
 What lives here: frozen values. What does not: the planner's words, which the sessions hear and report as they are
-(``core.events``): Subscribe, Unsubscribe, SendHoldings and SendDelta, DeploymentOpened and DeploymentClosed, PeerLost.
+(``core.events``): StartSubscription, EndSubscription, SendHoldings and SendDelta; DeploymentOpened, DeploymentClosed
+and PeerLost.
 """
 
 from __future__ import annotations
@@ -73,6 +74,17 @@ class StandingLinksChosen:
     dials_max: int
 
 
+SessionWord: TypeAlias = (
+    events.StartSubscription
+    | events.EndSubscription
+    | events.SendHoldings
+    | events.SendDelta
+    | events.DeploymentOpened
+    | events.DeploymentClosed
+    | events.PeerLost
+)
+"""What the planner wants said, and what it is told itself."""
+
 SessionEvent: TypeAlias = (
     LinkUp
     | LinkDown
@@ -81,13 +93,7 @@ SessionEvent: TypeAlias = (
     | RequestOpened
     | RequestClosed
     | StandingLinksChosen
-    | events.Subscribe
-    | events.Unsubscribe
-    | events.SendHoldings
-    | events.SendDelta
-    | events.DeploymentOpened
-    | events.DeploymentClosed
-    | events.PeerLost
+    | SessionWord
 )
 
 # ---- commands ----------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ How a caller drives it, in one task::
     sessions.take(peer)                  # after SendReady(peer): send each message until there is none
 
 * ``now`` is a monotonic clock in seconds that never goes back.
-* The planner's ``Subscribe``, ``Unsubscribe``, ``SendHoldings`` and ``SendDelta`` are handed over as they are; so are
-  ``DeploymentOpened``, ``DeploymentClosed`` and ``PeerLost``, to the planner first.
+* The planner's ``StartSubscription``, ``EndSubscription``, ``SendHoldings`` and ``SendDelta`` are handed over as they
+  are; so are ``DeploymentOpened``, ``DeploymentClosed`` and ``PeerLost``, to the planner first.
 * ``Dial`` ends in ``LinkUp`` or ``LinkDown``, or in a ``HangUp`` from here. A ``LinkDown`` is answered with ``HangUp``.
 * Messages are taken, not pushed: what a peer that reads slowly has not been sent yet must stay here to be merged. A
   message that could not be sent now is put back, and the caller tries again by itself.
@@ -96,7 +96,7 @@ class Sessions:
                 self._send_delta(event, now)
             case events.SendHoldings():
                 self._send_holdings(event, now)
-            case events.Subscribe() | events.Unsubscribe():
+            case events.StartSubscription() | events.EndSubscription():
                 self._wish_changed(event, now)
             case events.DeploymentOpened() | events.DeploymentClosed():
                 self._deployment_changed(event, now)
@@ -171,9 +171,9 @@ class Sessions:
 
     # ---- what the planner says -----------------------------------------------------------------
 
-    def _wish_changed(self, command: events.Subscribe | events.Unsubscribe, now: float) -> None:
+    def _wish_changed(self, command: events.StartSubscription | events.EndSubscription, now: float) -> None:
         peer, deployment = command.peer, command.deployment
-        if isinstance(command, events.Subscribe):
+        if isinstance(command, events.StartSubscription):
             self._subscriptions.ask(peer, deployment, now)
             self._say_if_up(self._channels.open(peer, now), control.Subscribe(deployment))  # else when it is up
         elif self._subscriptions.end(peer, deployment):
@@ -222,7 +222,7 @@ class Sessions:
                     self._report(events.UnsubscribeHeard(peer, deployment))
                     self._channels.review(peer, now)
             case control.Hello():
-                pass  # a greeting asks for nothing
+                self.counters["greetings"] += 1  # and asks for nothing
             case _:
                 self.counters["misplaced"] += 1  # a reply to nothing
 

@@ -111,7 +111,7 @@ class SubscriptionTable:
             return deployment, False
         self.counters["gaps"] += 1
         # Asked a moment ago: the clock does it, and a peer that loses much costs no storm of questions.
-        may_ask = now - subscription.asked_s >= self._resubscribe_s
+        may_ask = now >= subscription.asked_s + self._resubscribe_s
         if may_ask:
             subscription.asked_s = now
         self._wait(peer, deployment, subscription)
@@ -127,7 +127,7 @@ class SubscriptionTable:
         """The questions that were asked too long ago without an answer; they count as asked now."""
         if now < self._due_s:
             return []
-        found = [key for key, one in self._asked.items() if now - one.asked_s >= self._resubscribe_s]
+        found = [key for key, one in self._asked.items() if now >= one.asked_s + self._resubscribe_s]
         for key in found:
             self._asked[key].asked_s = now
         self.counters["repeated"] += len(found)

@@ -8,8 +8,9 @@ from typing import TypeVar
 
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import DeploymentClosed, DeploymentOpened, Shape
+from gossipd.core.events import DeploymentClosed, DeploymentOpened
 from gossipd.core.ids import DeploymentId
+from gossipd.core.model import Shape
 from gossipd.sessions.events import (
     Dial,
     HangUp,

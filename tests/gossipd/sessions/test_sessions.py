@@ -10,14 +10,14 @@ from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
     DeltaHeard,
+    EndSubscription,
     HoldingsHeard,
     PeerLost,
     PeerReachable,
     SendDelta,
     SendHoldings,
-    Subscribe,
+    StartSubscription,
     SubscribeHeard,
-    Unsubscribe,
     UnsubscribeHeard,
 )
 from gossipd.sessions.events import (
@@ -58,7 +58,7 @@ def delta(*peers: Host, added: tuple[int, ...] = (), free_slots: int = 1) -> Sen
 def listening(found: Network, listener: int = 0, told: int = 1) -> tuple[Host, Host]:
     """``listener`` is subscribed at ``told`` and has its Holdings."""
     a, b = found[listener], found[told]
-    a.tell(Subscribe(b.node, MODEL))
+    a.tell(StartSubscription(b.node, MODEL))
     found.run()
     b.tell(holdings(a, 1, 2))
     found.run()
@@ -117,14 +117,14 @@ def test_a_peer_that_reads_slowly_is_told_in_one_delta() -> None:
 def test_an_unsubscribed_peer_is_told_no_more() -> None:
     found = network()
     a, b = listening(found)
-    a.tell(Unsubscribe(B, MODEL))
+    a.tell(EndSubscription(B, MODEL))
     found.run()
     assert b.of(UnsubscribeHeard) == [UnsubscribeHeard(A, MODEL)]
     b.tell(holdings(a, 1))
     found.run()
     assert len(a.of(HoldingsHeard)) == 1
     assert a.sent_to(B, control.Unsubscribe) == [control.Unsubscribe(MODEL)]
-    a.tell(Unsubscribe(B, MODEL))
+    a.tell(EndSubscription(B, MODEL))
     found.run()
     assert len(a.sent_to(B, control.Unsubscribe)) == 1
 
@@ -132,7 +132,7 @@ def test_an_unsubscribed_peer_is_told_no_more() -> None:
 def test_an_early_question_is_heard_when_the_deployment_opens() -> None:
     found = network(is_open=False)
     a, b = found[0], found[1]
-    a.tell(opened(), Subscribe(B, MODEL))
+    a.tell(opened(), StartSubscription(B, MODEL))
     found.run()
     assert b.of(SubscribeHeard) == []
     b.tell(opened())
@@ -145,9 +145,9 @@ def test_an_early_question_is_heard_when_the_deployment_opens() -> None:
 def test_an_early_question_that_was_taken_back_is_not_heard() -> None:
     found = network(is_open=False)
     a, b = found[0], found[1]
-    a.tell(Subscribe(B, MODEL))
+    a.tell(StartSubscription(B, MODEL))
     found.run()
-    a.tell(Unsubscribe(B, MODEL))
+    a.tell(EndSubscription(B, MODEL))
     found.run()
     b.tell(opened())
     assert (b.of(SubscribeHeard), b.of(UnsubscribeHeard)) == ([], [])
@@ -158,7 +158,7 @@ def test_an_early_question_that_was_taken_back_is_not_heard() -> None:
 
 def test_a_question_without_an_answer_is_repeated() -> None:
     found = network()
-    found[0].tell(Subscribe(B, MODEL))
+    found[0].tell(StartSubscription(B, MODEL))
     found.run(11.0)
     assert len(found[1].of(SubscribeHeard)) == 3
     assert found[0].sessions.statistics()["follow_repeated"] == 2
@@ -169,7 +169,7 @@ def test_a_question_that_was_answered_is_not_repeated() -> None:
     a, b = listening(found)
     found.run(1000.0)
     assert len(b.of(SubscribeHeard)) == 1
-    a.tell(Subscribe(B, MODEL))
+    a.tell(StartSubscription(B, MODEL))
     found.run()
     assert len(b.of(SubscribeHeard)) == 2, "the planner may ask again when it likes"
 
@@ -257,7 +257,7 @@ def test_evidence_is_reported_when_it_changes_and_not_else() -> None:
 def test_evidence_that_nothing_will_renew_is_taken_back() -> None:
     found = network()
     a, _ = listening(found)
-    a.tell(Unsubscribe(B, MODEL))
+    a.tell(EndSubscription(B, MODEL))
     found.dead.add(B)
     a.tell(LinkDown(B, "lost"))
     found.run(10.0)
@@ -273,7 +273,7 @@ def test_a_failed_link_is_dialed_with_growing_pauses_only_while_it_is_wanted() -
     found.run(100.0)
     dials = sum(isinstance(command, Dial) for command in a.commands)
     assert 100 / 4 < dials < 100 / 2 + 5
-    a.tell(Unsubscribe(B, MODEL))
+    a.tell(EndSubscription(B, MODEL))
     found.run(100.0)
     assert sum(isinstance(command, Dial) for command in a.commands) == dials
 
@@ -299,7 +299,7 @@ def test_a_closed_deployment_is_spoken_of_no_more() -> None:
     found.run()
     assert a.of(DeltaHeard) == []
     assert b.sessions.counters["dropped_Delta"] == 1
-    a.tell(Subscribe(B, MODEL))
+    a.tell(StartSubscription(B, MODEL))
     found.run()
     assert len(b.of(SubscribeHeard)) == 1, "from now on it asks too early"
 
@@ -419,7 +419,7 @@ def test_a_message_that_was_put_back_is_sent_first() -> None:
 def test_holdings_that_do_not_fit_are_dropped_and_counted() -> None:
     found = network()
     a = found[0]
-    a.tell(Subscribe(B, MODEL))
+    a.tell(StartSubscription(B, MODEL))
     for message in (
         control.Holdings(MODEL, 1, CHUNKS - 1, ChunkSet(CHUNKS - 1).to_wire(), 1),
         control.Holdings(MODEL, 1, CHUNKS, b"\0" * 9, 1),
@@ -452,7 +452,7 @@ def test_tokens_are_kept_only_with_holdings_that_were_asked_for() -> None:
     message = control.Holdings(MODEL, 1, CHUNKS, ChunkSet(CHUNKS).to_wire(), 4, tokens=(b"t" * 32,), valid_s=10)
     a.tell(MessageHeard(B, message, 0))
     assert a.commands == []
-    a.tell(Subscribe(B, MODEL), MessageHeard(B, message, 0))
+    a.tell(StartSubscription(B, MODEL), MessageHeard(B, message, 0))
     assert KeepTokens(B, (b"t" * 32,), 10) in a.commands
 
 
@@ -470,7 +470,7 @@ def test_every_deployment_has_a_stream_of_its_own() -> None:
     a, b = listening(found)
     for host in (a, b):
         host.tell(opened(OTHER))
-    a.tell(Subscribe(B, OTHER))
+    a.tell(StartSubscription(B, OTHER))
     found.run()
     b.tell(events.SendHoldings(A, OTHER, ChunkSet(CHUNKS), 1))
     b.tell(delta(a, added=(5,)), SendDelta((A,), OTHER, (6,), (), (), 1))

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import DeltaHeard, HoldingsHeard, SendDelta, SendHoldings, Subscribe, SubscribeHeard
+from gossipd.core.events import DeltaHeard, HoldingsHeard, SendDelta, SendHoldings, StartSubscription, SubscribeHeard
 from gossipd.sessions.events import Dial, LinkDown, LinkUp, MessageHeard, ReportEvent
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.sessions.send_queue import DeltaPayload, Outgoing
 from gossipd.sessions.sessions import Sessions
 from gossipd.sessions.settings import SessionSettings
+from gossipd.wire import control
 from gossipd.wire.control import Hello, Message
-from gossipd.wire.control import Subscribe as SubscribeMessage
 from membership.member import NodeId
 from tests.gossipd.sessions.driving import MODEL, opened
 
@@ -61,7 +61,7 @@ class AnnouncementMachine(RuleBasedStateMachine):
         return sessions
 
     def _listen(self) -> None:
-        self.listener.handle(Subscribe(TELLER, MODEL), self.now)
+        self.listener.handle(StartSubscription(TELLER, MODEL), self.now)
         self._settle()
 
     # ---- the planner and the transport -------------------------------------------------------------
@@ -81,7 +81,7 @@ class AnnouncementMachine(RuleBasedStateMachine):
                         self._reported(command)
             while (outgoing := self.listener.take(TELLER)) is not None:
                 busy = True
-                if self.questions_arrive and isinstance(outgoing.message, SubscribeMessage):
+                if self.questions_arrive and isinstance(outgoing.message, control.Subscribe):
                     self.teller.handle(MessageHeard(LISTENER, outgoing.message, outgoing.number), self.now)
 
     def _reported(self, command: ReportEvent) -> None:

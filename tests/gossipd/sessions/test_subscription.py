@@ -74,6 +74,14 @@ def test_an_unanswered_question_is_repeated_without_end() -> None:
     assert table.counters["repeated"] == 2
 
 
+def test_a_question_is_due_at_the_deadline_that_was_named() -> None:
+    table = SubscriptionTable(resubscribe_s=5)
+    for number in range(100):
+        asked_s = number / 7
+        table.ask(PEER, ONE, asked_s)
+        assert table.due(asked_s + 5) == [(PEER, ONE)], "or a caller that waits for it turns without end"
+
+
 def test_an_answered_question_is_never_repeated() -> None:
     table = current()
     assert table.due(1000.0) == []
