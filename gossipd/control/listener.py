@@ -14,11 +14,13 @@ import errno
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.authenticator import ZAP_DOMAIN, Identity
+from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.settings import ControlSettings
 from gossipd.core.errors import LocalError
 from gossipd.identity.keys import SecretKey
@@ -53,10 +55,10 @@ class ControlListener:
         secret: SecretKey,
         settings: ControlSettings,
         turn_loop: TurnLoop,
-        on_frame: Callable[[Identity, bytes, bytes], None],
+        dispatcher: FrameDispatcher,
         on_refused: Callable[[str, str], None],
     ) -> None:
-        self._on_frame, self._on_refused = on_frame, on_refused
+        self._dispatcher, self._on_refused = dispatcher, on_refused
         self._turn_loop = turn_loop
         self._answers: dict[bytes, deque[bytes]] = {}
         self._answer_count = 0
@@ -141,7 +143,7 @@ class ControlListener:
             frame = part.bytes
             self.counters["received"] += 1
             self.counters["received_bytes"] += len(frame)
-            self._on_frame(identity, route, frame)
+            self._dispatcher.from_identity(identity, partial(self.answer, route), frame)
         self._turn_loop.hurry()
         return True
 
