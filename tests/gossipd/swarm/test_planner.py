@@ -158,11 +158,12 @@ def test_a_host_says_what_a_chunk_takes_while_some_come_and_only_when_it_knows()
     assert driven.planner.chunk_time_s() == 0.0
 
 
-def test_a_question_that_comes_before_the_deployment_is_answered_when_it_opens() -> None:
+def test_a_question_about_a_deployment_that_is_not_open_is_passed_over() -> None:
     driven = Driven()
     driven.meet(view(1, term=1))
     assert not driven.tell(SubscribeHeard(A, DEPLOYMENT))
-    assert [answer.peer for answer in of(SendHoldings, driven.tell(opened(8)))] == [A]
+    assert not of(SendHoldings, driven.tell(opened(8)))
+    assert [answer.peer for answer in of(SendHoldings, driven.tell(SubscribeHeard(A, DEPLOYMENT)))] == [A]
 
 
 def test_what_a_mate_holds_is_fetched_and_told_on() -> None:
