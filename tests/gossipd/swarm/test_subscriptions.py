@@ -51,10 +51,7 @@ def test_a_silent_neighbour_is_asked_again_unless_it_holds_everything() -> None:
 def test_a_neighbour_that_has_nothing_to_say_is_asked_later_each_time_and_soon_again_when_it_had() -> None:
     subs = Subscriptions(SETTINGS)
     answered(subs, 0.0)
-    asked = []
-    for tenth in range(1, 2000):
-        if answered(subs, tenth / 10)[0]:
-            asked.append(tenth / 10)
+    asked = [tenth / 10 for tenth in range(1, 2000) if answered(subs, tenth / 10)[0]]
     gaps = [round(after - before) for before, after in pairwise(asked)]
     assert gaps[:4] == [10, 20, 40, 40]
     subs.heard(A, 200.0)
