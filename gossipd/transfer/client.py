@@ -78,7 +78,6 @@ class BulkClient:
         get_token: for ``Encryption.NONE``: asks the node for a one-time token over the control channel; blocks; raises
             a TransferError.
         throttle: limits the bytes of all downloads together.
-        on_peer_slots: receives the free slots that a peer's reply names; must be quick.
         incoming_chunks: the table where the server finds chunks during their arrival, to relay them.
         received_tokens: tokens that peers issued ahead.
     """
@@ -91,7 +90,6 @@ class BulkClient:
         throttle: RateLimit,
         credentials: TlsCredentials | None = None,
         get_token: Callable[[NodeId], bytes] | None = None,
-        on_peer_slots: Callable[[NodeId, int], None] | None = None,
         incoming_chunks: IncomingChunks | None = None,
         received_tokens: ReceivedTokens | None = None,
     ) -> None:
@@ -99,7 +97,6 @@ class BulkClient:
         self._settings = settings
         self._pool = pool
         self._throttle = throttle
-        self._on_peer_slots = on_peer_slots
         self._traffic = Traffic()
         self._lock = threading.Lock()
         self._fetches: set[Fetch] = set()
@@ -264,8 +261,6 @@ class BulkClient:
             # Only these replies leave the stream at the start of a reply; all others end the connection, unless a body
             # follows and is read to its end.
             keep = reply.status in _CONVERSATION_GOES_ON
-            if self._on_peer_slots is not None:
-                self._on_peer_slots(fetch.peer.node, reply.free_slots)
             self._check(fetch.request, reply)
             if incoming is not None:
                 fetch.receives()

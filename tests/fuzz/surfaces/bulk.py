@@ -157,7 +157,6 @@ class BulkSurface:
         )  # fmt: skip
         self._client = BulkClient(
             settings=settings, pool=self._pool, throttle=RateLimit(None), get_token=lambda node: bytes(32),
-            on_peer_slots=lambda node, slots: None,
         )  # fmt: skip
         self._client.close()  # its watchdog has nothing to watch
         requests = [Request(BulkVerb.CHUNK, MODEL, chunk, CHUNK_BYTES) for chunk in (0, 1, 4, 7, CHUNKS)]
