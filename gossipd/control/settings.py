@@ -36,16 +36,6 @@ class ControlSettings(SessionSettings):
     link_send_messages_max: int = 64
     """ZeroMQ's queue per dialed peer; more waits in our own queue, where deltas can still be merged."""
 
-    silence_s: float = 5.0
-    """A dialed link on which something was said, a heartbeat or any message, is dead when the other host's kernel has
-    not acknowledged it, or the process not answered the heartbeat, for so long. As long as membership takes to find a
-    host that has vanished (5 to 8 s). A process that dies is noticed at once by its reset."""
-
-    heartbeat_s: float = 30.0
-    """A dialed link sends a heartbeat so often, whatever else is said on it (libzmq): for links on which nothing is,
-    and processes that stand still while their kernel acknowledges; membership finds both sooner, so this is the last
-    net. 9 bytes/s and link; each 3 s they were a quarter of all control bytes of a host of 1,000."""
-
     requests_max: int = 4096
     """Requests under way from here at once."""
 

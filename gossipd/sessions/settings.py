@@ -1,7 +1,7 @@
-"""Every bound and time of the sessions, with its range and where its value comes from.
+"""Bounds and times of the connections between hosts, with their ranges and where their values come from.
 
-What lives here: what the brain itself decides by. What does not: times of sockets and of admission
-(``control.settings``, which adds to these).
+What lives here: what the sessions decide by, and what a simulation of connections needs besides. What does not: times
+of admission and bounds of sockets (``control.settings``, which adds to these).
 """
 
 from __future__ import annotations
@@ -36,6 +36,16 @@ class SessionSettings:
     """Pause before a failed connection is dialed again, doubled each time, jittered by half; only while it is wanted.
     The first is short because a restarted daemon is back within a second. A connection has to be up for
     ``redial_max_s`` before the next pause is the first again."""
+
+    silence_s: float = 5.0
+    """A dialed link on which something was said, a heartbeat or any message, is dead when the other host's kernel has
+    not acknowledged it, or the process not answered the heartbeat, for so long. As long as membership takes to find a
+    host that has vanished (5 to 8 s). A process that dies is noticed at once by its reset."""
+
+    heartbeat_s: float = 30.0
+    """A dialed link sends a heartbeat so often, whatever else is said on it (libzmq): for links on which nothing is,
+    and processes that stand still while their kernel acknowledges; membership finds both sooner, so this is the last
+    net. 9 bytes/s and link; each 3 s they were a quarter of all control bytes of a host of 1,000."""
 
     resubscribe_s: float = 5.0
     """A subscription that has had no answer for so long is asked for again. Also the least pause between two
