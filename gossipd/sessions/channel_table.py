@@ -1,19 +1,22 @@
-"""All connections that this host dials: which there are, when each is dialed, and which have failed.
+"""All connections that this host dials: which there are, when each is dialed, which have failed, and their queues.
 
-What lives here: dialing, redialing, giving up and letting go. What does not: what is said over them, and which are
-wanted (``sessions``).
+What lives here: dialing, redialing, giving up and letting go; queueing and taking. What does not: what is said over
+them, and which are wanted (``sessions``).
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import NamedTuple, Protocol
 
-from gossipd.sessions.events import Dial, HangUp, SessionCommand
+from gossipd.sessions.events import Dial, HangUp, SendReady, SessionCommand
 from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
+from gossipd.sessions.send_queue import Outgoing
 from gossipd.sessions.settings import SessionSettings
+from gossipd.wire.control import Message
 from membership.member import NodeId
 
 LET_GO = "let go"
@@ -37,21 +40,27 @@ class ChannelTable:
     """At most ``links_max`` channels, one per peer."""
 
     def __init__(
-        self, directory: EndpointDirectory, *, settings: SessionSettings, rng: Random, commands: list[SessionCommand]
+        self,
+        directory: EndpointDirectory,
+        *,
+        settings: SessionSettings,
+        rng: Random,
+        commands: list[SessionCommand],
+        counters: Counter[str],
     ) -> None:
         """
         Args:
-            commands: where commands are put.
+            commands, counters: where commands are put, and messages that were dropped are counted by kind.
         """
         self._directory = directory
         self._settings = settings
         self._rng = rng
-        self._commands = commands
+        self._commands, self._counters = commands, counters
         self._channels: dict[NodeId, PeerChannel] = {}
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
         self._ended: list[EndedChannel] = []
         self._due_s = math.inf
-        self.counters = {"dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
+        self.link_counters = {"dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
 
     def get(self, peer: NodeId) -> PeerChannel | None:
         """The channel to ``peer`` if there is one; does not keep it from falling idle."""
@@ -62,19 +71,52 @@ class ChannelTable:
         channel = self._channels.get(peer)
         if channel is None:
             if self._directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
-                self.counters["unknown_peer"] += 1
+                self.link_counters["unknown_peer"] += 1
                 return None
             channel = self._channels[peer] = PeerChannel(peer, self._settings, now)
             self.look_at(now)
         channel.used_s = now
         return channel
 
-    def hurry(self, peer: NodeId) -> None:
-        """Something waits for this peer: do not sit out its pause."""
+    def put(self, peer: NodeId, message: Message, now: float, *, number: int = 0) -> bool:
+        """Queue a message, and have the peer dialed if it is not up; False when that is impossible or there is no
+        room."""
+        return self._put(self.open(peer, now), message, number)
+
+    def put_if_up(self, channel: PeerChannel | None, message: Message) -> None:
+        """Queue a message that is of no use later."""
+        if channel is not None and channel.state is ChannelState.UP:
+            self._put(channel, message, 0)
+
+    def announce(self, channel: PeerChannel) -> None:
+        """Something may have been queued: let the caller send it."""
+        if channel.state is ChannelState.UP and channel.queue and not channel.is_ready:
+            channel.is_ready = True
+            self._commands.append(SendReady(channel.peer))
+
+    def take(self, peer: NodeId) -> Outgoing | None:
+        """The next message to send to ``peer``."""
         channel = self._channels.get(peer)
-        if channel is not None and channel.state is ChannelState.WAITING:
-            channel.hurry()
-            self.look_at(channel.dial_at_s)
+        if channel is None or channel.state is not ChannelState.UP:
+            return None
+        outgoing = channel.queue.take()
+        if outgoing is None:
+            channel.is_ready = False
+        return outgoing
+
+    def put_back(self, peer: NodeId, outgoing: Outgoing) -> None:
+        """It could not be sent now: it is the next one again."""
+        channel = self._channels.get(peer)
+        if channel is not None:
+            channel.queue.put_back(outgoing)
+
+    def hurry(self, *peers: NodeId) -> None:
+        """Something waits for these: do not sit out their pauses."""
+        for peer in peers:
+            channel = self._channels.get(peer)
+            if channel is not None and channel.state is ChannelState.WAITING:
+                channel.hurry()
+                self.look_at(channel.dial_at_s)
 
     def move(self, peer: NodeId, now: float) -> None:
         """The peer's record has changed: dial it where it is now."""
@@ -156,6 +198,13 @@ class ChannelTable:
         ended, self._ended = self._ended, []
         return ended
 
+    def _put(self, channel: PeerChannel | None, message: Message, number: int) -> bool:
+        if channel is None or not channel.queue.put(message, number=number):
+            self._counters[f"dropped_{type(message).__name__}"] += 1
+            return False
+        self.announce(channel)
+        return True
+
     def _dial(self, channel: PeerChannel, now: float) -> None:
         endpoint = self._directory.endpoint_of(channel.peer)
         if endpoint is None:
@@ -166,14 +215,14 @@ class ChannelTable:
             self._fail(other, "moved", now)  # another key answers there now, or answered there before
         channel.dial(endpoint, now)
         self._by_address[address] = channel
-        self.counters["dialed"] += 1
+        self.link_counters["dialed"] += 1
         self.look_at(channel.dial_until_s)
         self._commands.append(Dial(channel.peer, endpoint))
 
     def _fail(self, channel: PeerChannel, reason: str, now: float) -> None:
-        self.counters["failed"] += 1
+        self.link_counters["failed"] += 1
         self._end(channel, reason)
-        self.counters["dropped"] += channel.fail(now, jitter=0.5 + self._rng.random() / 2)
+        self.link_counters["dropped"] += channel.fail(now, jitter=0.5 + self._rng.random() / 2)
         self.look_at(channel.dial_at_s)
 
     def _end(self, channel: PeerChannel, reason: str) -> None:

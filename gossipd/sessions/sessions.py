@@ -1,8 +1,8 @@
 """The brain of the control connections: what this host and each of its peers have told each other about deployments.
 
-What lives here: what each event means to the tables of this package. What does not: their rules (``subscription``,
-``subscribers``, ``send_queue``, ``channel_table``), sockets and frames (``gossipd.control``), whom to listen to and
-what to say (the planner).
+What lives here: which part an event concerns, which connections are wanted, and evidence of who can be reached. What
+does not: what is said of deployments (``exchange``), dialing (``channel_table``), sockets and frames
+(``gossipd.control``), whom to listen to and what to say (the planner).
 
 How a caller drives it, in one task::
 
@@ -35,30 +35,23 @@ from collections import Counter
 from random import Random
 
 from gossipd.core import events
-from gossipd.core.chunkset import ChunkSet, ChunkSetError
-from gossipd.core.ids import DeploymentId
 from gossipd.sessions.channel_table import LET_GO, ChannelTable, EndpointDirectory
 from gossipd.sessions.events import (
     EndpointChanged,
-    KeepTokens,
     LinkDown,
     LinkUp,
     MessageHeard,
     ReportEvent,
     RequestClosed,
     RequestOpened,
-    SendReady,
     SessionCommand,
     SessionEvent,
     StandingLinksChosen,
 )
-from gossipd.sessions.peer_channel import ChannelState, PeerChannel
-from gossipd.sessions.send_queue import Outgoing, payloads_of
+from gossipd.sessions.exchange import DeploymentExchange
+from gossipd.sessions.send_queue import Outgoing
 from gossipd.sessions.settings import SessionSettings
-from gossipd.sessions.subscribers import STREAMS_MAX, SubscriberTable
-from gossipd.sessions.subscription import SubscriptionTable
 from gossipd.wire import control
-from gossipd.wire.control_frame import FrameError, indexes
 from membership.member import NodeId
 
 
@@ -74,16 +67,16 @@ class Sessions:
         """
         self._greeting = greeting
         self._commands: list[SessionCommand] = []
-        self._subscriptions = SubscriptionTable(resubscribe_s=settings.resubscribe_s)
-        self._subscribers = SubscriberTable(
-            first_stream=rng.randrange(STREAMS_MAX), early_per_peer_max=settings.early_per_peer_max
+        self.counters: Counter[str] = Counter()
+        self._channels = ChannelTable(
+            directory, settings=settings, rng=rng, commands=self._commands, counters=self.counters
         )
-        self._channels = ChannelTable(directory, settings=settings, rng=rng, commands=self._commands)
-        self._chunk_counts: dict[DeploymentId, int] = {}  # of the deployments that are open here
+        self._exchange = DeploymentExchange(
+            self._channels, settings=settings, rng=rng, commands=self._commands, counters=self.counters
+        )
         self._standing: frozenset[NodeId] = frozenset()
         self._requests: Counter[NodeId] = Counter()
         self._reachable: dict[NodeId, bool] = {}
-        self.counters: Counter[str] = Counter()
 
     # ---- the caller's side ---------------------------------------------------------------------
 
@@ -91,15 +84,17 @@ class Sessions:
         """Take one event in."""
         match event:
             case MessageHeard():
-                self._message_heard(event.peer, event.message, event.number, now)
+                self._exchange.message_heard(event.peer, event.message, event.number, now)
             case events.SendDelta():
-                self._send_delta(event, now)
+                self._exchange.send_delta(event, now)
             case events.SendHoldings():
-                self._send_holdings(event, now)
+                self._exchange.send_holdings(event, now)
             case events.StartSubscription() | events.EndSubscription():
-                self._wish_changed(event, now)
+                self._exchange.wish_changed(event, now)
             case events.DeploymentOpened() | events.DeploymentClosed():
-                self._deployment_changed(event, now)
+                self._exchange.deployment_changed(event, now)
+                if isinstance(event, events.DeploymentOpened):
+                    self._channels.hurry(*self._standing)
             case RequestOpened() | RequestClosed():
                 self._request_changed(event, now)
             case StandingLinksChosen():
@@ -117,8 +112,7 @@ class Sessions:
     def advance(self, now: float) -> None:
         """Do what is due: dial, give up, let go, ask again."""
         self._channels.sweep(self._is_wanted, now)
-        for peer, deployment in self._subscriptions.due(now):
-            self._say_if_up(self._channels.open(peer, now), control.Subscribe(deployment))
+        self._exchange.ask_again(now)
         self._settle()
 
     def drain(self) -> list[SessionCommand]:
@@ -129,172 +123,33 @@ class Sessions:
 
     def next_deadline(self, _now: float) -> float:
         """When ``advance`` should be called though no event has come; infinity while nothing is due."""
-        return min(self._channels.next_deadline(), self._subscriptions.next_deadline())
+        return min(self._channels.next_deadline(), self._exchange.subscriptions.next_deadline())
 
     def put(self, peer: NodeId, message: control.Message, now: float, *, number: int = 0) -> bool:
         """Queue a message of the caller, a request for one; False when the peer is unknown or its queue is full."""
-        channel = self._channels.open(peer, now)
-        if channel is None or not channel.queue.put(message, number=number):
-            self.counters[f"dropped_{type(message).__name__}"] += 1
-            return False
-        self._announce(channel)
-        return True
+        return self._channels.put(peer, message, now, number=number)
 
     def take(self, peer: NodeId) -> Outgoing | None:
         """The next message to send to ``peer``; None when there is none, or its connection is not up."""
-        channel = self._channels.get(peer)
-        if channel is None or channel.state is not ChannelState.UP:
-            return None
-        outgoing = channel.queue.take()
-        if outgoing is None:
-            channel.is_ready = False
-        return outgoing
+        return self._channels.take(peer)
 
     def put_back(self, peer: NodeId, outgoing: Outgoing) -> None:
         """It could not be sent now: it is the next one again."""
-        channel = self._channels.get(peer)
-        if channel is not None:
-            channel.queue.put_back(outgoing)
-
-    def channel(self, peer: NodeId) -> PeerChannel | None:
-        """The channel to ``peer`` if there is one, to look at."""
-        return self._channels.get(peer)
+        self._channels.put_back(peer, outgoing)
 
     def statistics(self) -> dict[str, int]:
         """Counters since the start, by name."""
         parts = {
-            "link": self._channels.counters,
-            "follow": self._subscriptions.counters,
+            "link": self._channels.link_counters,
+            "follow": self._exchange.subscriptions.counters,
             "control": self.counters,
         }
         return {f"{part}_{name}": value for part, counters in parts.items() for name, value in counters.items()}
 
-    # ---- what the planner says -----------------------------------------------------------------
-
-    def _wish_changed(self, command: events.StartSubscription | events.EndSubscription, now: float) -> None:
-        peer, deployment = command.peer, command.deployment
-        if isinstance(command, events.StartSubscription):
-            self._subscriptions.ask(peer, deployment, now)
-            self._say_if_up(self._channels.open(peer, now), control.Subscribe(deployment))  # else when it is up
-        elif self._subscriptions.end(peer, deployment):
-            self._unsubscribe(peer, deployment, now)
-
-    def _unsubscribe(self, peer: NodeId, deployment: DeploymentId, now: float) -> None:
-        self._say_if_up(self._channels.get(peer), control.Unsubscribe(deployment))
-        self._channels.review(peer, now)
-
-    def _send_holdings(self, command: events.SendHoldings, now: float) -> None:
-        peer, deployment = command.peer, command.deployment
-        if not self._subscribers.has(peer, deployment):
-            return
-        channel, chunks = self._channels.open(peer, now), command.chunks
-        message = control.Holdings(
-            deployment, self._subscribers.stream(deployment), chunks.size, chunks.to_wire(), command.free_slots
-        )
-        if channel is None or not channel.queue.put_holdings(message):
-            self.counters["dropped_Holdings"] += 1
-            return
-        self._announce(channel)
-
-    def _send_delta(self, command: events.SendDelta, now: float) -> None:
-        """Packed once for all peers. Those that have not had Holdings are passed over."""
-        payloads = payloads_of(self._subscribers.stream(command.deployment), command)
-        for peer in command.peers:
-            channel = self._channels.get(peer)
-            if channel is None or not all(channel.queue.put_delta(payload) for payload in payloads):
-                self.counters["dropped_Delta"] += 1
-                continue
-            channel.used_s = now
-            self._announce(channel)
-
-    # ---- what peers say ------------------------------------------------------------------------
-
-    def _message_heard(self, peer: NodeId, message: control.Message, number: int, now: float) -> None:
-        match message:
-            case control.Delta():
-                self._delta_heard(peer, message, number, now)
-            case control.Holdings():
-                self._holdings_heard(peer, message, number)
-            case control.Subscribe(deployment=deployment):
-                self._subscribe_heard(peer, deployment)
-            case control.Unsubscribe(deployment=deployment):
-                if self._subscribers.remove(peer, deployment):
-                    self._report(events.UnsubscribeHeard(peer, deployment))
-                    self._channels.review(peer, now)
-            case control.Hello():
-                self.counters["greetings"] += 1  # and asks for nothing
-            case _:
-                self.counters["misplaced"] += 1  # a reply to nothing
-
-    def _subscribe_heard(self, peer: NodeId, deployment: DeploymentId) -> None:
-        """``peer`` asks, or asks again: the planner answers with Holdings when the deployment is open here."""
-        if deployment not in self._chunk_counts:
-            self._subscribers.add_early(peer, deployment)
-            return
-        self._subscribers.add(peer, deployment)
-        self._report(events.SubscribeHeard(peer, deployment))
-
-    def _holdings_heard(self, peer: NodeId, message: control.Holdings, number: int) -> None:
-        chunk_count = self._chunk_counts.get(message.deployment)
-        try:
-            if chunk_count is None or message.chunk_count != chunk_count:
-                raise ChunkSetError("not the deployment's number of chunks")
-            chunks = ChunkSet.from_wire(message.chunks, size=chunk_count)
-        except ChunkSetError:
-            self.counters["bad_holdings"] += 1
-            return
-        if self._subscriptions.hear_holdings(peer, message.deployment, message.stream, number):
-            if message.tokens:
-                self._commands.append(KeepTokens(peer, message.tokens, message.valid_s))
-            self._report(events.HoldingsHeard(peer, message.deployment, chunks, message.free_slots))
-
-    def _delta_heard(self, peer: NodeId, message: control.Delta, number: int, now: float) -> None:
-        deployment, may_ask = self._subscriptions.hear_delta(peer, message.stream, number, now)
-        if deployment is None:
-            return
-        if may_ask:
-            self.put(peer, control.Subscribe(deployment), now)
-        chunk_count = self._chunk_counts.get(deployment)
-        if chunk_count is None:
-            return
-        try:
-            heard = events.DeltaHeard(
-                peer,
-                deployment,
-                indexes(message.added, chunk_count=chunk_count),
-                indexes(message.dropped, chunk_count=chunk_count),
-                indexes(message.reading, chunk_count=chunk_count),
-                message.free_slots,
-            )
-        except FrameError:
-            self.counters["bad_delta"] += 1
-            return
-        self._report(heard)
-
-    # ---- deployments and members ---------------------------------------------------------------
-
-    def _deployment_changed(self, event: events.DeploymentOpened | events.DeploymentClosed, now: float) -> None:
-        deployment = event.deployment
-        if isinstance(event, events.DeploymentOpened):
-            self._chunk_counts[deployment] = event.shape.chunk_count
-            for peer in self._standing:
-                self._channels.hurry(peer)
-            for peer in self._subscribers.take_early(deployment):
-                self._subscribe_heard(peer, deployment)
-            return
-        self._chunk_counts.pop(deployment, None)
-        for peer in self._subscriptions.end_deployment(deployment):
-            self._unsubscribe(peer, deployment, now)
-        stream, peers = self._subscribers.close(deployment)
-        for peer in peers:
-            channel = self._channels.get(peer)
-            if channel is not None and stream is not None:
-                channel.queue.drop_stream(stream)
-            self._channels.review(peer, now)
+    # ---- which connections there are -----------------------------------------------------------
 
     def _peer_lost(self, peer: NodeId) -> None:
-        self._subscriptions.end_peer(peer)
-        self._subscribers.remove_peer(peer)
+        self._exchange.drop_peer(peer)
         self._channels.drop(peer)
         self._reachable.pop(peer, None)
 
@@ -309,8 +164,6 @@ class Sessions:
         for peer in missing[: event.dials_max]:
             self._channels.open(peer, now)
 
-    # ---- connections ---------------------------------------------------------------------------
-
     def _request_changed(self, event: RequestOpened | RequestClosed, now: float) -> None:
         if isinstance(event, RequestOpened):
             self._requests[event.peer] += 1
@@ -322,9 +175,7 @@ class Sessions:
         self._channels.review(event.peer, now)
 
     def _is_wanted(self, peer: NodeId) -> bool:
-        if peer in self._standing:
-            return True
-        return bool(self._subscriptions.of(peer) or self._subscribers.of(peer) or self._requests.get(peer))
+        return peer in self._standing or peer in self._requests or self._exchange.is_between(peer)
 
     def _link_up(self, peer: NodeId, now: float) -> None:
         channel = self._channels.up(peer, now)
@@ -332,11 +183,8 @@ class Sessions:
             return
         self._reach(peer, reachable=True)
         self.put(peer, self._greeting, now)
-        for deployment in self._subscriptions.link_up(peer, now):
-            self.put(peer, control.Subscribe(deployment), now)
-        for deployment in self._subscribers.link_up(peer):
-            self._subscribe_heard(peer, deployment)
-        self._announce(channel)
+        self._exchange.link_up(peer, now)
+        self._channels.announce(channel)
 
     def _settle(self) -> None:
         """Draw the conclusions from connections that are over."""
@@ -347,7 +195,7 @@ class Sessions:
                     self._report(events.PeerReachable(peer, True))
                 continue
             self.counters[f"down_{reason}"] += 1
-            self._subscribers.link_down(peer)
+            self._exchange.subscribers.link_down(peer)
             if reason not in ("moved", "forgotten"):
                 self._reach(peer, reachable=False)
 
@@ -355,21 +203,6 @@ class Sessions:
         if self._reachable.get(peer) is not reachable:
             self._reachable[peer] = reachable
             self._report(events.PeerReachable(peer, reachable))
-
-    # ---- small things --------------------------------------------------------------------------
-
-    def _say_if_up(self, channel: PeerChannel | None, message: control.Message) -> None:
-        if channel is None or channel.state is not ChannelState.UP:
-            return
-        if not channel.queue.put(message):
-            self.counters[f"dropped_{type(message).__name__}"] += 1
-            return
-        self._announce(channel)
-
-    def _announce(self, channel: PeerChannel) -> None:
-        if channel.state is ChannelState.UP and channel.queue and not channel.is_ready:
-            channel.is_ready = True
-            self._commands.append(SendReady(channel.peer))
 
     def _report(self, event: events.Event) -> None:
         self._commands.append(ReportEvent(event))

@@ -81,10 +81,6 @@ class SubscriptionTable:
         """The deployments that we listen to at ``peer``."""
         return tuple(self._by_peer.get(peer, ()))
 
-    def is_asked(self, peer: NodeId, deployment: DeploymentId) -> bool:
-        """True while a question has no answer."""
-        return (peer, deployment) in self._asked
-
     def hear_holdings(self, peer: NodeId, deployment: DeploymentId, stream: int, number: int) -> bool:
         """Holdings came; False when nobody asked for them."""
         subscription = self._by_peer.get(peer, {}).get(deployment)

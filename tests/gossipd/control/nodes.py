@@ -105,7 +105,7 @@ class Node:
         return self.plane.statistics().get("control_greetings", 0)
 
     def channel(self, other: Node) -> PeerChannel | None:
-        return self.plane.driver.sessions.channel(other.host.node)
+        return self.plane.driver.sessions._channels.get(other.host.node)
 
     def lose(self, other: Node) -> None:
         """The link to ``other`` fails."""

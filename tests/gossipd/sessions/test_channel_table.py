@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from random import Random
 
 from gossipd.sessions.channel_table import LET_GO, ChannelTable
@@ -28,7 +29,9 @@ class Driven:
         self.directory = Directory()
         self.commands: list[SessionCommand] = []
         self.wanted = {A, B}
-        self.table = ChannelTable(self.directory, settings=SETTINGS, rng=Random(1), commands=self.commands)
+        self.table = ChannelTable(
+            self.directory, settings=SETTINGS, rng=Random(1), commands=self.commands, counters=Counter()
+        )
 
     def sweep(self, now: float) -> list[SessionCommand]:
         self.table.sweep(self.wanted.__contains__, now)
@@ -52,7 +55,7 @@ def test_an_open_channel_is_dialed_once() -> None:
     assert driven.table.next_deadline() == 5.0
     assert driven.sweep(5.0) == [driven.dial(A)]
     assert driven.sweep(5.1) == []
-    assert driven.table.counters["dialed"] == 1
+    assert driven.table.link_counters["dialed"] == 1
 
 
 def test_strangers_and_more_than_so_many_are_not_dialed() -> None:
@@ -62,7 +65,7 @@ def test_strangers_and_more_than_so_many_are_not_dialed() -> None:
     assert driven.table.open(A, 0.0)
     assert driven.table.open(B, 0.0)
     assert driven.table.open(STRANGER, 0.0) is None
-    assert driven.table.counters["unknown_peer"] == 2
+    assert driven.table.link_counters["unknown_peer"] == 2
 
 
 def test_a_dial_without_an_answer_is_given_up_and_repeated() -> None:
@@ -94,7 +97,7 @@ def test_a_failed_channel_that_is_down_does_not_fail_again() -> None:
     driven.table.down(A, "lost", 1.0)
     driven.table.down(STRANGER, "lost", 1.0)
     assert driven.table.take_ended() == [(A, "lost")]
-    assert driven.table.counters["failed"] == 1
+    assert driven.table.link_counters["failed"] == 1
 
 
 def test_an_idle_channel_that_nothing_wants_is_closed_in_time() -> None:

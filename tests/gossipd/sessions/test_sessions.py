@@ -262,7 +262,7 @@ def test_evidence_that_nothing_will_renew_is_taken_back() -> None:
     a.tell(LinkDown(B, "lost"))
     found.run(10.0)
     assert [heard.reachable for heard in a.of(PeerReachable)] == [True, False, True]
-    assert a.sessions.channel(B) is None
+    assert a.sessions._channels.get(B) is None
 
 
 def test_a_failed_link_is_dialed_with_growing_pauses_only_while_it_is_wanted() -> None:
@@ -311,7 +311,7 @@ def test_a_closed_deployment_is_listened_to_no_more() -> None:
     found.run(100.0)
     assert b.of(UnsubscribeHeard) == [UnsubscribeHeard(A, MODEL)]
     assert len(b.of(SubscribeHeard)) == 1
-    assert a.sessions.channel(B) is None, "nothing wants the connection"
+    assert a.sessions._channels.get(B) is None, "nothing wants the connection"
 
 
 def test_nothing_is_kept_of_a_peer_that_is_lost() -> None:
@@ -319,7 +319,7 @@ def test_nothing_is_kept_of_a_peer_that_is_lost() -> None:
     a, b = listening(found)
     for host, peer in ((a, B), (b, A)):
         host.tell(PeerLost(peer))
-        assert host.sessions.channel(peer) is None
+        assert host.sessions._channels.get(peer) is None
         assert HangUp(peer, "forgotten") in host.commands
     assert a.of(PeerReachable) == [PeerReachable(B, True)], "the verdict says it already"
     b.tell(holdings(a, 1))
@@ -335,13 +335,13 @@ def test_standing_links_are_dialed_a_few_at_a_time_and_stay() -> None:
     for expected in (2, 3):
         a.tell(StandingLinksChosen(peers, 2))
         found.run()
-        assert sum(a.sessions.channel(peer) is not None for peer in peers) == expected
+        assert sum(a.sessions._channels.get(peer) is not None for peer in peers) == expected
     found.run(1000.0)
     a.tell(StandingLinksChosen(frozenset({B}), 2))
     found.run(59.9)
-    assert a.sessions.channel(C), "it may be wanted again in a moment"
+    assert a.sessions._channels.get(C), "it may be wanted again in a moment"
     found.run(0.2)
-    assert [a.sessions.channel(peer) is not None for peer in (B, C)] == [True, False]
+    assert [a.sessions._channels.get(peer) is not None for peer in (B, C)] == [True, False]
 
 
 def test_a_standing_link_that_broke_is_dialed_at_once_when_a_deployment_opens() -> None:
@@ -350,7 +350,7 @@ def test_a_standing_link_that_broke_is_dialed_at_once_when_a_deployment_opens() 
     a.tell(StandingLinksChosen(frozenset({B}), 1))
     found.dead.add(B)
     found.run(60.0)
-    channel = a.sessions.channel(B)
+    channel = a.sessions._channels.get(B)
     assert channel is not None
     channel.dial_at_s = found.now + 1e6  # so long a pause that only this test could sit it out
     found.dead.clear()
@@ -369,16 +369,16 @@ def test_a_request_keeps_its_link_while_it_is_open() -> None:
     a.tell(RequestOpened(B))
     assert a.sessions.put(B, control.Ping(), found.now, number=7)
     found.run(60.0)
-    assert a.sessions.channel(B) is not None
+    assert a.sessions._channels.get(B) is not None
     a.tell(RequestClosed(B))
     found.run(1.0)
-    assert a.sessions.channel(B) is None
+    assert a.sessions._channels.get(B) is None
 
 
 def test_a_request_does_not_sit_out_a_long_pause() -> None:
     found = network()
     a, _ = listening(found)
-    channel = a.sessions.channel(B)
+    channel = a.sessions._channels.get(B)
     assert channel is not None
     channel._pause_s = 4.0
     a.tell(LinkDown(B, "lost"))

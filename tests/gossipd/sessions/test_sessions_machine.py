@@ -155,22 +155,22 @@ class AnnouncementMachine(RuleBasedStateMachine):
 
     def _is_current(self) -> bool:
         """The listener has had Holdings of this life of the teller, and all that was sent since."""
-        subscription = self.listener._subscriptions._by_peer[TELLER][MODEL]
-        channel = self.teller.channel(LISTENER)
-        stream = self.teller._subscribers._streams.get(MODEL)
+        subscription = self.listener._exchange.subscriptions._by_peer[TELLER][MODEL]
+        channel = self.teller._channels.get(LISTENER)
+        stream = self.teller._exchange.subscribers._streams.get(MODEL)
         if channel is None or stream is None or subscription.stream != stream or subscription.number is None:
             return False
         return channel.queue._numbers.get(stream) == subscription.number
 
     @invariant()
     def a_current_subscription_is_right(self) -> None:
-        channel = self.teller.channel(LISTENER)
+        channel = self.teller._channels.get(LISTENER)
         if self._is_current() and not self.wire and (channel is None or not channel.queue):
             assert self.seen == self.held
 
     @invariant()
     def queues_are_bounded_by_the_model(self) -> None:
-        channel = self.teller.channel(LISTENER)
+        channel = self.teller._channels.get(LISTENER)
         assert channel is None or len(channel.queue._deltas) <= 1
 
     def teardown(self) -> None:
