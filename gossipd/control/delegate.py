@@ -39,7 +39,7 @@ class ControlPort(Protocol):
         """A member has sent tokens with its holdings."""
 
     def on_event(self, event: Event) -> None:
-        """Something the planner wants to hear: news, subscriptions, reachability."""
+        """An event for the planner: announcements, subscriptions, reachability."""
 
     def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         """A request; ``reply`` may be called once, now or later. Clients may only send trigger requests."""

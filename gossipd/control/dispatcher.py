@@ -1,10 +1,11 @@
-"""Frames in: from visitors at the entrance and on the links we dialed, to events, replies and messages.
+"""Frames in: from accepted connections and on the links we dialed, to messages for the sessions, requests and replies.
 
-What lives here: what may come from whom, and what becomes of it. What does not: sockets, and sending news.
+What lives here: which kind of message may come from whom, and who takes it. What does not: sockets, and what a message
+about a deployment means (``gossipd.sessions``).
 
-A visitor that is a member may send anything; one that is a client, only what ``gossipd trigger`` sends. A link brings
-replies and nothing else. What does not decode is dropped and counted by kind: a peer is told nothing about it, and no
-error of a peer leaves this file.
+A member may send anything; a client, only what ``gossipd trigger`` sends. A link that we dialed brings replies and
+nothing else. What does not decode is dropped and counted by kind: the peer is told nothing about it, and no error of a
+peer leaves this file.
 """
 
 from __future__ import annotations

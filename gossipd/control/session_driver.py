@@ -1,7 +1,7 @@
 """Drives the sessions: events in, and each command to the part that performs it.
 
-What lives here: who performs what. What does not: any decision (``gossipd.sessions``), and sockets: what concerns
-connections waits here until the dialer takes it, in its own turn.
+What lives here: which part performs which command. What does not: any decision (``gossipd.sessions``), and sockets:
+commands about connections wait here until the dialer takes them, in its own turn.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class PeerChannel:
         """Nothing is queued or listened to any more; returns how many messages were dropped by that.
 
         The next pause is the shortest one after a connection that held, and not after one that failed as soon as it was
-        up: a peer that resets all connections would be dialed, and its news planned for, ten times a second.
+        up: a peer that resets all connections would be dialed, and its evidence planned for, ten times a second.
 
         Args:
             jitter: a factor of the pause.
