@@ -27,13 +27,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "identity": frozenset({"core"}),
     "manifest": frozenset({"core", "identity"}),
     "swarm": frozenset({"core"}),
+    "sessions": frozenset({"core", "wire"}),
     "deployment": WORDS,
     "wire": frozenset({"core", "identity"}),
     "runtime": frozenset({"core"}),
     "store": STANDS_ON,
     "sources": STANDS_ON,
     "transfer": STANDS_ON,
-    "control": STANDS_ON | {"deployment"},  # a trigger carries the value of a statement
+    "control": STANDS_ON | {"sessions", "deployment"},  # a trigger carries the value of a statement
     "api": STANDS_ON | {"deployment"},  # rows are made of progress records
     "inbox": STANDS_ON,
     "audit": STANDS_ON,

@@ -32,8 +32,18 @@ from gossipd.control.listener import BindError
 from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
+from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import NotFoundError
-from gossipd.core.events import ChunkLost, ChunkStored, Command, Event, ProbeSource
+from gossipd.core.events import (
+    ChunkLost,
+    ChunkStored,
+    Command,
+    DeploymentClosed,
+    DeploymentOpened,
+    Event,
+    PeerLost,
+    ProbeSource,
+)
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
@@ -154,7 +164,7 @@ class App:
             nursery=self._nursery,
             complete_before=frozenset(model.deployment for model in data_plane.store.models() if model.is_published),
         )
-        self.dissemination.deployments = self.delegate.deployments = self.deployments
+        self.dissemination.deployments = self.deployments
         self.triggers = Triggers(
             register=self.register,
             deployments=self.deployments,
@@ -428,14 +438,16 @@ class App:
         self.progress_publisher.restore(deployment)
 
     def _deployment_opened(self, deployment: Deployment) -> None:
-        self.plane.deployment_opened(deployment.id)
+        manifest = deployment.manifest
+        assert manifest is not None
+        self.plane.hear(DeploymentOpened(deployment.id, manifest.shape(), ChunkSet(manifest.chunk_count)))
 
     def _deployment_closed(self, deployment: Deployment) -> None:
-        self.plane.deployment_closed(deployment.id)
+        self.plane.hear(DeploymentClosed(deployment.id))
         self.data_plane.reader.forget(deployment.id)
 
     def _member_gone(self, node: NodeId) -> None:
-        self.plane.member_gone(node)
+        self.plane.hear(PeerLost(node))
 
     def _heard(self, event: PayloadHeard) -> None:
         self.membership_host.hear(event, statement=self.dissemination.heard, progress=self.progress_publisher.heard)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
-from types import SimpleNamespace
 from typing import Any, cast
 
 import msgpack
@@ -20,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gossipd.control.authenticator import Identity
 from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.requests import RequestTable
-from gossipd.control.subscribers import Subscribers
-from gossipd.control.subscription import SubscriptionTable
+from gossipd.control.session_driver import SessionDriver
+from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.control_delegate import ControlDelegate
@@ -30,6 +29,7 @@ from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.statement import _DOMAIN, _HEAD, Statement, Verb
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id
+from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_VERSION, encode
@@ -109,7 +109,6 @@ class TriggerSurface:
             post=application.post,
             audit=application.audit,
         )
-        delegate.deployments = cast(Any, SimpleNamespace(by_id={}))
         self._nursery = _Nursery()
         triggers = Triggers(
             register=application.register,
@@ -121,15 +120,11 @@ class TriggerSurface:
         self._trigger_server = delegate.trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
         self.accepted = 0
         self._replies = 0
-        self._dispatcher = FrameDispatcher(
-            host=delegate,
-            following=SubscriptionTable(resubscribe_s=5.0),
-            followers=Subscribers(first_stream=0),
-            requests=RequestTable(limit=8),
-            send=lambda node, message: True,
-            answer=self._answer,
-            counters=Counter(),
+        requests = RequestTable(limit=8)
+        driver = SessionDriver(
+            host=delegate, requests=requests, settings=ControlSettings(), rng=Random(1), turn_loop=TurnLoop()
         )
+        self._dispatcher = FrameDispatcher(host=delegate, requests=requests, driver=driver, counters=Counter())
         self._visitors = (
             Identity(client=_CLIENT.public.ed25519), Identity(client=b"x" * 32), Identity(node=node_id(publics[1])),
             Identity(node=node_id(publics[0])),
@@ -234,7 +229,7 @@ class TriggerSurface:
         """See Door."""
         identity, frames = arrived
         for frame in frames:
-            self._dispatcher.from_identity(identity, b"route", frame)
+            self._dispatcher.from_identity(identity, self._answer, frame)
         jobs, self._nursery.jobs = self._nursery.jobs, []
         for job, arguments in jobs:
             await job(*arguments)
@@ -248,7 +243,7 @@ class TriggerSurface:
     def _accepted(self, *words: object, **fields: object) -> None:
         self.accepted += 1
 
-    def _answer(self, route: bytes, frame: bytes) -> bool:
+    def _answer(self, frame: bytes) -> bool:
         self._replies += 1
         return True
 

@@ -96,7 +96,7 @@ class Daemon:
         self.plane = Plane(self)
         self.deploying = Deploying(self)
         self.members.callbacks = MemberCallbacks(
-            post=self.post, member_changed=lambda node: None, member_gone=self.plane.member_gone,
+            post=self.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
             roster_changed=lambda: None, heard=self.deploying.heard, probe_wanted=lambda node: None,
             alarm=lambda code, sentence: None,
         )  # fmt: skip
@@ -153,6 +153,9 @@ class Daemon:
         waiting, self._waiting = self._waiting, []
         for life, action, arguments in waiting:
             self._run(life, action, arguments)
+
+    def _member_gone(self, node: NodeId) -> None:
+        self.plane.hear(events.PeerLost(node))
 
     def watch(self, peer: int) -> None:
         """Something has happened between us and that host: the next heartbeat will tell."""
@@ -211,11 +214,8 @@ class Daemon:
 
     def _perform(self, command: Command) -> None:
         match command:
-            case events.SendDelta():
-                self.plane.send_delta(
-                    command.peers, command.deployment, added=command.added, dropped=command.dropped,
-                    reading=command.reading, free_slots=command.free_slots,
-                )  # fmt: skip
+            case events.StartSubscription() | events.EndSubscription() | events.SendHoldings() | events.SendDelta():
+                self.plane.hear(command)
             case events.StartFetch():
                 self.bulk.start(command)
             case events.CancelFetch():
@@ -224,12 +224,6 @@ class Daemon:
                 self._read_source(command)
             case events.ProbeSource():
                 self.probe(command.deployment)
-            case events.StartSubscription():
-                self.plane.subscribe(command.peer, command.deployment)
-            case events.EndSubscription():
-                self.plane.unsubscribe(command.peer, command.deployment)
-            case events.SendHoldings():
-                self.plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
             case events.ClaimSeed():
                 self.seed_term = command.term
                 self.world.wires.publish_capabilities(
@@ -329,7 +323,3 @@ class Daemon:
             self.world.faults.struck("corrupting_peer", self.index)
             return bytes([body[0] ^ 1]) + body[1:]
         return body
-
-    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
-        """ControlDelegate.chunk_count_of."""
-        return self.deploying.chunk_count_of(deployment)

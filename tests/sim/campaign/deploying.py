@@ -134,8 +134,9 @@ class Deploying:
         life.step = Step.COMPLETE if complete else Step.DOWNLOADING
         if complete:
             self._world.oracle.published(daemon, deployment)
-        daemon.post(DeploymentOpened(manifest.id, manifest.shape(), held, manifest.priority, manifest.targets))
-        daemon.plane.deployment_opened(deployment)
+        opened = DeploymentOpened(manifest.id, manifest.shape(), held, manifest.priority, manifest.targets)
+        daemon.post(opened)
+        daemon.plane.hear(opened)
 
     def finish_wanted(self, deployment: DeploymentId) -> None:
         """The planner says that everything is held."""
