@@ -43,7 +43,7 @@ class Identity:
 
     @classmethod
     def from_user_id(cls, user_id: str) -> Identity:
-        """The visitor whose User-Id the handler made."""
+        """The identity whose User-Id the handler made."""
         body = bytes.fromhex(user_id[1:])
         return cls(node=NodeId(body)) if user_id[0] == _MEMBER else cls(client=body)
 

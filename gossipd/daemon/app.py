@@ -40,6 +40,7 @@ from gossipd.core.events import (
     DeploymentClosed,
     DeploymentOpened,
     Event,
+    PeerLost,
     ProbeSource,
 )
 from gossipd.core.ids import DeploymentId
@@ -161,7 +162,7 @@ class App:
             rng=Random(secrets.randbits(64)),
             complete_before=frozenset(model.deployment for model in data_plane.store.models() if model.is_published),
         )
-        self.lifecycle = self.delegate.lifecycle = brain.lifecycle
+        self.lifecycle = brain.lifecycle
         deployment_executor = DeploymentExecutor(
             state=self.state,
             store=data_plane.store,
@@ -421,15 +422,15 @@ class App:
     def open_swarm(self, command: OpenSwarm) -> None:
         """See SwarmPort."""
         manifest = command.manifest
-        self.driver.post(
-            DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
-        )
-        self.plane.deployment_opened(manifest.id)
+        opened = DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
+        self.driver.post(opened)
+        self.plane.hear(opened)
 
     def close_swarm(self, deployment: DeploymentId) -> None:
         """See SwarmPort."""
-        self.driver.post(DeploymentClosed(deployment))
-        self.plane.deployment_closed(deployment)
+        closed = DeploymentClosed(deployment)
+        self.driver.post(closed)
+        self.plane.hear(closed)
         self.data_plane.reader.forget(deployment)
 
     def probe_source(self, command: ProbeSource) -> None:
@@ -444,7 +445,7 @@ class App:
         self.deployment_driver.post(RosterChanged())
 
     def _member_gone(self, node: NodeId) -> None:
-        self.plane.member_gone(node)
+        self.plane.hear(PeerLost(node))
 
     def _heard(self, event: PayloadHeard) -> None:
         self.membership_host.hear(event, statement=self._statement_heard, progress=self._progress_heard)

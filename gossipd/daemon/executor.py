@@ -97,21 +97,8 @@ class CommandExecutor:
                 self._submit(self._readers, self._read, command)
             case events.ProbeSource():
                 self._submit(self._chores, self._probe, command.deployment)
-            case events.StartSubscription():
-                self._plane.subscribe(command.peer, command.deployment)
-            case events.EndSubscription():
-                self._plane.unsubscribe(command.peer, command.deployment)
-            case events.SendHoldings():
-                self._plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
-            case events.SendDelta():
-                self._plane.send_delta(
-                    command.peers,
-                    command.deployment,
-                    added=command.added,
-                    dropped=command.dropped,
-                    reading=command.reading,
-                    free_slots=command.free_slots,
-                )
+            case events.StartSubscription() | events.EndSubscription() | events.SendHoldings() | events.SendDelta():
+                self._plane.hear(command)
             case events.ClaimSeed():
                 self._claim_seed(command.term)
             case events.FinishModel() | events.ReportStall():

@@ -67,7 +67,7 @@ MUTANTS = (
         "judges-while-cut-off",
         "A member that hears nobody goes on passing verdicts.",
         "membership/judge.py",
-        "        if node.settings.isolation_freeze and (node.frozen or not self.is_trusted(suspicion.since_s)):\n",
+        "        if node.settings.isolation_freeze and is_doubtful:\n",
         "        if node.settings.isolation_freeze and node.has_left:\n",
         ("tests/membership/test_simulation.py", "tests/membership/test_planted_bugs.py"),
     ),

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gossipd.control.authenticator import Identity
 from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.requests import RequestTable
-from gossipd.control.subscribers import Subscribers
-from gossipd.control.subscription import SubscriptionTable
+from gossipd.control.session_driver import SessionDriver
+from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.control_delegate import ControlDelegate
@@ -30,6 +30,7 @@ from gossipd.deployment.events import OrderTriggered
 from gossipd.deployment.statement import _DOMAIN, _HEAD, Statement, Verb
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import deployment_id
+from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_VERSION, encode
@@ -85,7 +86,6 @@ class TriggerSurface:
             post=application.post,
             audit=application.audit,
         )
-        delegate.lifecycle = application.brain.lifecycle
         self._nursery = _Nursery()
         triggers = Triggers(
             statements=application.statements,
@@ -94,15 +94,11 @@ class TriggerSurface:
         )
         self._trigger_server = delegate.trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
         self._replies = 0
-        self._dispatcher = FrameDispatcher(
-            host=delegate,
-            following=SubscriptionTable(resubscribe_s=5.0),
-            followers=Subscribers(first_stream=0),
-            requests=RequestTable(limit=8),
-            send=lambda node, message: True,
-            answer=self._answer,
-            counters=Counter(),
+        requests = RequestTable(limit=8)
+        driver = SessionDriver(
+            host=delegate, requests=requests, settings=ControlSettings(), rng=Random(1), turn_loop=TurnLoop()
         )
+        self._dispatcher = FrameDispatcher(host=delegate, requests=requests, driver=driver, counters=Counter())
         self._visitors = (
             Identity(client=_CLIENT.public.ed25519), Identity(client=b"x" * 32), Identity(node=node_id(publics[1])),
             Identity(node=node_id(publics[0])),
@@ -212,7 +208,7 @@ class TriggerSurface:
         """See Door."""
         identity, frames = arrived
         for frame in frames:
-            self._dispatcher.from_identity(identity, b"route", frame)
+            self._dispatcher.from_identity(identity, self._answer, frame)
         jobs, self._nursery.jobs = self._nursery.jobs, []
         for job, arguments in jobs:
             await job(*arguments)
@@ -223,7 +219,7 @@ class TriggerSurface:
     def close(self) -> None:
         """See Door."""
 
-    def _answer(self, route: bytes, frame: bytes) -> bool:
+    def _answer(self, frame: bytes) -> bool:
         self._replies += 1
         return True
 

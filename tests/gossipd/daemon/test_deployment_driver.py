@@ -47,6 +47,7 @@ from gossipd.store.settings import StoreSettings
 from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import KEY, OWN, PEER, ScriptedRoster, said
 from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import SECRET, small
 
 ONE = small(version=1)
@@ -60,7 +61,7 @@ class _Store(ChunkStore):
         self.disk = MemoryDisk()
         super().__init__(
             Path("unused"), settings=StoreSettings(reserve_bytes=0, keep_versions=1), on_event=lambda _event: None,
-            disk=self.disk, boot="a", background=False, before_evict=self._before_evict,
+            disk=self.disk, clock=SetClock(), background=False, before_evict=self._before_evict,
         )  # fmt: skip
         self.hears_evictions: Callable[[ModelEvicted], None] = lambda _event: None
         self.may_open, self.has_begun = threading.Event(), threading.Event()

@@ -30,6 +30,7 @@ from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
 from membership.events import PayloadHeard
 from membership.member import NodeId
+from tests.gossipd.store.set_clock import SetClock
 from tests.sim.campaign.bulk import Bulk, recheck_quietly
 from tests.sim.campaign.deployment_runner import WALL_S, DeploymentRunner, StateFiles
 from tests.sim.campaign.disk import SickDisk
@@ -98,7 +99,7 @@ class Daemon:
         self.plane = Plane(self)
         self.deployments = DeploymentRunner(self)
         self.members.callbacks = MemberCallbacks(
-            post=self.post, member_changed=lambda node: None, member_gone=self.plane.member_gone,
+            post=self.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
             roster_changed=self._roster_changed, heard=self._heard, probe_wanted=lambda node: None,
             alarm=lambda code, sentence: None,
         )  # fmt: skip
@@ -119,9 +120,7 @@ class Daemon:
             settings=StoreSettings(reserve_bytes=0),
             on_event=self._store_reported,
             disk=self.disk,
-            clock=lambda: wires.now,
-            wall=lambda: WALL_S + wires.now,
-            boot=str(self.boot_id),
+            clock=SetClock(boot=str(self.boot_id), now=lambda: wires.now, wall=lambda: WALL_S + wires.now),
             background=False,
         )
 
@@ -157,6 +156,9 @@ class Daemon:
         waiting, self._waiting = self._waiting, []
         for life, action, arguments in waiting:
             self._run(life, action, arguments)
+
+    def _member_gone(self, node: NodeId) -> None:
+        self.plane.hear(events.PeerLost(node))
 
     def watch(self, peer: int) -> None:
         """Something has happened between us and that host: the next heartbeat will tell."""
@@ -217,11 +219,8 @@ class Daemon:
 
     def _perform(self, command: Command) -> None:
         match command:
-            case events.SendDelta():
-                self.plane.send_delta(
-                    command.peers, command.deployment, added=command.added, dropped=command.dropped,
-                    reading=command.reading, free_slots=command.free_slots,
-                )  # fmt: skip
+            case events.StartSubscription() | events.EndSubscription() | events.SendHoldings() | events.SendDelta():
+                self.plane.hear(command)
             case events.StartFetch():
                 self.bulk.start(command)
             case events.CancelFetch():
@@ -230,12 +229,6 @@ class Daemon:
                 self._read_source(command)
             case events.ProbeSource():
                 self.probe(command.deployment)
-            case events.StartSubscription():
-                self.plane.subscribe(command.peer, command.deployment)
-            case events.EndSubscription():
-                self.plane.unsubscribe(command.peer, command.deployment)
-            case events.SendHoldings():
-                self.plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
             case events.ClaimSeed():
                 self.seed_term = command.term
                 self.world.wires.publish_capabilities(
@@ -326,7 +319,7 @@ class Daemon:
         self.after(_UPKEEP_S + self.disk_wait_s(), self._keep_up)
 
     def _scrub(self) -> None:
-        self.store.scrub_step(_SCRUB_BYTES)
+        self.store.scrubber.step(_SCRUB_BYTES)
         self.after(_SCRUB_S, self._scrub)
 
     def recheck(self, deployment: DeploymentId, chunk: int) -> None:
@@ -347,24 +340,22 @@ class Daemon:
             return bytes([body[0] ^ 1]) + body[1:]
         return body
 
-    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
-        """ControlDelegate.chunk_count_of."""
-        return self.deployments.chunk_count_of(deployment)
-
     # ---- what the deployment brain wants ---------------------------------------------------------
 
     def open_swarm(self, command: OpenSwarm) -> None:
         """See SwarmPort."""
         manifest = command.manifest
-        self.post(
-            events.DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
+        opened = events.DeploymentOpened(
+            manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets
         )
-        self.plane.deployment_opened(manifest.id)
+        self.post(opened)
+        self.plane.hear(opened)
 
     def close_swarm(self, deployment: DeploymentId) -> None:
         """See SwarmPort."""
-        self.post(events.DeploymentClosed(deployment))
-        self.plane.deployment_closed(deployment)
+        closed = events.DeploymentClosed(deployment)
+        self.post(closed)
+        self.plane.hear(closed)
 
     def _heard(self, event: PayloadHeard) -> None:
         self.deployments.heard(event)

@@ -308,7 +308,7 @@ class Faults:
             daemon = self._world.daemons[index]
             if daemon.is_up:
                 for deployment in [record.id for record in daemon.deployments.records]:
-                    if daemon.chunk_count_of(deployment) is not None:
+                    if daemon.deployments.chunk_count_of(deployment) is not None:
                         held = list(daemon.store.held(deployment))
                         for chunk in self._random.sample(held, min(len(held), self._random.randint(1, 3))):
                             self._spoil(fault, daemon, deployment, chunk)

@@ -313,7 +313,7 @@ class Oracle:
         if len(digests) > 1:
             wrong.append(f"{len(digests)} different views")
         for daemon in running:
-            live = world.wires.swim(daemon.index).live_count
+            live = world.wires.swim(daemon.index).statistics()["members_live"]
             if live != len(running):
                 wrong.append(f"host {daemon.index} counts {live} of {len(running)} hosts")
             for deployment in world.opened:

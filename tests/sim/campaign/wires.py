@@ -23,9 +23,9 @@ from membership.testing import SimulatedCluster, SimulatedHost
 class SigningKeys(FakeKeys):
     """Stand-in signatures for membership, under keys with which statements can really be signed."""
 
-    def __init__(self) -> None:
+    def __init__(self, secrets: dict[bytes, SecretKey]) -> None:
         super().__init__()
-        self.secrets: dict[bytes, SecretKey] = {}
+        self.secrets = secrets
 
     def make(self, rng: Random) -> bytes:
         """See FakeKeys."""
@@ -40,11 +40,13 @@ class Wires(SimulatedCluster):
     """``cuts`` counts, for each direction of each pair, the faults that hold it cut."""
 
     def __init__(self, hosts: int, *, racks: int, seed: int, checkers: Sequence[Any]) -> None:
-        keys = SigningKeys()
-        super().__init__(hosts, racks=racks, seed=seed, checkers=checkers, trace=True, keys=keys)
-        self.secrets = keys.secrets
+        self.secrets: dict[bytes, SecretKey] = {}
+        super().__init__(hosts, racks=racks, seed=seed, checkers=checkers, trace=True)
         self.cuts: Counter[tuple[int, int]] = Counter()
         self.cut_struck: Callable[[int, int], None] = lambda source, target: None
+
+    def _make_keys(self) -> SigningKeys:
+        return SigningKeys(self.secrets)
 
     def is_open(self, source: int, target: int) -> bool:
         """Whether what ``source`` sends arrives at ``target``."""
