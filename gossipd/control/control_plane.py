@@ -47,13 +47,7 @@ class ControlPlane:
         self._audit_allowance, self._audit_s = settings.audit_per_s, 0.0
         self._token: trio.lowlevel.TrioToken | None = None
         self._counters: Counter[str] = Counter()
-        self.authenticator = ZapAuthenticator(
-            self._context,
-            settings=settings,
-            member_of=host.member_of,
-            client_of=host.client_of,
-            on_refused=self._refused,
-        )
+        self.authenticator = ZapAuthenticator(self._context, settings=settings, keys=host, on_refused=self._refused)
         self.driver = SessionDriver(host=host, requests=self._requests, settings=settings, rng=rng, turn_loop=turn_loop)
         dispatcher = FrameDispatcher(host=host, requests=self._requests, driver=self.driver, counters=self._counters)
         self.listener = ControlListener(
