@@ -121,10 +121,6 @@ class ControlPlane:
         """
         self.driver.feed(StandingLinksChosen(nodes, dials_max))
 
-    def send_nowait(self, node: NodeId, message: control.Message) -> bool:
-        """Queue a one-way message; False when the peer is unknown or its queue is full (counted by kind)."""
-        return self.driver.put(node, message)
-
     async def request(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
         """Ask a member and wait for its reply, which is of the kind that ``REPLY_TO`` names for the request.
 
