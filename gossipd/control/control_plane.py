@@ -47,13 +47,7 @@ class ControlPlane:
         self._audit_allowance, self._audit_s = settings.audit_per_s, 0.0
         self._token: trio.lowlevel.TrioToken | None = None
         self._counters: Counter[str] = Counter()
-        self.authenticator = ZapAuthenticator(
-            self._context,
-            settings=settings,
-            member_of=host.member_of,
-            client_of=host.client_of,
-            on_refused=self._refused,
-        )
+        self.authenticator = ZapAuthenticator(self._context, settings=settings, keys=host, on_refused=self._refused)
         self.driver = SessionDriver(host=host, requests=self._requests, settings=settings, rng=rng, turn_loop=turn_loop)
         dispatcher = FrameDispatcher(host=host, requests=self._requests, driver=self.driver, counters=self._counters)
         self.listener = ControlListener(
@@ -126,10 +120,6 @@ class ControlPlane:
             dials_max: how many of those that are missing may be dialed now; call again for the others.
         """
         self.driver.feed(StandingLinksChosen(nodes, dials_max))
-
-    def send_nowait(self, node: NodeId, message: control.Message) -> bool:
-        """Queue a one-way message; False when the peer is unknown or its queue is full (counted by kind)."""
-        return self.driver.put(node, message)
 
     async def request(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
         """Ask a member and wait for its reply, which is of the kind that ``REPLY_TO`` names for the request.

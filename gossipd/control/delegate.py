@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gossipd.control.authenticator import Identity
+from gossipd.control.authenticator import Identity, KeyDirectory
 from gossipd.core.events import Event
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.wire import control
@@ -17,14 +17,8 @@ from membership.member import NodeId
 Reply = Callable[[control.Message], None]
 
 
-class ControlPort(Protocol):
+class ControlPort(KeyDirectory, Protocol):
     """What the plane asks of the daemon. All methods are quick and are called on the trio loop."""
-
-    def member_of(self, curve_key: bytes) -> NodeId | None:
-        """The member whose record carries this CURVE key; ourselves included."""
-
-    def client_of(self, curve_key: bytes) -> bytes | None:
-        """The Ed25519 key of the configured client with this CURVE key."""
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """Where a member's record says its control port is; None for strangers and for those who left."""

@@ -79,7 +79,7 @@ class ControlSurface:
             audit=self._application.audit,
         )
         self._requests = RequestTable(limit=64)
-        self.counters: Counter[str] = Counter()
+        self._counters: Counter[str] = Counter()
         self.heard = 0
         """Events that reached the planner."""
         driver = self._driver = SessionDriver(
@@ -87,7 +87,7 @@ class ControlSurface:
         )
         driver.feed(events.DeploymentOpened(MODEL, Shape(CHUNKS, 65_536, CHUNKS * 65_536, 1), ChunkSet(CHUNKS)))
         self._dispatcher = FrameDispatcher(
-            host=delegate, requests=self._requests, driver=driver, counters=self.counters
+            host=delegate, requests=self._requests, driver=driver, counters=self._counters
         )
         self._rng = Random(rng.getrandbits(32))
         self._now = 100.0
@@ -97,6 +97,11 @@ class ControlSurface:
         self._frames = [encode(message, number=number) for message, number in self._corpus]
         # The clock of the trio loop stands still within a run of this door; what hears by it sees no time pass.
         self._began_s = trio.current_time()
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What was dropped, by kind: frames and, behind them, messages."""
+        return self._counters + self._driver.sessions.counters
 
     def case(self, rng: Random) -> Case:
         """See Door."""

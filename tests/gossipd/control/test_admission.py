@@ -156,7 +156,7 @@ async def test_a_member_that_is_forgotten_is_heard_no_more_on_its_old_connection
     async with nodes(2) as (a, b):
         await a.plane.request(b.host.node, control.Ping(), 5)
         del b.host.directory[a.host.node]
-        a.plane.send_nowait(b.host.node, control.Hello("still here"))
+        a.plane.driver.put(b.host.node, control.Hello("still here"))
         await until(lambda: b.plane.statistics().get("control_not_a_member") == 1)
         assert b.greetings == 1, "that of the connection, before"
 

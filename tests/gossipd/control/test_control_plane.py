@@ -117,7 +117,7 @@ async def test_a_worker_thread_can_ask() -> None:
 
 async def test_a_link_begins_with_hello_and_carries_one_way_words() -> None:
     async with nodes(2) as (a, b):
-        assert a.plane.send_nowait(b.host.node, control.Hello("gossipd test, again"))
+        assert a.plane.driver.put(b.host.node, control.Hello("gossipd test, again"))
         await until(lambda: b.greetings == 2)
 
 
@@ -320,7 +320,7 @@ async def test_holdings_bring_tokens_and_only_to_whoever_follows() -> None:
 async def test_a_full_queue_refuses_and_counts() -> None:
     narrow = ControlSettings(link_queue_messages_max=3)
     async with nodes(2, settings=narrow) as (a, b):
-        sent = [a.plane.send_nowait(b.host.node, control.Hello(f"word {word}")) for word in range(5)]
+        sent = [a.plane.driver.put(b.host.node, control.Hello(f"word {word}")) for word in range(5)]
         assert sent == [True, True, True, False, False]
         assert a.plane.statistics()["control_dropped_Hello"] == 2
 
@@ -399,7 +399,7 @@ async def test_no_wake_up_is_lost_when_sending_and_receiving_interleave(monkeypa
         async def ask(asking: Node, asked: Node, number: int) -> None:
             for _ in range(60):
                 assert await asking.plane.request(asked.host.node, control.Ping(), 20) == control.Pong()
-                asking.plane.send_nowait(asked.host.node, control.Hello(f"word {number}"))
+                asking.plane.driver.put(asked.host.node, control.Hello(f"word {number}"))
 
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:

@@ -103,5 +103,5 @@ async def test_a_vanished_host_is_known_by_what_it_has_not_acknowledged_and_not_
             assert await node.plane.request(peer, control.Ping(), 10) == control.Pong()
             await trio.to_thread.run_sync(subprocess.run, ["ip", "-n", name, "link", "set", name, "down"])
             assert node.host.events[-1] == PeerReachable(peer, True)
-            node.plane.send_nowait(peer, control.Hello("are you there?"))
+            node.plane.driver.put(peer, control.Hello("are you there?"))
             await until(lambda: node.host.events[-1] == PeerReachable(peer, False))
