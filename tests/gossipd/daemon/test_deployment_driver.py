@@ -190,7 +190,7 @@ async def living(tmp_path: Path, *, is_complete: bool = False) -> AsyncIterator[
     node.state.close()
 
 
-async def test_a_cancel_that_comes_while_the_store_makes_room_is_not_lost_and_nothing_of_it_stays(
+async def test_a_cancel_while_the_store_makes_room_leaves_nothing(
     tmp_path: Path,
 ) -> None:
     async with living(tmp_path) as node:
@@ -205,7 +205,7 @@ async def test_a_cancel_that_comes_while_the_store_makes_room_is_not_lost_and_no
         assert node.swarm.opened == []
 
 
-async def test_a_deploy_that_follows_a_cancel_at_once_counts_what_the_store_holds_then(tmp_path: Path) -> None:
+async def test_a_deploy_right_after_a_cancel_counts_from_zero(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
         node.say(1, Verb.DEPLOY)
         await node.until_in(HostState.DOWNLOADING)
@@ -219,7 +219,7 @@ async def test_a_deploy_that_follows_a_cancel_at_once_counts_what_the_store_hold
         assert deployment.chunks_verified == 0, "what was cancelled is deleted; its chunks came again on top of those"
 
 
-async def test_what_was_cancelled_in_a_run_that_ended_before_it_was_deleted_is_deleted_at_the_next_start(
+async def test_a_start_deletes_what_was_cancelled_before(
     tmp_path: Path,
 ) -> None:
     async with living(tmp_path) as node:
@@ -229,9 +229,7 @@ async def test_what_was_cancelled_in_a_run_that_ended_before_it_was_deleted_is_d
         await node.until(lambda: not node.store.has(ONE.manifest.id))
 
 
-async def test_a_disk_that_refuses_to_delete_is_asked_again_until_it_does(
-    tmp_path: Path, autojump_clock: MockClock
-) -> None:
+async def test_deleting_is_tried_until_the_disk_does_it(tmp_path: Path, autojump_clock: MockClock) -> None:
     del autojump_clock
     async with living(tmp_path) as node:
         node.store.open(ONE.manifest)
@@ -258,7 +256,7 @@ async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
         await node.until_in(HostState.DOWNLOADING)
 
 
-async def test_an_eviction_is_remembered_on_disk_before_the_old_version_is_deleted(tmp_path: Path) -> None:
+async def test_an_eviction_is_durable_before_the_version_is_deleted(tmp_path: Path) -> None:
     async with living(tmp_path, is_complete=True) as node:
         two = small(version=2, seed=2)
         node.store.open(two.manifest)
@@ -276,7 +274,7 @@ async def test_an_eviction_is_remembered_on_disk_before_the_old_version_is_delet
         assert node.store.versions("m") == [2]
 
 
-async def test_what_was_complete_when_it_was_cancelled_is_complete_after_a_restart_and_can_be_removed(
+async def test_a_cancelled_complete_model_survives_a_restart_and_can_be_removed(
     tmp_path: Path,
 ) -> None:
     async with living(tmp_path, is_complete=True) as node:
@@ -286,7 +284,7 @@ async def test_what_was_complete_when_it_was_cancelled_is_complete_after_a_resta
         assert node.store.versions("m") == []
 
 
-async def test_a_publication_that_meets_the_end_of_the_daemon_gives_nothing_up(
+async def test_publishing_at_the_end_of_the_daemon_gives_nothing_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with living(tmp_path) as node:
@@ -311,7 +309,7 @@ async def test_a_publication_that_meets_the_end_of_the_daemon_gives_nothing_up(
         assert node.store.has(ONE.manifest.id), "verified, and published at the next start"
 
 
-async def test_rm_on_a_disk_too_full_to_remember_it_deletes_first_and_remembers_then(
+async def test_rm_on_a_full_disk_deletes_first_and_remembers_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with living(tmp_path) as node:
@@ -350,7 +348,7 @@ async def test_rm_that_could_not_be_remembered_can_be_repeated(tmp_path: Path, m
         assert "before" in again.sentence
 
 
-async def test_something_foreign_in_the_place_of_a_version_is_no_complete_model(tmp_path: Path) -> None:
+async def test_foreign_files_in_place_of_a_version_fail_it(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
         node.fill()
         node.store.commit()
@@ -390,9 +388,7 @@ async def test_a_dropped_manifest_is_opened_accepted_and_written_once(
     assert calls == ["open", "accept", "write manifests", "write register"]
 
 
-async def test_a_refused_file_and_a_full_disk_are_raised_to_the_inbox(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_refusals_are_raised_to_the_inbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with living(tmp_path) as node:
         with pytest.raises(ManifestError):
             await node.driver.offer(ONE.manifest.envelope[:-1], "half.manifest")

@@ -19,7 +19,7 @@ def triggers(host: ScriptedHost, driver: object = None) -> Triggers:
     return Triggers(statements=host.statements, lifecycle=host.brain.lifecycle, driver=as_any)
 
 
-def test_a_model_is_found_by_name_and_version_with_its_last_statement() -> None:
+def test_a_model_is_found_by_name_and_version() -> None:
     host = ScriptedHost()
     host.hear(said(epoch=3))
     state = triggers(host).trigger_state(None, "org/model@1")
@@ -42,7 +42,7 @@ def test_of_a_deployment_that_nobody_spoke_of_nothing_is_known() -> None:
     assert (state.epoch, state.verb, state.manifest_bytes, state.code) == (0, "", 0, "")
 
 
-async def test_an_order_is_answered_with_its_sentence_and_whether_it_was_known() -> None:
+async def test_an_order_is_answered_with_its_sentence() -> None:
     async def trigger(statement: Statement, envelope: bytes | None) -> Answer:
         assert (statement, envelope) == (said(), b"envelope")
         return Answer(1, "org/model@1 is known already", is_changed=False)

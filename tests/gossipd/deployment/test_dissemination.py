@@ -58,7 +58,7 @@ def test_an_older_statement_changes_nothing() -> None:
 # ---- the unproven ----------------------------------------------------------------------------------
 
 
-def test_a_statement_that_comes_before_its_signer_is_believed_when_the_signer_comes() -> None:
+def test_a_statement_is_believed_when_its_signer_comes() -> None:
     host = ScriptedHost()
     host.hear(said(secret=STRANGER))
     assert host.brain.lifecycle.get(ONE.id) is None
@@ -101,7 +101,7 @@ def test_what_was_believed_is_told_and_acted_on_at_start() -> None:
     assert host.record().state is HostState.DOWNLOADING
 
 
-def test_a_statement_that_comes_before_the_start_acts_on_it_begins_one_life() -> None:
+def test_a_statement_before_the_start_begins_one_life() -> None:
     host = ScriptedHost()
     host.hear(said())
     host.tell(events.DaemonStarted())
@@ -115,7 +115,7 @@ def hosts(*numbers: int) -> list[NodeId]:
     return [node_id(bytes([number]) * 32) for number in numbers]
 
 
-def test_a_manifest_is_asked_of_the_host_that_told_of_it_first_and_then_of_any() -> None:
+def test_a_manifest_is_asked_of_its_forwarder_first() -> None:
     host = ScriptedHost()
     host.roster.peers |= dict.fromkeys(hosts(*range(2, 12)), "rack-2")
     host.peers_have.clear()
@@ -129,7 +129,7 @@ def test_a_manifest_is_asked_of_the_host_that_told_of_it_first_and_then_of_any()
     assert asked.count(first) < len(asked) / 2, "a host that could not help is one among others"
 
 
-def test_a_manifest_of_which_no_living_host_told_is_asked_of_all() -> None:
+def test_without_a_living_forwarder_any_host_is_asked() -> None:
     host = ScriptedHost()
     host.roster.peers |= dict.fromkeys(hosts(*range(2, 6)), "rack-2")
     host.roster.dead.add(PEER)
@@ -191,7 +191,7 @@ def test_an_orphan_is_adopted_without_any_event_about_the_roster() -> None:
     assert len(told(host)) == 1, "it is none any more"
 
 
-def test_what_a_dead_host_said_last_is_adopted_though_it_is_on_the_roster() -> None:
+def test_a_statement_of_a_dead_host_is_adopted() -> None:
     host = ScriptedHost()
     host.roster.peers[LAST] = "rack-1"
     host.tell(events.DaemonStarted())
@@ -234,7 +234,7 @@ def after_silence(lower_ids: int, seconds: float = 136.0, *, host_count: int | N
     return len(told(host))
 
 
-def test_hosts_with_a_lower_id_adopt_first_and_the_next_does_if_they_do_not() -> None:
+def test_each_next_host_adopts_one_look_later() -> None:
     assert after_silence(0) == 1
     assert after_silence(1) == 0
     assert after_silence(1, 151.0) == 1

@@ -144,7 +144,7 @@ def test_a_kept_manifest_that_has_rotted_is_pulled() -> None:
     assert host.files[ONE.id] == ONE.envelope
 
 
-def test_a_kept_manifest_of_a_publisher_that_is_trusted_no_more_is_refused() -> None:
+def test_a_kept_manifest_of_an_untrusted_publisher_is_refused() -> None:
     host = ScriptedHost()
     host.files[ONE.id] = seal_manifest(draft(version=1), STRANGER)
     host.hear(said())
@@ -167,7 +167,7 @@ def test_a_rollback_and_an_expired_manifest_are_not_fetched(fields: dict[str, An
     assert len(host.all_of(commands.ReserveSpace)) == 1
 
 
-def test_a_disk_that_does_not_keep_the_manifest_is_asked_every_five_seconds() -> None:
+def test_keeping_the_manifest_is_tried_every_five_seconds() -> None:
     host = ScriptedHost()
     host.fail(commands.KeepManifest, Failure.DISK, LocalError("full", code="E_STATE_WRITE"), times=2)
     host.fail(commands.KeepStatements, Failure.DISK, LocalError("full", code="E_STATE_WRITE"))
@@ -204,9 +204,7 @@ def test_what_is_trusted_is_durable_before_space_is_reserved() -> None:
         (Failure.DISK, "E_STORE_HANDLES", HostReason.DISK),
     ],
 )
-def test_a_disk_that_cannot_be_opened_on_is_tried_again_and_says_why(
-    failure: Failure, code: str, reason: HostReason
-) -> None:
+def test_reserving_is_tried_again_and_says_why(failure: Failure, code: str, reason: HostReason) -> None:
     host = ScriptedHost()
     host.fail(commands.ReserveSpace, failure, LocalError("it refuses", code=code), times=3)
     host.hear(said())
@@ -227,7 +225,7 @@ def test_a_store_that_another_model_stands_in_fails_the_deployment() -> None:
     assert host.record().state is HostState.DOWNLOADING, "deployed again after its failure"
 
 
-def test_chunks_lost_by_the_sync_are_fetched_while_publishing_is_tried_again() -> None:
+def test_publishing_is_tried_again_until_all_is_whole() -> None:
     host = host_that()
     host.fail(commands.PublishModel, Failure.NOT_WHOLE, LocalError("two chunks are missing", code="E_NOT_WHOLE"))
     host.fail(commands.PublishModel, Failure.DISK, REFUSED)
@@ -239,7 +237,7 @@ def test_chunks_lost_by_the_sync_are_fetched_while_publishing_is_tried_again() -
     assert states(host) == (HostState.COMPLETE, HostReason.NONE)
 
 
-def test_a_publication_that_meets_the_end_of_the_daemon_gives_nothing_up() -> None:
+def test_publishing_at_the_end_of_the_daemon_gives_nothing_up() -> None:
     host = host_that()
     host.fail(commands.PublishModel, Failure.GONE, LocalError("not open", code="E_NOT_HELD"))
     host.tell(FinishModel(ONE.id))
@@ -340,7 +338,7 @@ def test_a_refusal_of_the_store_after_a_cancel_leaves_it_cancelled() -> None:
     assert states(host) == (HostState.CANCELLED, HostReason.NONE)
 
 
-def test_a_disk_that_refuses_to_delete_is_asked_again_and_the_next_life_waits() -> None:
+def test_the_next_life_waits_until_the_disk_has_deleted() -> None:
     host = host_that()
     host.fail(commands.DeleteModel, Failure.DISK, REFUSED, times=3)
     host.hear(said(epoch=2, verb=Verb.CANCEL))
@@ -389,7 +387,7 @@ def test_a_late_finish_of_an_earlier_life_publishes_nothing() -> None:
     assert not host.all_of(commands.PublishModel)
 
 
-def test_an_order_hands_its_manifest_to_a_life_that_still_looks_for_it() -> None:
+def test_a_dropped_manifest_ends_the_search_for_it() -> None:
     host = ScriptedHost()
     host.peers_have.clear()
     host.hear(said())

@@ -66,7 +66,7 @@ def test_chunks_are_counted_by_their_supplier_once_the_store_is_open(host: Scrip
     assert record.chunks_verified == 2
 
 
-def test_a_chunk_of_a_complete_model_that_is_lost_and_repaired_leaves_a_trace(host: ScriptedHost) -> None:
+def test_a_lost_and_repaired_chunk_leaves_a_trace(host: ScriptedHost) -> None:
     host.tell(FinishModel(ONE.id))
     host.tell(ChunkLost(ONE.id, 3))
     host.tell(ChunkStored(ONE.id, 3, SOURCE, 100, 0.1))
@@ -74,7 +74,7 @@ def test_a_chunk_of_a_complete_model_that_is_lost_and_repaired_leaves_a_trace(ho
     assert host.record().chunks_verified == ONE.chunk_count
 
 
-def test_a_source_in_trouble_is_probed_every_ten_seconds_until_it_delivers(host: ScriptedHost) -> None:
+def test_a_troubled_source_is_probed_until_it_delivers(host: ScriptedHost) -> None:
     host.wait(25.0)
     assert not host.all_of(ProbeSource)
     trouble = LocalError("no", code="E_SOURCE_AUTH")
@@ -108,7 +108,7 @@ def test_a_stall_for_the_disk_says_what_the_disk_refuses(host: ScriptedHost, cod
     assert host.record().progress(WALL_S).reason is reason
 
 
-def test_the_state_of_the_disk_is_known_to_a_deployment_that_comes_later() -> None:
+def test_a_later_deployment_knows_the_state_of_the_disk() -> None:
     host = ScriptedHost()
     host.tell(events.DiskConditionChanged("E_STORE_READ_ONLY"))
     host.hear(said())
@@ -134,7 +134,7 @@ def test_a_restart_goes_on_counting_where_the_last_run_left_off() -> None:
     assert host.record().started_s == 1_000_000
 
 
-def test_what_was_cancelled_in_a_run_that_ended_before_it_was_deleted_is_deleted_at_the_next_start() -> None:
+def test_a_start_deletes_what_was_cancelled_before() -> None:
     host = ScriptedHost()
     host.store[ONE.id] = {0, 1}
     host.statements.hear(said(epoch=2, verb=Verb.CANCEL), host.roster.signers)

@@ -158,7 +158,7 @@ def test_a_refused_write_leaves_an_earlier_statement_and_mark(host: ScriptedHost
     assert host.statements.is_removed(ONE.id)
 
 
-def test_a_cancel_that_comes_while_the_statement_is_written_is_the_last_word(host: ScriptedHost) -> None:
+def test_a_cancel_while_the_statement_is_written_wins(host: ScriptedHost) -> None:
     host.held_back.add(commands.KeepStatements)
     host.ask(events.ManifestDropped, ONE.envelope, "one.manifest")
     host.hear(said(epoch=7, verb=Verb.CANCEL))
@@ -188,7 +188,7 @@ def test_b31_an_old_order_played_back_after_a_cancel_changes_nothing(host: Scrip
     assert host.record().state is HostState.CANCELLED
 
 
-def test_an_old_order_that_is_played_back_does_not_undo_a_removal(host: ScriptedHost) -> None:
+def test_an_old_order_played_back_undoes_no_removal(host: ScriptedHost) -> None:
     trigger(host, said(), ONE.envelope)
     host.request(events.RemoveOrdered, "org/model", 1)
     trigger(host, said(), ONE.envelope)
@@ -240,7 +240,7 @@ def test_a_disk_that_refuses_is_told_to_the_client(host: ScriptedHost) -> None:
 # ---- cancel and rm -----------------------------------------------------------------------------------
 
 
-def test_a_cancel_is_told_at_once_and_answered_when_it_is_durable(host: ScriptedHost) -> None:
+def test_a_cancel_is_answered_when_it_is_durable(host: ScriptedHost) -> None:
     host.drop()
     host.held_back.add(commands.KeepStatements)
     number = host.ask(events.CancelOrdered, "org/model", 1)
@@ -305,7 +305,7 @@ def test_a_removal_that_the_store_refused_can_be_repeated(host: ScriptedHost) ->
     assert (again.sentence, again.is_changed) == ("org/model@1 was removed from this host before", False)
 
 
-def test_what_was_complete_when_it_was_cancelled_is_complete_after_a_restart_and_can_be_removed() -> None:
+def test_a_cancelled_complete_model_survives_a_restart_and_can_be_removed() -> None:
     host = ScriptedHost(published=[ONE])
     host.hear(said(epoch=2, verb=Verb.CANCEL))
     assert host.record().state is HostState.COMPLETE
@@ -325,7 +325,7 @@ def test_an_eviction_is_remembered_on_disk_before_its_answer(host: ScriptedHost)
     assert host.audited()[-1] == "evicted"
 
 
-def test_a_statement_of_a_signer_that_is_forgotten_meanwhile_is_not_told(host: ScriptedHost) -> None:
+def test_a_statement_is_not_told_once_its_signer_is_forgotten(host: ScriptedHost) -> None:
     host.held_back.add(commands.KeepManifest)
     number = host.ask(events.OrderTriggered, said(), ONE.envelope)
     host.roster.signers.discard(PEER_KEY.public.ed25519)
