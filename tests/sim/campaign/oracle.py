@@ -15,6 +15,7 @@ The rules, by the name that a violation carries:
 * ``again``       a chunk that is held is not asked for: not by a fetch, not by a read;
 * ``blamed``      a chunk that came corrupt is held against the peer that sent it, and no other peer's standing changes;
 * ``bounds``      fetches in flight, uploads in all and per peer stay under what was set;
+* ``announced``   what a peer announces is heard, or known to be missing;
 * ``ended``       every fetch ends; none is asked of a host that has been dead for long;
 * ``cancelled``   a cancelled deployment is not opened, in no later life either, unless it is published already;
 * ``removed``     what was removed from a host is never opened there again;
@@ -274,6 +275,11 @@ class Oracle:
         most = settings.fetches_max + len(list(daemon.deployments.records))  # each deployment may always have one
         if len(daemon.bulk.fetches) > most:
             raise Violation("bounds", f"host {daemon.index} has {len(daemon.bulk.fetches)} fetches in flight")
+        compared, holes = daemon.plane.announcements.holes(daemon.plane, self._world.now)
+        self.looked["announced"] += compared
+        if holes:
+            peer = self._world.index_of[holes[0][0]]
+            raise Violation("announced", f"host {daemon.index} has not heard all that host {peer} announced to it")
 
     def upload_began(self, daemon: Daemon, node: NodeId) -> None:
         """A slot was taken, and is not counted yet."""

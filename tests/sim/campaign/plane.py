@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from gossipd.control.settings import ControlSettings
+from gossipd.core.ids import DeploymentId
 from gossipd.sessions.events import (
     Dial,
     EndpointChanged,
@@ -33,6 +34,7 @@ from gossipd.sessions.send_queue import DeltaPayload, Outgoing
 from gossipd.sessions.sessions import Sessions
 from gossipd.wire.control import Hello
 from membership.member import NodeId
+from tests.sim.campaign.announced import Announcements
 
 if TYPE_CHECKING:
     from tests.sim.campaign.daemon import Daemon
@@ -65,6 +67,7 @@ class Plane:
         self.sessions = Sessions(
             self, greeting=_GREETING, settings=_SETTINGS, rng=Random(daemon.random.getrandbits(64))
         )
+        self.announcements = Announcements()
         self._connections: dict[int, Connection] = {}
         self._wake_s = math.inf
 
@@ -72,6 +75,7 @@ class Plane:
 
     def hear(self, word: SessionWord) -> None:
         """See ControlPlane."""
+        self.announcements.say(word)
         self._feed(word)
 
     def member_changed(self, node: NodeId) -> None:
@@ -92,6 +96,7 @@ class Plane:
         for command in self.sessions.drain():
             match command:
                 case ReportEvent():
+                    self.announcements.hear(command.event)
                     self._daemon.post(command.event)
                 case SendReady():
                     self._send(self._connections[self._world.index_of[command.peer]])
@@ -219,3 +224,21 @@ class Plane:
         """Whether there is a connection up to that peer."""
         connection = self._connections.get(peer)
         return connection is not None and connection.is_up
+
+    def told_by(self, peer: NodeId, deployment: DeploymentId) -> int | None:
+        """What the peer has announced to this host; None while either has a reason to doubt that it arrived."""
+        daemon, own = self._world.daemons[self._world.index_of[peer]], self._daemon
+        subscription = self.sessions._exchange.subscriptions._by_peer.get(peer, {}).get(deployment)
+        if subscription is None or subscription.number is None or not daemon.is_up or daemon.is_stopped:
+            return None
+        channel = daemon.plane.sessions._channels.get(own.node)
+        if channel is None or channel.queue or not self.is_quiet_to(daemon.index):
+            return None
+        return (
+            daemon.plane.announcements.told.get((own.node, deployment)) if daemon.plane.is_quiet_to(own.index) else None
+        )
+
+    def is_quiet_to(self, peer: int) -> bool:
+        """Whether there is a connection up to that peer, with nothing on its way."""
+        connection = self._connections.get(peer)
+        return connection is not None and connection.is_up and not connection.under_way
