@@ -17,9 +17,9 @@ from unittest import mock
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import member_directory
 from gossipd.swarm.settings import PlannerSettings
-from membership.checkers import EventsAreNews, HealthyStayAlive, Rule, all_rules
 from membership.events import MemberUp
 from membership.member import NodeId
+from tests.membership.checkers import EventsAreNews, HealthyStayAlive, Rule, all_rules
 from tests.sim.campaign.daemon import Daemon
 from tests.sim.campaign.faults import OVER_S, Faults, choose_kinds
 from tests.sim.campaign.model import Model, make_model
@@ -92,7 +92,7 @@ class World:
         for daemon in self.newcomers:
             self.faults.not_yet(daemon)
         self.wires.cut_struck = self.faults.cut_struck
-        self.wires.on_event = lambda index, event: self.daemons[index].members.hear(event)
+        self.wires.on_event = lambda index, event: self.daemons[index].hear(event)
         self.storage = Storage(
             Random(f"{seed} storage"), self.faults.struck, chunk_s=STORAGE_CHUNK_S, flows=STORAGE_FLOWS
         )
@@ -179,7 +179,7 @@ class World:
             wires.flush(daemon.index)
             for member in wires.swim(daemon.index).members():
                 if member.node != daemon.node:
-                    daemon.members.hear(MemberUp(member))  # what a view that was heard would have told
+                    daemon.hear(MemberUp(member))  # what a view that was heard would have told
 
     def _order(self, deployment: DeploymentId) -> None:
         self.opened.append(deployment)
