@@ -56,6 +56,7 @@ class ControlPlane:
             settings=settings,
             turn_loop=turn_loop,
             dispatcher=dispatcher,
+            directory=host,
             on_refused=self._refused,
         )
         self.dialer = ControlDialer(

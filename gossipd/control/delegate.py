@@ -23,6 +23,9 @@ class ControlPort(KeyDirectory, Protocol):
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """Where a member's record says its control port is; None for strangers and for those who left."""
 
+    def is_member_address(self, address: str) -> bool:
+        """Whether a member's record names this IP address."""
+
     def greeting(self) -> control.Hello:
         """What to say first on a new link."""
 

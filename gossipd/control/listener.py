@@ -4,14 +4,15 @@ What lives here: the server ROUTER and its turns. What does not: which keys are 
 the frames mean (``dispatcher``). The ZAP handler names the identity of a connection when it is made, and libzmq
 attaches it to every message. Nothing is sent except in answer to a frame of an accepted connection.
 
-What libzmq cannot bound: the number of parts of one message from an accepted peer. Parts after the first are
-dropped as they are read, and each is at most ``FRAME_BYTES_MAX``.
+New connections are bounded by ``accept_limit``. What libzmq cannot bound: the number of parts of one message from an
+accepted peer. Parts after the first are dropped as they are read, and each is at most ``FRAME_BYTES_MAX``.
 """
 
 from __future__ import annotations
 
 import errno
 import math
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,7 @@ from functools import partial
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from gossipd.control.accept_limit import AcceptLimit, AddressDirectory
 from gossipd.control.authenticator import ZAP_DOMAIN, Identity
 from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.settings import ControlSettings
@@ -32,7 +34,12 @@ _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
 _ANSWERS_MAX = 4096  # answers waiting to be sent, of all connections; one that does not fit is dropped
 _ANSWERS_PER_IDENTITY_MAX = 512  # a peer that asks and does not read takes no other peer's room
 _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
-_REFUSALS = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+_WATCHED = (
+    zmq.Event.HANDSHAKE_FAILED_PROTOCOL
+    | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.Event.ACCEPTED
+    | zmq.Event.DISCONNECTED
+)
 
 
 class BindError(LocalError):
@@ -56,6 +63,7 @@ class ControlListener:
         settings: ControlSettings,
         turn_loop: TurnLoop,
         dispatcher: FrameDispatcher,
+        directory: AddressDirectory,
         on_refused: Callable[[str, str], None],
     ) -> None:
         self._dispatcher, self._on_refused = dispatcher, on_refused
@@ -63,6 +71,8 @@ class ControlListener:
         self._answers: dict[bytes, deque[bytes]] = {}
         self._answer_count = 0
         self._retry_s = math.inf
+        self._port = 0
+        self._accept_limit = AcceptLimit(settings, directory)
         self._identities: dict[str, Identity] = {}
         self.counters = {"received": 0, "received_bytes": 0, "answers_dropped": 0, "extra_parts": 0, "malformed": 0}
         self._socket = context.socket(zmq.ROUTER)
@@ -75,7 +85,7 @@ class ControlListener:
         self._socket.setsockopt(zmq.CURVE_SECRETKEY, secret.curve_secret)
         self._socket.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
         self._socket.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # no handler, no entry: libzmq's default is the opposite
-        self._monitor = self._socket.get_monitor_socket(int(_REFUSALS))
+        self._monitor = self._socket.get_monitor_socket(int(_WATCHED))
 
     def bind(self, host: str, port: int) -> int:
         """Listen; returns the port, which the system chooses when ``port`` is 0.
@@ -89,7 +99,13 @@ class ControlListener:
         except zmq.ZMQError as error:
             raise BindError(f"cannot listen on {host} port {port} (TCP): {error.strerror}") from error
         endpoint = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
-        return int(endpoint.rpartition(":")[2])
+        self._port = int(endpoint.rpartition(":")[2])
+        return self._port
+
+    @property
+    def turned_away(self) -> int:
+        """Connections that had to make room for others, or found none."""
+        return self._accept_limit.turned_away
 
     def answer(self, route: bytes, frame: bytes) -> bool:
         """Send ``frame`` on the connection a frame came from; False when too many answers wait already."""
@@ -109,13 +125,18 @@ class ControlListener:
             await self._turn_loop.watch(self._socket)
 
     async def watch(self) -> None:
-        """Report handshakes that ended before a key was shown: a plain socket, a browser, a scanner."""
+        """Bound new connections, and report handshakes that ended before a key was shown: a plain socket, a scanner."""
         wakeup = SocketWakeup()
         while True:
             try:
                 event = parse_monitor_message(self._monitor.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
                 await wakeup.wait(self._monitor)
+                continue
+            if event["event"] == zmq.Event.ACCEPTED:
+                self._accept_limit.accepted(event["value"], self._port, time.monotonic())
+            elif event["event"] == zmq.Event.DISCONNECTED:
+                self._accept_limit.ended(event["value"])
             else:
                 self._on_refused("handshake", event["endpoint"].decode("ascii", "replace"))
 

@@ -15,6 +15,13 @@ from gossipd.sessions.settings import SessionSettings
 class ControlSettings(SessionSettings):
     """Values are those of the daemon; tests shorten some. None of them is a user's setting."""
 
+    pending_max: int = 256
+    """Accepted connections younger than ``handshake_s``, half of them for members' addresses: a cluster that dials a
+    host which comes back, several times over. Also an eighth of the process's descriptors at most."""
+
+    pending_per_address_max: int = 128
+    """The same for one address: on one machine and behind address translation many hosts share one."""
+
     zap_hold_s: float = 0.5
     """How long a key that nobody knows yet is kept waiting for its member record before it is refused. A record
     sent by UDP just before dialing arrives well within it. Less than ``handshake_s``."""

@@ -45,6 +45,7 @@ from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
+from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import Hearers, MemberEvents
@@ -66,7 +67,7 @@ from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.logs import set_level
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.turn_loop import TurnLoop
-from gossipd.runtime.worker_threads import calls_without_a_thread, run_blocking
+from gossipd.runtime.worker_threads import run_blocking
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.standing_links import standing_links
@@ -74,8 +75,6 @@ from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 
-THREADS_LOOK_S = 1.0
-NO_THREADS = "the system refuses new threads to this daemon: raise the limit (ulimit -u, TasksMax, pids.max)"
 STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # some percent of a core while a cluster of 40 gets acquainted
 log = structlog.get_logger("node")
 
@@ -216,6 +215,9 @@ class App:
             outer.cancel_scope.cancel()
 
     async def _begin(self, nursery: trio.Nursery) -> None:
+        ports: dict[str, ListeningPort] = {
+            "net.port": self._plane.listener, "net.bulk_port": self._data_plane.server
+        }  # fmt: skip
         nursery.start_soon(self._driver.run, self._executor)
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
@@ -224,7 +226,7 @@ class App:
             self._lag.run,
             self._state_saver.run,
             self.reports.bugs.run,
-            self._watch_threads,
+            LimitsWatch(self.reports.alarms, ports).run,
             self._keep_standing_links,
         ):
             nursery.start_soon(task)
@@ -281,15 +283,6 @@ class App:
             await run_blocking(self._executor.close)
             await run_blocking(self._data_plane.close)
             await run_blocking(self._state_saver.keep_all)
-
-    async def _watch_threads(self) -> None:
-        """Never returns: work that waits for a thread is an operator's business, and goes on by itself."""
-        while True:
-            await trio.sleep(THREADS_LOOK_S)
-            if calls_without_a_thread():
-                self.reports.alarms.ring("E_THREADS", NO_THREADS)
-            else:
-                self.reports.alarms.cured("E_THREADS")
 
     async def _keep_standing_links(self) -> None:
         """Never returns: keep links to the hosts that the next deployment will need, whenever it comes."""

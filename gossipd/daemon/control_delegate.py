@@ -63,6 +63,10 @@ class ControlDelegate:
         record = self._directory.record(node)
         return None if record is None else Endpoint(record.host, record.port, record.transport_key)
 
+    def is_member_address(self, address: str) -> bool:
+        """See ControlPort."""
+        return self._directory.is_member_address(address)
+
     def greeting(self) -> control.Hello:
         """See ControlPort."""
         return control.Hello(f"gossipd {__version__}")

@@ -102,6 +102,10 @@ class DataPlane:
         """See ServerPort."""
         return self._directory.is_member(node)
 
+    def is_member_address(self, address: str) -> bool:
+        """See ServerPort."""
+        return self._directory.is_member_address(address)
+
     def slots_changed(self, free: int) -> None:
         """The planner wants to know."""
         self._driver.post(SlotsChanged(free))

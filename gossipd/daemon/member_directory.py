@@ -6,6 +6,7 @@ them, and the translation from membership's events to the planner's. What does n
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Protocol
 
 import structlog
@@ -53,6 +54,7 @@ class MemberDirectory:
         self._live: set[NodeId] = set()
         self._by_curve: dict[bytes, NodeId] = {}
         self._namesakes: dict[NodeId, str] = {}
+        self._addresses: Counter[str] = Counter()
 
     def begin(self, own: Record, others: list[Record]) -> None:
         """Ourselves, and those known from an earlier run: they may come in before gossip has found them again."""
@@ -77,6 +79,10 @@ class MemberDirectory:
         """Where its chunks are served."""
         record = self.records.get(node)
         return None if record is None else (record.host, record.bulk_port)
+
+    def is_member_address(self, address: str) -> bool:
+        """Whether a record names this IP address. A member behind address translation is taken for a stranger."""
+        return address in self._addresses
 
     def is_rack_peer(self, node: NodeId) -> bool:
         """Whether that member is in our rack."""
@@ -172,13 +178,23 @@ class MemberDirectory:
         old = self.records.get(record.node)
         if old is not None and old.transport_key != record.transport_key:
             self._by_curve.pop(old.transport_key, None)
+        if old is not None:
+            self._forget_address(old)
+        self._addresses[record.host] += 1
         self.records[record.node] = record
         self._by_curve[record.transport_key] = record.node
 
     def _drop(self, node: NodeId) -> None:
         record = self.records.pop(node, None)
-        if record is not None and self._by_curve.get(record.transport_key) == node:
-            del self._by_curve[record.transport_key]
+        if record is not None:
+            self._forget_address(record)
+            if self._by_curve.get(record.transport_key) == node:
+                del self._by_curve[record.transport_key]
+
+    def _forget_address(self, record: Record) -> None:
+        self._addresses[record.host] -= 1
+        if not self._addresses[record.host]:
+            del self._addresses[record.host]
 
 
 def _isolated(listener: MemberListener, *, isolated: bool) -> None:

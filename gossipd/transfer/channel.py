@@ -54,6 +54,7 @@ class Cut(Enum):
     SLOW = "slow"
     GONE = "gone"
     CANCELLED = "cancelled"
+    EVICTED = "evicted"
     CLOSING = "closing"
 
 

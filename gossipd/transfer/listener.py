@@ -3,8 +3,9 @@
 What does not live here: the use of a connection (``server``).
 
 A connection is *pending* until its peer is authenticated. Pending connections are bounded in total and per address,
-authenticated ones in total and per node. Connections over a bound are closed without a reply, which costs the other
-side as much as ours. When the process is out of descriptors, accepting pauses instead of spinning.
+authenticated ones in total and per node. Over a bound the address with the most pending connections loses its oldest
+one (``runtime.pending_connections``), without a reply, which costs the other side as much as ours; half of the places
+are for members' addresses. When the process is out of descriptors, accepting pauses instead of spinning.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import contextlib
 import resource
 import socket
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from typing import Protocol
 
+from gossipd.runtime.pending_connections import PendingConnections, PendingLimits
 from gossipd.runtime.thread_priority import lower_priority
-from gossipd.transfer.channel import EXHAUSTED, EXHAUSTED_PAUSE_S, family_of, prepare
+from gossipd.transfer.channel import EXHAUSTED, EXHAUSTED_PAUSE_S, Channel, Cut, family_of, prepare
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.traffic import Traffic
 from membership.member import NodeId
@@ -26,19 +29,26 @@ from membership.member import NodeId
 _BACKLOG = 128
 
 
+class ListenerPort(Protocol):
+    """What the listener asks of the server."""
+
+    def is_member_address(self, address: str) -> bool:
+        """Whether a member's record names this address; quick."""
+
+    def serve(self, channel: Channel) -> None:
+        """Own the channel, in a thread of its own, and call ``left`` at the end."""
+
+
 class BulkListener:
-    """Accepts in one thread; each admitted connection goes to ``serve``, in its own thread.
+    """Accepts in one thread; each admitted connection is served in its own thread."""
 
-    Args:
-        serve: owns the socket, and calls ``left`` at the end.
-    """
-
-    def __init__(self, settings: BulkSettings, traffic: Traffic, serve: Callable[[socket.socket, str], None]) -> None:
+    def __init__(self, settings: BulkSettings, traffic: Traffic, port: ListenerPort) -> None:
         self._settings = settings
         self._traffic = traffic
-        self._serve = serve
+        self._port = port
         self._lock = threading.Lock()
-        self._pending: Counter[str] = Counter()
+        self._pending = PendingConnections[Channel]()
+        self._unknown = 0  # served and not known: pending, or evicted and about to end
         self._known: Counter[NodeId] = Counter()
         self._closing = threading.Event()
         self._listener: socket.socket | None = None
@@ -72,27 +82,34 @@ class BulkListener:
             self._accepting.join(timeout_s)
             self._listener.close()
 
-    def known(self, address: str, node: NodeId) -> bool:
+    def known(self, channel: Channel, node: NodeId) -> bool:
         """A pending connection was authenticated as ``node``'s; False if that node has too many."""
         with self._lock:
-            self._no_longer_pending(address)
+            self._pending.remove(channel)
+            self._unknown -= 1
             self._known[node] += 1
             return self._known[node] <= self._settings.connections_in_per_peer_max
 
-    def left(self, address: str, node: NodeId | None) -> None:
-        """A connection ended; ``node`` is None if it was still pending."""
+    def left(self, channel: Channel, node: NodeId | None) -> None:
+        """A connection ended; ``node`` is None if it was never known."""
         with self._lock:
             if node is None:
-                self._no_longer_pending(address)
+                self._pending.remove(channel)
+                self._unknown -= 1
             else:
                 self._known[node] -= 1
                 if not self._known[node]:
                     del self._known[node]
 
     @property
+    def turned_away(self) -> int:
+        """Connections that had to make room for others, or found none."""
+        return self._pending.turned_away
+
+    @property
     def connections(self) -> int:
         with self._lock:
-            return self._pending.total() + self._known.total()
+            return self._unknown + self._known.total()
 
     def _accept(self) -> None:
         assert self._listener is not None
@@ -107,35 +124,39 @@ class BulkListener:
                     self._traffic.error("E_HANDLES")
                     self._closing.wait(EXHAUSTED_PAUSE_S)
                 continue  # other errors concern one connection, which is gone
-            self._admit(sock, str(name[0]))
+            self._admit(sock, str(name[0]).removeprefix("::ffff:"))  # an IPv4 peer of an IPv6 socket
 
     def _admit(self, sock: socket.socket, address: str) -> None:
+        settings, now = self._settings, time.monotonic()
+        is_member = self._port.is_member_address(address)
+        channel = Channel(sock, settings, sends_bodies=True)
         with self._lock:
-            pending = self._pending.total()
-            is_full = (
-                pending + self._known.total() >= self._connections_max()
-                or pending >= self._settings.pending_max
-                or self._pending[address] >= self._settings.pending_per_address_max
-            )
-            if not is_full:
-                self._pending[address] += 1
-        if is_full:
+            room = min(settings.pending_max, self._connections_max() - self._known.total())
+            limits = PendingLimits(room, settings.pending_per_address_max)
+            # Evicted connections end within milliseconds; while as many are ending, nobody is let in.
+            is_admitted, evicted = room > 0 and self._unknown < 2 * room, None
+            if is_admitted:
+                admission = self._pending.admit(channel, address, is_member=is_member, limits=limits, now=now)
+                is_admitted, evicted = admission.is_admitted, admission.evicted
+            else:
+                self._pending.turned_away += 1
+            self._unknown += is_admitted
+            is_crowded = not is_member and self._pending.is_crowded(limits)
+        if evicted is not None:
+            evicted.cut(Cut.EVICTED)
+        if not is_admitted:
             self._traffic.error("E_CONNECTIONS")
-            sock.close()
+            channel.close()
             return
+        channel.deadline = now + (settings.handshake_crowded_s if is_crowded else settings.handshake_s)
         try:
-            threading.Thread(target=self._serve, args=(sock, address), name="bulk-serve", daemon=True).start()
+            threading.Thread(target=self._port.serve, args=(channel,), name="bulk-serve", daemon=True).start()
         except RuntimeError:  # the system's limit on threads
             self._traffic.error("E_THREADS")
-            sock.close()
-            self.left(address, None)
+            channel.close()
+            self.left(channel, None)
 
     def _connections_max(self) -> int:
         """A connection holds a socket, and up to two files while it sends."""
         files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return min(self._settings.connections_in_max, max(1, (files - self._settings.descriptors_reserved) // 3))
-
-    def _no_longer_pending(self, address: str) -> None:
-        self._pending[address] -= 1
-        if not self._pending[address]:
-            del self._pending[address]

@@ -11,7 +11,6 @@ Membership is checked for every request, so a removed member is refused from the
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -57,6 +56,9 @@ class ServerPort(Protocol):
 
     def is_member(self, node: NodeId) -> bool:
         """Whether a node may be served now; quick."""
+
+    def is_member_address(self, address: str) -> bool:
+        """Whether a member's record names this address; quick."""
 
     def slots_changed(self, free: int) -> None:
         """The number of uploads that could begin now; quick."""
@@ -104,7 +106,7 @@ class BulkServer:
         self._manifest_slots = UploadSlots(settings.manifest_slots, settings.manifest_slots)
         self._traffic = Traffic()
         self._watchdog = Watchdog(settings, name="bulk-watch-in")
-        self._listener = BulkListener(settings, self._traffic, self._serve)
+        self._listener = BulkListener(settings, self._traffic, self)
         self._threads: set[threading.Thread] = set()
         self._scratch: list[bytearray] = []
 
@@ -131,6 +133,11 @@ class BulkServer:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._watchdog.close(deadline)
 
+    @property
+    def turned_away(self) -> int:
+        """Connections that had to make room for others, or found none."""
+        return self._listener.turned_away
+
     def statistics(self) -> BulkStatistics:
         return self._traffic.statistics(
             connections=self._listener.connections,
@@ -140,16 +147,19 @@ class BulkServer:
 
     # ---- one connection ------------------------------------------------------------------------
 
-    def _serve(self, sock: socket.socket, address: str) -> None:
+    def is_member_address(self, address: str) -> bool:
+        """See ListenerPort."""
+        return self._port.is_member_address(address)
+
+    def serve(self, channel: Channel) -> None:
+        """See ListenerPort."""
         thread = threading.current_thread()
         self._threads.add(thread)
-        channel = Channel(sock, self._settings, sends_bodies=True)
-        channel.deadline = time.monotonic() + self._settings.handshake_s
         self._watchdog.add(channel)
         node: NodeId | None = None
         try:
             who = self._authenticate(channel)
-            if self._listener.known(address, node := who):
+            if self._listener.known(channel, node := who):
                 channel.deadline = time.monotonic() + self._settings.first_request_s
                 self._converse(channel, node)
             else:
@@ -161,7 +171,7 @@ class BulkServer:
         finally:
             self._watchdog.remove(channel)
             channel.close()
-            self._listener.left(address, node)
+            self._listener.left(channel, node)
             self._threads.discard(thread)
 
     def _count_end(self, error: DisconnectedError, node: NodeId | None) -> None:

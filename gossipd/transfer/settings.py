@@ -40,11 +40,11 @@ class BulkSettings:
     connections_in_per_peer_max: int = 12
     """Above what our own client opens, so that old connections of a restarted peer do not shut it out."""
     pending_max: int = 128
-    """Connections before authentication; each lives at most ``handshake_s``."""
+    """Connections before authentication; each lives at most ``handshake_s``. Half are for members' addresses."""
     pending_per_address_max: int = 64
     """Large, because on one machine and behind address translation many hosts share an address."""
-    descriptors_reserved: int = 64
-    """Descriptors that accepting leaves to the store and the status socket."""
+    descriptors_reserved: int = 192
+    """Descriptors that accepting leaves to the store, the status socket and the control plane's new connections."""
 
     connections_out_max: int = 160
     connections_per_peer: int = 4
@@ -54,6 +54,8 @@ class BulkSettings:
     """Tells a refused or silent host from a live one within a second."""
     handshake_s: float = 2.0
     """From accepting a connection to its authentication (T2 of the threat table)."""
+    handshake_crowded_s: float = 0.5
+    """The same for an address of no member, while strangers use half of their places."""
     first_request_s: float = 5.0
     """From authentication to the first request."""
     idle_out_s: float = 60.0

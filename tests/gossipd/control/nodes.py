@@ -42,6 +42,7 @@ class FakeHost:
     events: list[Event] = field(default_factory=list)
     requests: list[tuple[Identity, control.Message]] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)
+    addresses: set[str] = field(default_factory=set)
     answer: Callable[[control.Message], control.Message | None] = lambda _: None
     tokens: tuple[bytes, ...] = ()
     given: list[tuple[NodeId, tuple[bytes, ...], int]] = field(default_factory=list)
@@ -58,6 +59,9 @@ class FakeHost:
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         return self.directory.get(node)
+
+    def is_member_address(self, address: str) -> bool:
+        return address in self.addresses
 
     def greeting(self) -> control.Hello:
         return control.Hello("gossipd test")

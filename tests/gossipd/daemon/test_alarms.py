@@ -218,3 +218,14 @@ async def test_a_progress_table_that_could_not_be_written_is_written_at_the_next
     with trio.move_on_after(5.5 * LOOK_S):
         await state_saver(state, StatementStore(), told).run()
     assert kept == [b"progress"] * 2, "refused, then written, then nothing new"
+
+
+def test_an_address_is_a_members_until_the_last_record_that_names_it_moves() -> None:
+    directory = MemberDirectory(OTHER)
+    directory.begin(record(1), [record(2)])
+    assert directory.is_member_address("127.0.0.1")
+    directory.begin(replace(record(1), host="10.0.0.1"), [])
+    assert directory.is_member_address("127.0.0.1")
+    directory.begin(replace(record(2), host="10.0.0.2"), [])
+    assert not directory.is_member_address("127.0.0.1")
+    assert directory.is_member_address("10.0.0.2")

@@ -112,6 +112,9 @@ class _Port:
     def is_member(self, node: NodeId) -> bool:
         return node in self._members
 
+    def is_member_address(self, address: str) -> bool:
+        return address == "127.0.0.1"
+
     def slots_changed(self, free: int) -> None:
         with self.slots_changed_condition:
             self.slots_seen.append(free)

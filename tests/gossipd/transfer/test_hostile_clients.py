@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,7 +23,7 @@ from gossipd.transfer.settings import BulkSettings, Encryption
 from gossipd.transfer.tokens import IssuedTokens
 from gossipd.wire.transfer import REPLY_BYTES, BulkVerb, Reply, Request, Status, hello
 from tests.contracts.chunk_store_fakes import FakeChunkStore, FakeOpenChunk
-from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, Pair, pair
+from tests.gossipd.transfer.pairs import CHUNK_BYTES, CLIENT, CLUSTER_KEY, MODEL, Pair, _Port, pair
 from tests.gossipd.transfer.scripted import QUICK, STRANGER_KEY, client_credentials, hangs_up
 
 REQUEST = Request(BulkVerb.CHUNK, MODEL, 0, CHUNK_BYTES).to_wire()
@@ -198,6 +201,56 @@ def test_connections_that_have_not_said_who_they_are_are_bounded() -> None:
         with knock(running), knock(running), knock(running) as third:
             assert hangs_up(third) == b""
         assert errors_of(running)["E_CONNECTIONS"] == 1
+
+
+class SilentFlood:
+    """Connections that say nothing, from addresses that no member has, made again as they are closed."""
+
+    def __init__(self, endpoint: tuple[str, int], count: int) -> None:
+        self.refused = 0
+        self._endpoint = endpoint
+        self._ended = threading.Event()
+        self._threads = [threading.Thread(target=self._renew, args=(at, count // 4)) for at in range(4)]
+
+    def __enter__(self) -> SilentFlood:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _renew(self, at: int, count: int) -> None:
+        with contextlib.ExitStack() as stack:
+            socks = [stack.enter_context(self._connected(at)) for _ in range(count)]
+            while not self._ended.wait(0.02):
+                for place, sock in enumerate(socks):
+                    if select.select([sock], [], [], 0)[0]:
+                        sock.close()
+                        self.refused += 1
+                        socks[place] = stack.enter_context(self._connected(at))
+
+    def _connected(self, at: int) -> socket.socket:
+        return socket.create_connection(self._endpoint, source_address=(f"127.0.0.{at + 2}", 0))
+
+
+@pytest.mark.parametrize("is_member", [True, False], ids=["from a member's address", "from a new address"])
+def test_fetches_succeed_while_silent_strangers_take_every_place(
+    is_member: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pair(Encryption.TLS) as running:
+        if not is_member:
+            monkeypatch.setattr(_Port, "is_member_address", lambda _port, _address: False)
+        with SilentFlood(running.endpoint, 200) as flood:
+            for _ in range(20):
+                started = time.monotonic()
+                assert running.fetch(0) == running.bodies[0]
+                assert time.monotonic() - started < 2.0
+                running.client._connections.drop_idle()
+        assert flood.refused > 0
+        assert running.server.turned_away > 0
 
 
 def encrypted(running: Pair, key: SecretKey, cluster_key: bytes) -> bytes:

@@ -1,0 +1,60 @@
+"""Looks every second whether this host has run into a limit that an operator can do something about.
+
+What lives here: the alarms ``E_THREADS`` and ``E_DOOR_FULL``. What does not: the limits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import trio
+
+from gossipd.daemon.reports import Alarms
+from gossipd.runtime.worker_threads import calls_without_a_thread
+
+LOOK_S = 1.0
+CROWDED_S = 60.0  # without a connection turned away before the alarm ends
+NO_THREADS = "the system refuses new threads to this daemon: raise the limit (ulimit -u, TasksMax, pids.max)"
+CROWDED = (
+    "more new connections come to this host's {port} than it has places for, and the oldest silent ones are cut: see "
+    "who makes them (`ss -tn state established`) and keep all but members from the port"
+)
+
+
+class ListeningPort(Protocol):
+    """A port that bounds its new connections."""
+
+    @property
+    def turned_away(self) -> int:
+        """Connections since the start that had to make room for others, or found none."""
+
+
+class LimitsWatch:
+    """One per daemon. ``ports``: by the setting that names each."""
+
+    def __init__(self, alarms: Alarms, ports: dict[str, ListeningPort]) -> None:
+        self._alarms = alarms
+        self._ports = ports
+        self._turned_away = dict.fromkeys(ports, 0)
+        self._crowded_s = -math.inf
+
+    async def run(self) -> None:
+        """Never returns: work that waits for a thread, and members among strangers, go on by themselves."""
+        while True:
+            await trio.sleep(LOOK_S)
+            if calls_without_a_thread():
+                self._alarms.ring("E_THREADS", NO_THREADS)
+            else:
+                self._alarms.cured("E_THREADS")
+            self.look(trio.current_time())
+
+    def look(self, now: float) -> None:
+        """Compare with the last look."""
+        for name, port in self._ports.items():
+            if port.turned_away != self._turned_away[name]:
+                self._turned_away[name] = port.turned_away
+                self._crowded_s = now
+                self._alarms.ring("E_DOOR_FULL", CROWDED.format(port=name))
+        if now - self._crowded_s >= CROWDED_S:
+            self._alarms.cured("E_DOOR_FULL")
