@@ -4,6 +4,7 @@
 * ``ranges`` from chunks to requests, ``assembly`` from bytes to chunks
 * ``location`` the address of an object, ``versions`` which version of it is read
 * ``first_request`` the first request to an object, without obstore: redirects, addresses, Retry-After
+* ``web_stream`` the ranges of web objects, likewise without obstore, over kept connections
 * ``clients`` obstore's streams; ``admission``, ``pace`` when a host may be asked
 * ``errors`` each failure by name, ``settings`` every limit
 

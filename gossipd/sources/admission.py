@@ -6,12 +6,14 @@ what to read (``reader``).
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
+from urllib.parse import urljoin, urlsplit
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import DeploymentId
@@ -28,6 +30,7 @@ from gossipd.sources.errors import (
     SourceLongError,
     SourceNotFoundError,
     SourceRangeError,
+    SourceRedirectError,
     SourceShortError,
     SourceUnreachableError,
 )
@@ -109,6 +112,24 @@ class SourceAdmission:
                 _bound(self._admitted)
                 self._admitted[place] = (now + self._settings.admission_s, addresses)
         return addresses
+
+    def judge_redirect(self, source: SourceUrl, error: SourceRedirectError) -> SourceError:
+        """The error to raise: SourceForbiddenError, which names both hosts, when the policy does not list the target.
+        Neither kind of redirect is followed.
+        """
+        try:
+            target = urlsplit(urljoin(source.text, error.target))
+        except ValueError:
+            return error
+        host = target.netloc.rpartition("@")[2]
+        try:
+            self._policy.check(f"{target.scheme}://{host}{target.path or '/'}")
+        except ManifestError:
+            shown = host if re.fullmatch(r"[A-Za-z0-9.:\[\]-]{1,253}", host) else "an address without a host"
+            return SourceForbiddenError(
+                error.what, f"{source.host}:{source.port} redirects to {shown}, which sources.allow does not list"
+            )
+        return error
 
     def enter(self, source: SourceUrl, what: str, stop: threading.Event) -> bool:
         """Wait until the host may be asked; ``leave`` must follow. True when its last request failed. Raises

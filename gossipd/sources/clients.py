@@ -142,6 +142,10 @@ class Stream:
         if received < self._length:
             raise SourceShortError(self._what, f"{received} bytes came, {self._length} were promised")
 
+    def close(self) -> None:
+        """Drop the answer; obstore ends its connection."""
+        del self._result
+
     def _collected(self) -> Iterator[Any]:
         yield self._result.bytes()
 

@@ -105,13 +105,16 @@ class SourceNotFoundError(SourceError):
 
 
 class SourceRedirectError(SourceError):
-    """The server redirects; following would bypass ``sources.allow``. Retry: elsewhere."""
+    """The server redirects, which is not followed. ``target``: the address that it named. Retry: elsewhere."""
 
     code = "E_SOURCE_REDIRECT"
+    target = ""
 
 
 class SourceForbiddenError(SourceError):
-    """``sources.allow`` does not list the scheme and host, or the host has an address that it must list. Retry: no."""
+    """``sources.allow`` does not list the scheme and host, or those of a redirect, or it must list the host's address.
+    Retry: no.
+    """
 
     code = "E_SOURCE_FORBIDDEN"
 

@@ -1,15 +1,12 @@
 """The first request to an object on a web server: a small range, with access to every header.
 
-obstore follows redirects to any host, and shows neither the status of a reply nor its Retry-After. So the standard
-library asks for each object of an ``http`` or ``https`` source once before obstore reads it: it refuses redirects,
-connects to the very address that was checked against ``sources.allow`` (no second name resolution), and learns the
-version to which later reads are pinned. A range of up to 64 KiB is read by this request, so that small files cost one.
-After a 429 or 503 the next request to that host is made here too, to read Retry-After.
+Each object of an ``http`` or ``https`` source is asked for once before its ranges are read (``web_stream``): from the
+very address that was checked against ``sources.allow`` (no second name resolution), without following redirects. It
+tells the version to which later reads are pinned. A range of up to 64 KiB is read by this request, so that small files
+cost one. A host that has failed is asked for one byte here first.
 
-Remaining risk: obstore follows a redirect that an allowed server sends only after the first request. The reply must
-still carry the pinned tag and match the manifest's digest, and none of it is shown.
-
-There is no first request through a proxy (``HTTP_PROXY``, ``HTTPS_PROXY``): addresses are then the proxy's concern.
+There is no first request through a proxy (``HTTP_PROXY``, ``HTTPS_PROXY``): addresses and redirects are then the
+proxy's concern, and obstore reads through it.
 """
 
 from __future__ import annotations
@@ -30,6 +27,7 @@ from gossipd.manifest.source_url import SourceUrl
 from gossipd.sources.errors import (
     SourceEncodingError,
     SourceRangeError,
+    SourceRedirectError,
     SourceShortError,
     SourceSlowError,
     SourceUnreachableError,
@@ -75,16 +73,16 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
     what = location.shown
     connection = http.client.HTTPConnection(location.source.host, location.source.port)
     try:
-        connection.sock = _connect(location, addresses, settings)
+        connection.sock = connect(location, addresses, settings)
         headers = {"Range": f"bytes={start}-{start + length - 1}", "Accept-Encoding": "identity"}
         connection.request("GET", location.target, headers=headers | {"User-Agent": "gossipd"})
         response = _answer(connection.sock, settings)
-        version = _check_head(response, what, start, length)
+        version = check_head(response, what, start, length)
         body = _read_body(response, length, settings, what)
     except TimeoutError:
         raise SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s") from None
     except (OSError, http.client.HTTPException) as error:
-        raise SourceUnreachableError(what, _reason(error)) from None
+        raise SourceUnreachableError(what, reason_of(error)) from None
     finally:
         connection.close()
     if len(body) != length:
@@ -92,7 +90,7 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
     return Touched(version, body)
 
 
-class _Incoming(io.RawIOBase):
+class Incoming(io.RawIOBase):
     """A connection's bytes, with a ``deadline`` for all of them that raises TimeoutError. A socket's own time-out
     starts again at each byte, so a slow drip could hold a thread.
     """
@@ -118,7 +116,7 @@ class _Incoming(io.RawIOBase):
 
 def _answer(sock: socket.socket, settings: SourceSettings) -> http.client.HTTPResponse:
     """The response, its head within the time-out. Its body must keep the least rate."""
-    incoming = _Incoming(sock, settings.read_timeout_s)
+    incoming = Incoming(sock, settings.read_timeout_s)
     response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
     response.begin()
     incoming.deadline = None
@@ -140,7 +138,7 @@ def _read_body(response: http.client.HTTPResponse, length: int, settings: Source
     return bytes(body)
 
 
-def _connect(location: Location, addresses: Addresses, settings: SourceSettings) -> socket.socket:
+def connect(location: Location, addresses: Addresses, settings: SourceSettings) -> socket.socket:
     source = location.source
     last: OSError = OSError("no address")
     for address in addresses:
@@ -161,11 +159,14 @@ def _connect(location: Location, addresses: Addresses, settings: SourceSettings)
     raise last
 
 
-def _check_head(response: http.client.HTTPResponse, what: str, start: int, length: int) -> ObjectVersion:
+def check_head(response: http.client.HTTPResponse, what: str, start: int, length: int) -> ObjectVersion:
     if response.status == 200:
         raise SourceRangeError(what, "the server answered a range request with the whole object or a page (status 200)")
     if response.status != 206:
-        raise from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
+        error = from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
+        if isinstance(error, SourceRedirectError):
+            error.target = response.getheader("Location") or ""
+        raise error
     encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity":
         raise SourceEncodingError(what, "the server encodes the object; it must send it unchanged")
@@ -199,7 +200,7 @@ def _retry_after(text: str | None) -> float | None:
     return None if at is None or at.tzinfo is None else max(0.0, (at - datetime.now(UTC)).total_seconds())
 
 
-def _reason(error: Exception) -> str:
+def reason_of(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its TLS certificate is not valid: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

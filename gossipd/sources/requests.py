@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -19,12 +19,13 @@ from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.admission import SourceAdmission
 from gossipd.sources.clients import Clients, Clock, Stream
-from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError
+from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError, SourceRedirectError
 from gossipd.sources.first_request import Addresses, touch
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import FileRange
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
+from gossipd.sources.web_stream import WebConnections, WebStream
 
 if TYPE_CHECKING:
     from gossipd.manifest.manifest import Manifest
@@ -49,9 +50,10 @@ class Job:
 
 @dataclass(slots=True)
 class _Asked:
-    """One request in progress. ``struggling``: the host's last request failed."""
+    """One request in progress, to one of ``addresses`` if there are any. ``struggling``: the last one failed."""
 
     struggling: bool
+    addresses: Addresses
     received: int = 0
 
 
@@ -73,6 +75,7 @@ class SourceRequests:
         self._settings = settings
         self._clock = clock
         self._clients = Clients(settings)
+        self._connections = WebConnections(settings, clock)
         self._versions = PinnedVersions()
         self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
         self._pool_bytes = pool.statistics().pool_bytes
@@ -82,6 +85,7 @@ class SourceRequests:
 
     def forget(self, deployment: DeploymentId) -> None:
         self._versions.forget(deployment)
+        self._connections.close()
 
     def reads_whole(self, source: SourceUrl) -> bool:
         """Whether the host is fast and no rate limit demands pieces."""
@@ -89,6 +93,7 @@ class SourceRequests:
 
     def close(self) -> None:
         self._clients.close()
+        self._connections.close()
 
     def read(self, job: Job, location: Location, part: FileRange, sink: Sink) -> None:
         """Pass the bytes of one range to ``sink``, in pieces. Raises SourceError, and the exceptions of ``sink``."""
@@ -98,7 +103,7 @@ class SourceRequests:
         small = part.length <= self._settings.touch_bytes_max
         if addresses and not small:
             self._look_once(job, location, addresses, part)
-        with self._asked(job, location) as request:
+        with self._asked(job, location, addresses) as request:
             if addresses and (small or request.struggling):
                 length = part.length if small else 1
                 touched = touch(location, addresses, part.offset, length, self._settings)
@@ -130,19 +135,27 @@ class SourceRequests:
         if addresses := self._admission.admit(location.source, location.shown):
             self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
 
+    def _open(
+        self, location: Location, addresses: Addresses, part: FileRange, pinned: ObjectVersion | None, *, whole: bool
+    ) -> Stream | WebStream:
+        if addresses:
+            return WebStream(self._connections, location, addresses, part, pinned, whole=whole)
+        store = self._clients.open(location, whole=whole)
+        return Stream(store, location, part, pinned, whole=whole, settings=self._settings, clock=self._clock)
+
     def _stream(self, job: Job, location: Location, part: FileRange, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
-        store = self._clients.open(location, whole=whole)
         pinned = self._versions.get(job.manifest.id, location)
         with self._room(job, location, part, whole=whole):
             try:
-                stream = Stream(store, location, part, pinned, whole=whole, settings=self._settings, clock=self._clock)
+                stream = self._open(location, request.addresses, part, pinned, whole=whole)
             except SourceChangedError:
                 self._name_the_change(job, location, part)
                 raise
-            self._check(job, location, part, stream.version)
-            for piece in stream:
-                self._pour(job, location, request, piece, sink)
+            with closing(stream):
+                self._check(job, location, part, stream.version)
+                for piece in stream:
+                    self._pour(job, location, request, piece, sink)
             self._admission.note_rate(location.source, part.length, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: FileRange) -> bool:
@@ -165,7 +178,7 @@ class SourceRequests:
                 return
             if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
                 raise refused
-            with self._asked(job, location) as request:
+            with self._asked(job, location, addresses) as request:
                 touched = touch(location, addresses, part.offset, 1, self._settings)
                 self._check(job, location, part, touched.version)
                 request.received += len(touched.body)
@@ -177,12 +190,15 @@ class SourceRequests:
             lock.release()
 
     @contextmanager
-    def _asked(self, job: Job, location: Location) -> Iterator[_Asked]:
+    def _asked(self, job: Job, location: Location, addresses: Addresses) -> Iterator[_Asked]:
         """One request, from ``enter`` to ``leave`` of the admission."""
-        request = _Asked(self._admission.enter(location.source, location.shown, job.stop))
+        request = _Asked(self._admission.enter(location.source, location.shown, job.stop), addresses)
         error: GossipdError | None = None
         try:
             yield request
+        except SourceRedirectError as caught:
+            error = self._admission.judge_redirect(location.source, caught)
+            raise error from None
         except GossipdError as caught:
             error = caught
             raise

@@ -1,0 +1,221 @@
+"""Ranges of web objects, read with the standard library: no redirect is followed, and no name is resolved again.
+
+What lives here: kept connections, and the stream of one range. What does not: the head's checks (``first_request``),
+and sources of other schemes or behind a proxy (``clients``).
+
+obstore follows redirects to any host, has no option against that, and resolves names by itself. So ranges of ``http``
+and ``https`` sources are read here, from addresses that were checked against ``sources.allow``. Bytes go from the
+socket into one buffer without the interpreter's lock. A connection whose range was read to its end is kept for the
+next one.
+"""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, cast
+
+from gossipd.sources.errors import (
+    SourceError,
+    SourceLongError,
+    SourceShortError,
+    SourceSlowError,
+    SourceUnreachableError,
+)
+from gossipd.sources.first_request import Addresses, Incoming, check_head, connect, reason_of
+from gossipd.sources.location import Location, authority
+from gossipd.sources.ranges import FileRange
+from gossipd.sources.settings import SourceSettings
+from gossipd.sources.versions import ObjectVersion
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
+IDLE_S = 10.0  # servers close later
+_BROKEN = (OSError, http.client.HTTPException)
+
+
+class WebConnections:
+    """Connections that wait for the next range of their server. Thread-safe; at most ``stores_max``."""
+
+    def __init__(self, settings: SourceSettings, clock: Callable[[], float]) -> None:
+        self.settings = settings
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._idle: list[tuple[str, str, float, socket.socket]] = []
+
+    def take(self, location: Location, addresses: Addresses) -> socket.socket | None:
+        """An open, silent connection to one of these addresses, or None."""
+        place, now = authority(location.source), self.clock()
+        while True:
+            with self._lock:
+                found = next((one for one in self._idle if one[0] == place), None)
+                if found is None:
+                    return None
+                self._idle.remove(found)
+            _, address, since, sock = found
+            if address in addresses and now - since < IDLE_S and _is_quiet(sock):
+                return sock
+            sock.close()
+
+    def give_back(self, location: Location, sock: socket.socket) -> None:
+        """Keep a connection whose answer was read to its end."""
+        try:
+            address = str(sock.getpeername()[0])
+        except OSError:
+            sock.close()
+            return
+        with self._lock:
+            self._idle.append((authority(location.source), address, self.clock(), sock))
+            dropped = self._idle.pop(0)[3] if len(self._idle) > self.settings.stores_max else None
+        if dropped is not None:
+            dropped.close()
+
+    def close(self) -> None:
+        """Close those that wait."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for *_, sock in idle:
+            sock.close()
+
+
+class WebStream:
+    """One range request: ``version`` after the head, then exactly the requested bytes. Each piece is good until the
+    next one. Raises SourceError, from the constructor and while iterating.
+    """
+
+    def __init__(
+        self, connections: WebConnections, location: Location, addresses: Addresses, part: FileRange,
+        pinned: ObjectVersion | None, *, whole: bool,
+    ) -> None:  # fmt: skip
+        self._connections, self._location = connections, location
+        self._settings = settings = connections.settings
+        self._whole, self._length, self._is_given_back = whole, part.length, False
+        headers = {"Range": f"bytes={part.offset}-{part.offset + part.length - 1}", "Accept-Encoding": "identity"}
+        if pinned is not None and pinned.if_match is not None:
+            headers["If-Match"] = pinned.if_match
+        began = connections.clock()
+        self._socket, self._incoming, self._response = self._asked(addresses, headers | {"User-Agent": "gossipd"})
+        try:
+            self.version = check_head(self._response, location.shown, part.offset, part.length)
+        except BaseException:
+            self._socket.close()
+            raise
+        self._incoming.waited_s = connections.clock() - began
+        self._incoming.received = 0
+        self._incoming.what = location.shown
+        timeout_s = settings.whole_timeout_s if whole else settings.request_timeout_s
+        self._incoming.deadline = time.monotonic() + timeout_s
+
+    @property
+    def waited_s(self) -> float:
+        """Time spent waiting for the source: its speed, independent of ours."""
+        return self._incoming.waited_s
+
+    def __iter__(self) -> Iterator[memoryview]:
+        """The body, in pieces as they arrive or in one."""
+        what, left = self._location.shown, self._length
+        memory = memoryview(bytearray(left if self._whole else min(left, PIECE_BYTES)))
+        while left:
+            count = self._read(memory[: min(left, len(memory))])
+            left -= count
+            if not count or (self._whole and left):
+                raise SourceShortError(what, f"{self._length - left} bytes came, {self._length} were promised")
+            yield memory[:count]
+        if self._response.length is None and self._read(memoryview(bytearray(1))):
+            raise SourceLongError(what, f"more than the {self._length} bytes asked for came")
+        if not self._response.will_close:
+            self._connections.give_back(self._location, self._socket)
+            self._is_given_back = True
+
+    def close(self) -> None:
+        """End the connection, unless it is kept for another range."""
+        if not self._is_given_back:
+            self._socket.close()
+
+    def _asked(
+        self, addresses: Addresses, headers: dict[str, str]
+    ) -> tuple[socket.socket, _RatedIncoming, http.client.HTTPResponse]:
+        """Send the request, at most once more when the server has closed a kept connection meanwhile."""
+        kept = self._connections.take(self._location, addresses)
+        while True:
+            sock = kept
+            try:
+                sock = sock or connect(self._location, addresses, self._settings)
+                request = http.client.HTTPConnection(self._location.source.host, self._location.source.port)
+                request.sock = sock
+                sock.settimeout(self._settings.read_timeout_s)
+                request.request("GET", self._location.target, headers=headers)
+                incoming = _RatedIncoming(sock, self._settings, self._connections.clock)
+                response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
+                response.begin()
+            except (*_BROKEN, ValueError) as error:
+                if sock is not None:
+                    sock.close()
+                if kept is not None and isinstance(error, ConnectionError):
+                    kept = None
+                    continue
+                raise self._in_our_words(error) from None
+            return sock, incoming, response
+
+    def _read(self, view: memoryview) -> int:
+        try:
+            return self._response.readinto(view)
+        except _BROKEN as error:
+            raise self._in_our_words(error) from None
+
+    def _in_our_words(self, error: Exception) -> SourceError:
+        what = self._location.shown
+        if isinstance(error, TimeoutError):
+            return SourceSlowError(what, "no answer within the time-out")
+        if isinstance(error, http.client.IncompleteRead):
+            return SourceShortError(what, "the connection ended before the promised bytes had come")
+        return SourceUnreachableError(what, reason_of(error))
+
+
+class _RatedIncoming(Incoming):
+    """A connection's bytes at the least rate or faster; only waiting for the source counts, because our disk and rate
+    limit may be slower.
+    """
+
+    def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float]) -> None:
+        super().__init__(sock, settings.read_timeout_s)
+        self._settings = settings
+        self._clock = clock
+        self.what = ""
+        self.waited_s = 0.0
+        self.received = 0
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        assert self.deadline is not None
+        left_s = self.deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._sock.settimeout(min(left_s, self._settings.read_timeout_s))
+        began = self._clock()
+        count = self._sock.recv_into(buffer)
+        self.waited_s += self._clock() - began
+        self.received += count
+        limit = self._settings
+        if self.waited_s > limit.rate_grace_s and count and self.received < limit.rate_bytes_min * self.waited_s:
+            raise SourceSlowError(
+                self.what,
+                f"{self.received} bytes in {self.waited_s:.1f} s; the least is {limit.rate_bytes_min} a second",
+            )
+        return count
+
+
+def _is_quiet(sock: socket.socket) -> bool:
+    """Whether a kept connection is open and holds no unexpected bytes."""
+    try:
+        sock.settimeout(0)
+        socket.socket.recv(sock, 1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,130 @@
+"""Ranges of web objects: redirects are refused at every request, and good connections are used again."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from random import Random
+
+import pytest
+
+from gossipd.sources.reader import SourceReader
+from gossipd.sources.settings import SourceSettings
+from tests.gossipd.sources.models import CHUNK_BYTES, sign
+from tests.gossipd.sources.raw import partial, raw_server
+from tests.gossipd.sources.test_reader import ONE_FILE, Seat, one_file
+from tests.servers import FaultServer, fault_server
+
+BODY = Random(2).randbytes(3 * CHUNK_BYTES)
+
+
+@contextmanager
+def forbidden_host() -> Iterator[tuple[int, list[bytes]]]:
+    """A server of this host that no source may name; its port, and what it was sent."""
+    heard: list[bytes] = []
+
+    def listen() -> None:
+        with suppress(OSError):
+            while True:
+                with listener.accept()[0] as sock:
+                    heard.append(sock.recv(4096))
+                    sock.sendall(partial(BODY, 0, len(BODY)))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=listen)
+        thread.start()
+        try:
+            yield int(listener.getsockname()[1]), heard
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_after_a_good_first_look_reads_nothing_from_the_other_host(status: int) -> None:
+    with forbidden_host() as (port, heard):
+        target = f"http://user:secret@127.0.0.1:{port}/latest/meta-data/?token=1"
+
+        def answer(start: int, stop: int) -> bytes:
+            if stop - start == 1:
+                return partial(BODY, start, stop, 'ETag: "1"')
+            return f"HTTP/1.1 {status} Elsewhere\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n".encode()
+
+        with raw_server(answer) as url:
+            seat = Seat(sign({"a.bin": BODY}, url), allow=[url])
+            error = seat.read().errors[-1]
+        assert error.code == "E_SOURCE_FORBIDDEN"
+        assert f"{url.removeprefix('http://')} redirects to 127.0.0.1:{port}, which" in str(error)
+        assert "secret" not in str(error)
+        assert "token" not in str(error)
+        assert heard == []
+
+
+@pytest.mark.parametrize("target", ["", "http://[", "file:///etc/passwd", "//\u00e9", "http://169.254.169.254/", "\\"])
+def test_any_target_of_a_redirect_is_an_error_that_names_the_object(target: str) -> None:
+    def answer(start: int, stop: int) -> bytes:
+        if stop - start == 1:
+            return partial(BODY, start, stop)
+        return f"HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\n\r\n".encode()
+
+    with raw_server(answer) as url:
+        error = Seat(sign({"a.bin": BODY}, url), allow=[url]).read().errors[-1]
+    assert error.code in ("E_SOURCE_FORBIDDEN", "E_SOURCE_REDIRECT")
+    assert f"{url}/a.bin" in str(error)
+
+
+@pytest.fixture
+def server() -> Iterator[FaultServer]:
+    with fault_server(dict(ONE_FILE)) as running:
+        yield running
+
+
+def connections_of(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Where every connection from now on goes to."""
+    made: list[tuple[str, int]] = []
+    connect = socket.create_connection
+
+    def remember(address: tuple[str, int], **named: float) -> socket.socket:
+        made.append(address)
+        return connect(address, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("gossipd.sources.first_request.socket.create_connection", remember)
+    return made
+
+
+def test_ranges_of_one_server_share_a_connection_that_ends_with_the_reader(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = connections_of(monkeypatch)
+    seat = one_file(server)
+    for chunk in range(3):
+        assert seat.read(chunk).failed == ()
+    assert len(made) == 2, "the first look has its own"
+    kept = seat.reader._requests._connections._idle
+    assert len(kept) == 1
+    seat.reader.close()
+    assert kept[0][-1].fileno() == -1
+
+
+def test_a_kept_connection_to_an_address_that_is_no_longer_the_hosts_is_not_used(
+    server: FaultServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    addresses = ["127.0.0.1"]
+    settings = SourceSettings(admission_s=0.0)
+    url = server.url.replace("127.0.0.1", "localhost")
+    seat = Seat(sign(ONE_FILE, url), settings=settings, find=lambda _source, _what: (addresses[0],))
+    assert seat.read(0).failed == ()
+    made = connections_of(monkeypatch)
+    addresses[0] = "127.0.0.2"
+    seat.read(1)
+    assert {host for host, _ in made} == {"127.0.0.2"}
+
+
+def test_a_kept_connection_that_the_server_has_closed_costs_no_failure(server: FaultServer) -> None:
+    seat = one_file(server)
+    assert seat.read(0).failed == ()
+    seat.reader._requests._connections._idle[0][-1].shutdown(socket.SHUT_RDWR)
+    assert seat.read(1, 2).failed == ()
+    assert isinstance(seat.reader, SourceReader)
