@@ -22,13 +22,20 @@ from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import deployment_id
+from gossipd.runtime.quotas import Quotas
 from gossipd.wire import control
 from membership.member import node_id
 
 UPLOADS_MAX = 8  # people and scripts that trigger at the same moment
 UPLOAD_BYTES_MAX = 2 * control.MANIFEST_BYTES_MAX  # all together: one of the largest, and many of a megabyte
 UPLOAD_IDLE_S = 30.0
+UPLOADS_PER_IDENTITY_MAX = 4
+REQUESTS_BURST, REQUESTS_PER_S = 100, 10  # of one identity, apart from parts: a person's or a script's
+PARTS_BURST, PARTS_PER_S = 2048, 128  # of one identity: two of the largest manifests at once
 ORDERS_MAX = 64  # orders being carried out; each waits for a write to disk at most
+
+
+_REQUESTS = (control.TriggerQuery, control.ManifestPart, control.TriggerOrder)
 
 
 class TriggerHost(Protocol):
@@ -66,9 +73,15 @@ class TriggerServer:
         self._host, self._nursery = host, nursery
         self._uploads: dict[tuple[Identity, bytes], _Upload] = {}
         self._orders = 0
+        self._requests = Quotas[Identity](burst=REQUESTS_BURST, per_s=REQUESTS_PER_S)
+        self._parts = Quotas[Identity](burst=PARTS_BURST, per_s=PARTS_PER_S)
 
     def hear(self, identity: Identity, message: control.Message, reply: Reply) -> bool:
         """Answer a trigger request; False when ``message`` is something else."""
+        quotas = self._parts if isinstance(message, control.ManifestPart) else self._requests
+        if isinstance(message, _REQUESTS) and not quotas.take(identity, trio.current_time()):
+            reply(control.Refused("E_BUSY", "you ask this host too often; try again soon"))
+            return True
         match message:
             case control.TriggerQuery():
                 reply(self._state(message))
@@ -95,7 +108,9 @@ class TriggerServer:
         upload = self._uploads.get(key)
         if message.offset == 0 and (upload is None or upload.total != message.total):
             claimed = sum(other.total for place, other in self._uploads.items() if place != key)
-            if len(self._uploads) >= UPLOADS_MAX or claimed + message.total > UPLOAD_BYTES_MAX:
+            own = sum(place[0] == identity and place != key for place in self._uploads)
+            is_full = len(self._uploads) >= UPLOADS_MAX or own >= UPLOADS_PER_IDENTITY_MAX
+            if is_full or claimed + message.total > UPLOAD_BYTES_MAX:
                 return control.Refused("E_BUSY", "too many manifests are being sent to this host; try again soon")
             upload = self._uploads[key] = _Upload(message.total, now)
         if upload is None:

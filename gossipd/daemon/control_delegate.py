@@ -93,8 +93,10 @@ class ControlDelegate:
         elif isinstance(message, control.TokenWanted):
             if self._tokens is None or identity.node is None:
                 reply(control.Refused("E_TOKEN"))
+            elif (token := self._tokens.issue_asked(identity.node)) is None:
+                reply(control.Refused("E_BUSY"))
             else:
-                reply(control.Token(self._tokens.issue(identity.node), int(TOKEN_LIFE_S)))
+                reply(control.Token(token, int(TOKEN_LIFE_S)))
         elif not self._trigger_server.hear(identity, message, reply):
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 

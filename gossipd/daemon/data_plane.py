@@ -115,8 +115,8 @@ class DataPlane:
         self.chunk_access.sent(node, deployment, byte_count)
 
     def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
-        """The chunk is read back."""
-        self._rechecks.want(deployment, chunk)
+        """The chunk is read back, within what one member may ask for."""
+        self._rechecks.want(deployment, chunk, node)
 
     def read_failed(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
         """The chunk is read back."""

@@ -243,6 +243,13 @@ class ChunkStore:
 
     # ---- rot --------------------------------------------------------------------------------------
 
+    def chunk_length(self, deployment: DeploymentId, chunk: ChunkIndex) -> int:
+        """The bytes of a chunk. Raises NotHeldError: the model is not open, or has no such chunk."""
+        manifest = self._models.get(deployment).manifest
+        if not 0 <= chunk < manifest.chunk_count:
+            raise NotHeldError(f"no chunk {chunk}", code="E_CHUNK_RANGE")
+        return manifest.chunk_length(chunk)
+
     def recheck(self, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
         """A peer complained about a chunk: read it back; if it is wrong, drop it and emit ChunkLost. Raises
         NotHeldError: not open, or removed meanwhile; StoreWriteError: the chunk could not be read now, which proves

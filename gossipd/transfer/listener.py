@@ -25,8 +25,9 @@ from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.traffic import Traffic
 from membership.member import NodeId
 
-# As many as may be pending; the kernel limits it to net.core.somaxconn.
-_BACKLOG = 128
+# Far above a burst of strangers: where the kernel's queue is full, a member's SYN is lost and comes again after 1 s.
+# The kernel limits it to net.core.somaxconn.
+_BACKLOG = 1024
 
 
 class ListenerPort(Protocol):

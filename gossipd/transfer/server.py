@@ -21,6 +21,7 @@ from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.identity.certificates import CertificateError
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import ChunkReader, NotHeldError, Span
+from gossipd.runtime.quotas import Quotas
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.transfer.channel import Channel, Cut, DisconnectedError, FileReadError
 from gossipd.transfer.credentials import TlsCredentials
@@ -103,7 +104,9 @@ class BulkServer:
         self._credentials = credentials
         self._tokens = tokens
         self._slots = UploadSlots(settings.slots, settings.slots_per_peer, on_change=port.slots_changed)
-        self._manifest_slots = UploadSlots(settings.manifest_slots, settings.manifest_slots)
+        self._manifest_slots = UploadSlots(settings.manifest_slots, max(1, settings.manifest_slots // 2))
+        self._manifest_quotas = Quotas[NodeId](burst=settings.manifests_burst, per_s=settings.manifests_per_s)
+        self._manifest_lock = threading.Lock()
         self._traffic = Traffic()
         self._watchdog = Watchdog(settings, name="bulk-watch-in")
         self._listener = BulkListener(settings, self._traffic, self)
@@ -240,6 +243,7 @@ class BulkServer:
                 return self._relay(channel, node, request, incoming)
             self._tell_if_bad(request, error)
             return self._answer_missing(channel, request, error)
+        started = time.monotonic()
         try:
             if opened.length != request.length:
                 channel.send(self._head(Status.LENGTH, request.chunk))
@@ -249,6 +253,11 @@ class BulkServer:
             with self._scratch_memory() as scratch:
                 head = self._head(Status.OK, request.chunk, opened.length)
                 channel.send_file(head, opened.spans, self._throttle, scratch)
+            self._slots.note_upload(node, request.length, started)
+        except DisconnectedError as error:
+            if error.cut_by in (Cut.SLOW, Cut.STALLED):
+                self._slots.note_upload(node, 0, started)
+            raise
         except FileReadError as error:
             self._tell_if_bad(request, error)
             raise
@@ -316,7 +325,9 @@ class BulkServer:
             self._port.read_failed(request.deployment, request.chunk)
 
     def _answer_manifest(self, channel: Channel, node: NodeId, request: Request) -> bool:
-        if not self._manifest_slots.acquire(node):
+        with self._manifest_lock:
+            is_granted = self._manifest_quotas.take(node, time.monotonic())
+        if not (is_granted and self._manifest_slots.acquire(node)):
             return self._answer_busy(channel, node, request, self._manifest_slots)
         started = time.monotonic()
         try:

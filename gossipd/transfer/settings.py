@@ -35,6 +35,10 @@ class BulkSettings:
     manifest_slots: int = 8
     """Manifests are small and all hosts want a new one at once, so they do not compete with chunks."""
 
+    manifests_burst: int = 256
+    manifests_per_s: float = 8.0
+    """Manifests that one peer may ask for. It needs each once; a host that returns asks for all at once."""
+
     connections_in_max: int = 256
     """One thread each, some 60 KiB. Several times a node's 50 neighbours; also bounded by the file limit."""
     connections_in_per_peer_max: int = 12

@@ -10,10 +10,17 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable
+from statistics import median
 
 from membership.member import NodeId
 
+# An upload this long, at so small a share of the median rate of other peers, is slow: its peer has one slot for a
+# while, so that few slow readers cannot hold every slot. Relative, because on a slow network every upload is slow; the
+# median, because each peer has one vote in it.
+SLOW_S, SLOW_SHARE, SLOW_MEMORY_S = 3.0, 1 / 8, 60.0
+RATES_MAX = 1024
 _SMOOTHING = 0.2  # weight of the newest upload's duration: some ten uploads are remembered
 RETRY_AFTER_S_MAX = 5.0
 
@@ -33,6 +40,8 @@ class UploadSlots:
         self._busy = 0
         self._by_peer: dict[NodeId, int] = {}
         self._upload_s = 0.0
+        self._rates: OrderedDict[NodeId, float] = OrderedDict()
+        self._slow: dict[NodeId, float] = {}
 
     @property
     def free(self) -> int:
@@ -59,7 +68,7 @@ class UploadSlots:
         """Take a slot for ``node``; False if it can have none."""
         with self._lock:
             own = self._by_peer.get(node, 0)
-            if self._busy >= self._slots or own >= self._slots_per_peer:
+            if self._busy >= self._slots or own >= self._slots_per_peer or (own and self._is_slow(node)):
                 return False
             self._busy += 1
             self._by_peer[node] = own + 1
@@ -82,3 +91,19 @@ class UploadSlots:
             free = max(0, self._slots - self._busy)
         if self._on_change is not None:
             self._on_change(free)
+
+    def note_upload(self, node: NodeId, byte_count: int, started: float) -> None:
+        """A chunk of ours went to ``node``, or was cut because it read too slowly (0 bytes)."""
+        now = time.monotonic()
+        elapsed = now - started
+        with self._lock:
+            self._rates.pop(node, None)
+            is_long = elapsed >= SLOW_S and bool(self._rates)
+            if is_long and byte_count < SLOW_SHARE * median(self._rates.values()) * elapsed:
+                self._slow[node] = now + SLOW_MEMORY_S
+            self._rates[node] = byte_count / max(elapsed, 1e-6)
+            if len(self._rates) > RATES_MAX:
+                self._slow.pop(self._rates.popitem(last=False)[0], None)
+
+    def _is_slow(self, node: NodeId) -> bool:
+        return self._slow.get(node, 0.0) > time.monotonic()

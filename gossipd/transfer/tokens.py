@@ -15,12 +15,14 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from hashlib import blake2b
 
+from gossipd.runtime.quotas import Quotas
 from gossipd.wire.transfer import TOKEN_BYTES
 from membership.member import NodeId
 
 TOKEN_LIFE_S = 10.0  # a token is used at once, and control answers in milliseconds
 TOKENS_PER_NODE_MAX = 16  # above the connections that a peer opens at once, and the tokens issued ahead
 TOKENS_MAX = 4096  # a burst of 256 peers with all their connections
+TOKENS_ASKED_BURST, TOKENS_ASKED_PER_S = 64, 16  # of one node: each opens a connection, which lives for many fetches
 TOKENS_AHEAD = 2  # one fetch and one beside it
 # The share of its life that a token issued ahead has at the receiver: it may have spent the rest on the way.
 _AHEAD_SHARE = 0.5
@@ -37,6 +39,7 @@ class IssuedTokens:
         self._issued: OrderedDict[bytes, tuple[NodeId, float]] = OrderedDict()
         self._by_node: dict[NodeId, list[bytes]] = {}
         self._ahead: dict[NodeId, tuple[bytes, ...]] = {}
+        self._asked = Quotas[NodeId](burst=TOKENS_ASKED_BURST, per_s=TOKENS_ASKED_PER_S)
 
     def issue_ahead(self, node: NodeId) -> tuple[bytes, ...]:
         """Issue tokens that ``node`` did not ask for, in place of the ones issued ahead before. The node keeps only the
@@ -50,6 +53,12 @@ class IssuedTokens:
         with self._lock:
             self._ahead[node] = tuple(_mark(token) for token in tokens)
         return tokens
+
+    def issue_asked(self, node: NodeId) -> bytes | None:
+        """``issue`` for a node that asks; None when it asks too often."""
+        with self._lock:
+            is_granted = self._asked.take(node, time.monotonic())
+        return self.issue(node) if is_granted else None
 
     def issue(self, node: NodeId) -> bytes:
         """A fresh token with which ``node`` may open one connection within ``life_s``."""

@@ -372,8 +372,8 @@ MUTANTS = (
         "uploads-past-the-slots",
         "One more upload begins when all slots are taken.",
         "gossipd/transfer/slots.py",
-        "            if self._busy >= self._slots or own >= self._slots_per_peer:\n",
-        "            if self._busy > self._slots or own >= self._slots_per_peer:\n",
+        "            if self._busy >= self._slots or own >= self._slots_per_peer or (own and self._is_slow(node)):\n",
+        "            if self._busy > self._slots or own >= self._slots_per_peer or (own and self._is_slow(node)):\n",
         ("tests/gossipd/transfer/test_slots.py",),
     ),
     Mutant(

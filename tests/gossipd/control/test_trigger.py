@@ -22,7 +22,13 @@ from gossipd.control.trigger_client import (
     TriggerRefusedError,
     trigger,
 )
-from gossipd.control.trigger_server import UPLOADS_MAX, TriggerServer
+from gossipd.control.trigger_server import (
+    PARTS_BURST,
+    REQUESTS_BURST,
+    UPLOADS_MAX,
+    UPLOADS_PER_IDENTITY_MAX,
+    TriggerServer,
+)
 from gossipd.core.errors import ExitCode
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement, Verb, sign_statement
@@ -206,10 +212,10 @@ async def test_a_node_that_does_not_answer_costs_the_timeout_and_no_more() -> No
             await d.talk(lambda held: held.ask(control.TriggerQuery(b"", "x@1"), control.TriggerState), timeout_s=0.2)
 
 
-async def ask(d: ServedNode, message: control.Message) -> control.Message:
+async def ask(d: ServedNode, message: control.Message, client: bytes = CLIENT.public.ed25519) -> control.Message:
     """One reply of whatever kind."""
     replies: list[control.Message] = []
-    d.trigger_server.hear(Identity(client=CLIENT.public.ed25519), message, replies.append)
+    d.trigger_server.hear(Identity(client=client), message, replies.append)
     with trio.fail_after(5):
         while not replies:
             await trio.lowlevel.checkpoint()
@@ -266,7 +272,7 @@ async def test_uploads_are_bounded_and_forgotten_after_a_while() -> None:
     async with served_node() as d:
         for number in range(UPLOADS_MAX):
             part = control.ManifestPart(DeploymentId(bytes([number]) * 32), 1000, 0, b"x")
-            assert await ask(d, part) == control.PartKept(1)
+            assert await ask(d, part, bytes([number]) * 32) == control.PartKept(1)
         one_more = control.ManifestPart(DeploymentId(b"z" * 32), 1000, 0, b"x")
         reply = await ask(d, one_more)
         assert isinstance(reply, control.Refused)
@@ -274,6 +280,31 @@ async def test_uploads_are_bounded_and_forgotten_after_a_while() -> None:
         for upload in d.trigger_server._uploads.values():
             upload.until_s = trio.current_time()
         assert await ask(d, one_more) == control.PartKept(1)
+
+
+async def test_one_identity_leaves_room_for_uploads_of_others() -> None:
+    async with served_node() as d:
+        replies = [
+            await ask(d, control.ManifestPart(DeploymentId(bytes([number]) * 32), 1000, 0, b"x"))
+            for number in range(UPLOADS_MAX)
+        ]
+        assert sum(isinstance(reply, control.PartKept) for reply in replies) == UPLOADS_PER_IDENTITY_MAX
+        part = control.ManifestPart(DeploymentId(b"z" * 32), 1000, 0, b"x")
+        assert await ask(d, part, b"another client".ljust(32)) == control.PartKept(1)
+
+
+async def test_an_identity_that_asks_without_end_is_refused_and_another_is_answered() -> None:
+    async with served_node() as d:
+        query = control.TriggerQuery(b"", "x@1")
+        replies = [await ask(d, query) for _ in range(2 * REQUESTS_BURST)]
+        assert isinstance(replies[REQUESTS_BURST - 1], control.TriggerState)
+        assert isinstance(replies[-1], control.Refused)
+        assert replies[-1].code == "E_BUSY"
+        assert isinstance(await ask(d, query, b"another client".ljust(32)), control.TriggerState)
+        part = control.ManifestPart(DeploymentId(b"z" * 32), 1000, 0, b"x")
+        parts = [await ask(d, part) for _ in range(PARTS_BURST + 1000)]
+        assert isinstance(parts[PARTS_BURST - 1], control.PartKept)
+        assert isinstance(parts[-1], control.Refused)
 
 
 async def test_what_uploads_claim_together_is_bounded_before_it_arrives() -> None:

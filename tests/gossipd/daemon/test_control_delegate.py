@@ -11,8 +11,10 @@ from trio.testing import MockClock
 
 from gossipd.audit.chain_file import verify_audit
 from gossipd.audit.log import SUBJECT_BURST, AuditLog
+from gossipd.control.authenticator import Identity
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
-from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, IssuedTokens, ReceivedTokens
+from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, TOKENS_ASKED_BURST, IssuedTokens, ReceivedTokens
+from gossipd.wire import control
 from membership.member import NodeId
 
 A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
@@ -69,3 +71,13 @@ def test_a_peer_cannot_have_its_tokens_kept_for_longer_than_any_is_good(monkeypa
     delegate_of(IssuedTokens(), received_tokens).on_tokens(B, (bytes(32),), 65_535)
     now += TOKEN_LIFE_S
     assert received_tokens.take(B) is None
+
+
+def test_tokens_without_end_are_refused_to_one_and_given_to_another() -> None:
+    delegate, replies = delegate_of(IssuedTokens(), ReceivedTokens()), list[control.Message]()
+    for _ in range(2 * TOKENS_ASKED_BURST):
+        delegate.on_request(Identity(node=A), control.TokenWanted(), replies.append)
+    assert TOKENS_ASKED_BURST <= sum(isinstance(one, control.Token) for one in replies) < 2 * TOKENS_ASKED_BURST
+    assert replies[-1] == control.Refused("E_BUSY")
+    delegate.on_request(Identity(node=B), control.TokenWanted(), replies.append)
+    assert isinstance(replies[-1], control.Token)

@@ -6,15 +6,15 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from random import Random
 
 import pytest
 
 from gossipd.sources.reader import SourceReader
-from gossipd.sources.settings import SourceSettings
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 from tests.gossipd.sources.raw import partial, raw_server
-from tests.gossipd.sources.test_reader import ONE_FILE, Seat, one_file
+from tests.gossipd.sources.test_reader import ONE_FILE, QUICK, Seat, one_file
 from tests.servers import FaultServer, fault_server
 
 BODY = Random(2).randbytes(3 * CHUNK_BYTES)
@@ -112,7 +112,7 @@ def test_a_kept_connection_to_an_address_that_is_no_longer_the_hosts_is_not_used
     server: FaultServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     addresses = ["127.0.0.1"]
-    settings = SourceSettings(admission_s=0.0)
+    settings = replace(QUICK, admission_s=0.0)
     url = server.url.replace("127.0.0.1", "localhost")
     seat = Seat(sign(ONE_FILE, url), settings=settings, find=lambda _source, _what: (addresses[0],))
     assert seat.read(0).failed == ()

@@ -203,6 +203,36 @@ def test_connections_that_have_not_said_who_they_are_are_bounded() -> None:
         assert errors_of(running)["E_CONNECTIONS"] == 1
 
 
+def test_a_member_that_asks_for_manifests_without_end_is_told_to_wait_and_chunks_go_on() -> None:
+    few = replace(quick(Encryption.NONE), manifests_burst=3, manifests_per_s=0.01)
+    with pair(Encryption.NONE, settings=lambda _mode: few) as running, enter(running) as sock:
+        body = running.store.manifest_bytes(MODEL)
+        for expected in [Status.OK] * 3 + [Status.BUSY] * 3:
+            sock.sendall(Request(BulkVerb.MANIFEST, MODEL, 0, len(body)).to_wire())
+            assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is expected
+            if expected is Status.OK:
+                sock.recv(len(body), socket.MSG_WAITALL)
+        sock.sendall(REQUEST)
+        assert Reply.from_wire(sock.recv(REPLY_BYTES, socket.MSG_WAITALL)).status is Status.OK
+
+
+def test_a_member_whose_slow_read_was_cut_is_noted_as_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    noted: list[int] = []
+    monkeypatch.setattr(
+        "gossipd.transfer.slots.UploadSlots.note_upload", lambda _slots, _node, count, _began: noted.append(count)
+    )
+    body = bytes(4 * 1024 * 1024)
+    store = FakeChunkStore()
+    other = DeploymentId(b"\x0b" * 32)
+    store.add_model(other, [body], held=True)
+    narrow = replace(quick(Encryption.NONE), send_buffer_bytes=64 * 1024)
+    with pair(Encryption.NONE, settings=lambda _mode: narrow, store=store) as running, enter(running) as sock:
+        sock.sendall(Request(BulkVerb.CHUNK, other, 0, len(body)).to_wire())
+        running.await_free_slots(narrow.slots - 1)
+        running.await_free_slots(narrow.slots)
+    assert noted == [0]
+
+
 class SilentFlood:
     """Connections that say nothing, from addresses that no member has, made again as they are closed."""
 

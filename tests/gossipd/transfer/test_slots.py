@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.transfer.slots import UploadSlots
+from gossipd.transfer.slots import SLOW_MEMORY_S, SLOW_S, UploadSlots
 from membership.member import NodeId
 
 A, B = NodeId(b"a" * 16), NodeId(b"b" * 16)
@@ -52,3 +52,34 @@ def test_fewer_slots_from_now_on_cut_nobody_and_more_are_told_at_once() -> None:
     slots.resize(4)
     assert slots.free == 2
     assert told == [2, 1, 0, 2]
+
+
+def test_a_peer_far_slower_than_others_has_one_slot_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("gossipd.transfer.slots.time.monotonic", lambda: now)
+    slots = UploadSlots(8, 4)
+    for number in range(5):
+        slots.note_upload(NodeId(bytes([number]) * 16), 16_000_000, now - 1.0)
+    slots.note_upload(A, 16_000_000, now - 100.0)
+    slots.note_upload(B, 0, now - SLOW_S)
+    for node in (A, B):
+        assert slots.acquire(node)
+        assert not slots.acquire(node)
+    now += SLOW_MEMORY_S + 1
+    assert slots.acquire(A)
+
+
+def test_where_every_upload_is_slow_nobody_is_and_one_liar_does_not_change_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("gossipd.transfer.slots.time.monotonic", lambda: now)
+    slots = UploadSlots(8, 4)
+    for _ in range(100):
+        slots.note_upload(B, 1_000_000, now)
+    for number in range(5):
+        node = NodeId(bytes([number]) * 16)
+        slots.note_upload(node, 16_000_000, now - 30.0)
+        slots.note_upload(node, 16_000_000, now - 30.0)
+    assert slots.acquire(NodeId(bytes([4]) * 16))
+    assert slots.acquire(NodeId(bytes([4]) * 16))
