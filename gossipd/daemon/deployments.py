@@ -34,13 +34,14 @@ from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkLost, ChunkStored, DeploymentClosed, DeploymentOpened, Event, ReportStall
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin, short
 from gossipd.daemon.deployment import Deployment
+from gossipd.daemon.judging import judge_manifest
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import STATEMENTS_MAX, StatementStore
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
+from gossipd.manifest.manifest import Manifest, deployment_id
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -270,7 +271,7 @@ class Deployments:
             delay_s = min(delay_s * 2, PULL_RETRY_MAX_S)
 
     async def _opened(self, envelope: bytes) -> Manifest:
-        return await run_blocking(open_manifest, envelope, self._trusted())
+        return await judge_manifest(envelope, self._trusted())
 
     async def keep(self, manifest: Manifest) -> None:
         """Make what was accepted durable, before anything is done with it."""

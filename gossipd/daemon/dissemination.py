@@ -27,6 +27,7 @@ import trio
 from gossipd.core.ids import DeploymentId, short
 from gossipd.daemon.deployment import Deployment, check_room
 from gossipd.daemon.deployments import Deployments
+from gossipd.daemon.judging import judge_manifest
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.statement import Statement, Verb, sign_statement
@@ -35,7 +36,7 @@ from gossipd.identity.keys import PublicKey, SecretKey
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import QueueFullError
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import Manifest, open_manifest
+from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
@@ -175,7 +176,7 @@ class Dissemination:
         Raises ManifestError, and QueueFullError to be asked again later.
         """
         try:
-            manifest = await run_blocking(open_manifest, envelope, self._trusted())
+            manifest = await judge_manifest(envelope, self._trusted())
             is_new = await self.deploy(manifest)
         except ManifestError as error:
             self._audit("manifest refused", file=file_name, code=error.code, reason=str(error.args[0]))

@@ -14,12 +14,11 @@ from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment import check_room
 from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.dissemination import Dissemination
+from gossipd.daemon.judging import judge_manifest
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import open_manifest
-from gossipd.runtime.worker_threads import run_blocking
 from gossipd.wire import control
 
 
@@ -62,7 +61,7 @@ class Triggers:
         """See TriggerHost."""
         manifest = self._deployments.manifest_of(statement.deployment)
         if envelope is not None:
-            manifest = await run_blocking(open_manifest, envelope, self._trusted())
+            manifest = await judge_manifest(envelope, self._trusted())
         elif manifest is None:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
         if statement.verb is Verb.DEPLOY:
