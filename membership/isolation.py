@@ -15,19 +15,17 @@ _LOOK_BACK = 64  # outcomes kept; at two probes a second more than any suspicion
 
 
 class Isolation:
-    """Outcomes of our probes of members outside our rack, and the time of the last answer."""
+    """Outcomes of our probes of members outside our rack, and how many in a row nobody answered."""
 
-    def __init__(self, share: float, window: int, subjects_min: int, now: float) -> None:
+    def __init__(self, share: float, window: int, subjects_min: int) -> None:
         self._share = share
         self._window = window
         self._subjects_min = subjects_min
         self._outside: deque[tuple[float, Handle, bool]] = deque(maxlen=_LOOK_BACK)
-        self.answered_s = now
         self.silent = 0
 
-    def answered(self, now: float) -> None:
+    def answered(self) -> None:
         """A probe of ours was answered: by an ack, or by a helper's nack."""
-        self.answered_s = now
         self.silent = 0
 
     def note(self, now: float, subject: Handle, *, answered: bool, outside: bool) -> None:

@@ -11,8 +11,6 @@ sums differ, suspects are named and missed accusations asked for, so a rumour ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from membership import wire
 from membership.errors import WireError
 from membership.events import (
@@ -24,6 +22,7 @@ from membership.events import (
 )
 from membership.member import Handle, MemberState
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL, MembershipNode
+from membership.pings import Pings
 from membership.roster import Gone
 from membership.suspicion import Credit, Suspicion
 from membership.verified_cache import Claim
@@ -43,17 +42,14 @@ _REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whatever provokes th
 class Judge:
     """One per brain."""
 
-    def __init__(self, node: MembershipNode) -> None:
+    def __init__(self, node: MembershipNode, pings: Pings) -> None:
         self._node = node
+        self._pings = pings
         self._roster = node.roster
         self._suspicions: dict[Handle, Suspicion] = node.suspected
         self._credit = Credit()
         self._refuted_s = float("-inf")
         self._died: dict[Handle, float] = {}
-        self.is_trusted: Callable[[float], bool] = lambda since: True
-        """Set by ``Prober``: whether our own probes since then give us the right to judge."""
-        self.ask: Callable[[Claim, float], None] = lambda claim, now: None
-        """Set by ``Prober``: pings a suspect, which tells it that it is suspected."""
 
     # ---- signs of life
 
@@ -176,11 +172,6 @@ class Judge:
             node.at(deadline, lambda later: self._on_deadline(handle, suspicion, later))
             node.at(deadline - _LAST_WORD_S, lambda later: self._ask_for_last_word(handle, suspicion, later))
 
-    def worry(self) -> int:
-        """A sum over the members suspected on enough accusations; on every probe, so that a missed accusation shows."""
-        firm = (int.from_bytes(handle[:4]) for handle, known in self._suspicions.items() if known.is_firm)
-        return sum(firm) & 0xFFFFFFFF
-
     def compare_worry(self, peer: Claim, *, same: bool, now: float) -> None:
         """A probe showed that a peer suspects others than this node, or holds another view: name our suspects to it."""
         if same or not (self._suspicions or self._died) or not self._node.settings.corroborate:
@@ -227,7 +218,8 @@ class Judge:
         due = now >= suspicion.deadline - _LAST_WORD_S - 0.001 and self._node.settings.corroborate
         if due and self._suspicions.get(handle) is suspicion and not suspicion.is_asked:
             suspicion.is_asked = True
-            self.ask(self._roster.claims[handle], now)
+            if not self._node.isolated:  # a ping tells it that it is suspected
+                self._pings.send(self._roster.claims[handle], now)
 
     def restart_suspicions(self, now: float) -> None:
         """After a freeze or a gap every suspect gets the full time again."""
@@ -247,7 +239,8 @@ class Judge:
         if self._suspicions.get(handle) is not suspicion or now < suspicion.deadline:
             return
         node = self._node
-        if node.settings.isolation_freeze and (node.frozen or not self.is_trusted(suspicion.since_s)):
+        is_doubtful = node.frozen or node.isolation.failed_mostly_since(suspicion.since_s)
+        if node.settings.isolation_freeze and is_doubtful:
             node.counts["verdicts_postponed"] += 1
             suspicion.deadline = now + node.settings.probe_interval_s
             node.at(suspicion.deadline, lambda later: self._on_deadline(handle, suspicion, later))

@@ -10,15 +10,18 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 
+from membership.credentials import Credentials
 from membership.events import Event, Output, SendDatagram
 from membership.health import LocalHealth
+from membership.isolation import Isolation
 from membership.member import Address, Handle, Member, MemberState, NodeId, Record
-from membership.record import Sign, sign_record
+from membership.record import sign_record
 from membership.roster import Roster
 from membership.rumours import Rumours
-from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing, Seal
+from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing
 from membership.settings import SwimSettings
 from membership.suspicion import Suspicion
 from membership.verified_cache import Claim, VerifiedCache
@@ -35,30 +38,22 @@ class MembershipNode:
     """The shared state of one brain."""
 
     def __init__(
-        self,
-        *,
-        settings: SwimSettings,
-        record: Record,
-        sign: Sign,
-        verified_cache: VerifiedCache,
-        keyring: KeyRing,
-        make_seal: Callable[[KeyRing, NodeId, int], Seal],
-        rng: Random,
-        now: float,
-    ) -> None:
+        self, settings: SwimSettings, record: Record, credentials: Credentials, *, rng: Random, now: float
+    ) -> None:  # fmt: skip
         self.settings = settings
-        self.sign = sign
-        self.verified_cache = verified_cache
-        self._keyring = keyring
-        self._make_seal = make_seal
-        self.seal = make_seal(keyring, record.node, record.boot)
+        self.sign = credentials.sign
+        cluster_id = credentials.keyring.cluster_id
+        self.verified_cache = verified_cache = credentials.verified_cache or VerifiedCache(cluster_id)
+        self._credentials = credentials
+        self.seal = credentials.make_seal(credentials.keyring, record.node, record.boot)
         self.rng = rng
         self.started_s = now
         self.changed_s = now
-        signed, data = sign_record(record, verified_cache.cluster_id, sign)
+        signed, data = sign_record(record, cluster_id, self.sign)
         self.roster = Roster(verified_cache.own_claim(signed, data, 0, b""), rng)
         rates = (settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s)
         self.rumours = Rumours(*rates)
+        self.isolation = Isolation(settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min)
         self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
         self.suspected: dict[Handle, Suspicion] = {}
         self.isolated = False
@@ -80,6 +75,11 @@ class MembershipNode:
     def frozen(self) -> bool:
         """Whether this node passes no verdicts: it hears too few members, or is back and has not caught up."""
         return self.isolated or self.returning
+
+    def worry(self) -> int:
+        """A sum over the members suspected on enough accusations; on every probe, so that a missed accusation shows."""
+        firm = (int.from_bytes(handle[:4]) for handle, known in self.suspected.items() if known.is_firm)
+        return sum(firm) & 0xFFFFFFFF
 
     # ---- timers
 
@@ -156,7 +156,7 @@ class MembershipNode:
     def set_keys(self, keyring: KeyRing) -> None:
         """Seal and open with these keys from now, in a later life too."""
         self.seal.set_keys(keyring)
-        self._keyring = keyring
+        self._credentials = replace(self._credentials, keyring=keyring)
 
     def probe_flags(self, now: float) -> int:
         """Flags of our next ping or ack."""
@@ -165,7 +165,8 @@ class MembershipNode:
     def resign(self, record: Record, incarnation: int, now: float) -> None:
         """Put a new own record (or incarnation) into force and tell all members."""
         if record.boot != self.own.record.boot:
-            self.seal = self._make_seal(self._keyring, self.own.node, record.boot)  # a life has its own sealing keys
+            kept = self._credentials
+            self.seal = kept.make_seal(kept.keyring, self.own.node, record.boot)  # a life has its own sealing keys
         signed, data = sign_record(record, self.verified_cache.cluster_id, self.sign)
         proof = self.proof_of_life(signed, incarnation) if incarnation else b""
         claim = self.verified_cache.own_claim(signed, data, incarnation, proof)

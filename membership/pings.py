@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from membership import wire
-from membership.judge import Judge
 from membership.member import Handle
 from membership.node import MembershipNode
 from membership.verified_cache import Claim
@@ -39,9 +38,8 @@ class PendingPing:
 class Pings:
     """One table per brain, shared by all probers."""
 
-    def __init__(self, node: MembershipNode, judge: Judge) -> None:
+    def __init__(self, node: MembershipNode) -> None:
         self._node = node
-        self._judge = judge
         self._sequence = node.rng.getrandbits(31)
         self.pending: dict[int, PendingPing] = {}
 
@@ -63,4 +61,4 @@ class Pings:
         """Fixed part of a PING or ACK."""
         node = self._node
         digest = node.roster.digest.total
-        return wire.PROBE_HEAD.pack(kind, sequence, digest, self._judge.worry(), node.probe_flags(now) | flags)
+        return wire.PROBE_HEAD.pack(kind, sequence, digest, node.worry(), node.probe_flags(now) | flags)

@@ -12,7 +12,6 @@ from __future__ import annotations
 from membership import wire
 from membership.dead_prober import DeadProber
 from membership.events import ControlProbeWanted, Isolated
-from membership.isolation import Isolation
 from membership.judge import Judge
 from membership.member import Address, NodeId
 from membership.node import MembershipNode
@@ -32,12 +31,8 @@ class Prober:
         self._pings = pings
         self._lost = DeadProber(node, pings, now)
         self._current: tuple[int, PendingPing] | None = None
-        self._isolation = Isolation(
-            settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min, now
-        )
+        self._isolation = node.isolation
         self._return_number = 0
-        judge.is_trusted = self._is_trusted
-        judge.ask = self._ask
         node.at(now + node.rng.random() * settings.probe_interval_s, self._on_tick)
 
     # ---- our own probes
@@ -55,10 +50,6 @@ class Prober:
         sequence = self._pings.send(subject, now)
         self._current = (sequence, self._pings.pending[sequence])
         node.at(now + node.settings.probe_timeout_s * factor, lambda later: self._on_timeout(sequence, later))
-
-    def _ask(self, suspect: Claim, now: float) -> None:
-        if not self._node.isolated:
-            self._pings.send(suspect, now)
 
     def _on_timeout(self, sequence: int, now: float) -> None:
         probe = self._pings.pending.get(sequence)
@@ -134,7 +125,7 @@ class Prober:
             node.counts["acks_unexpected"] += 1
             return
         del self._pings.pending[sequence]
-        self._isolation.answered(now)
+        self._isolation.answered()
         if probe.requester is not None:
             node.send(probe.requester, self._pings.head(wire.ACK, probe.requester_sequence, now), now)
         elif subject.handle in node.roster.gone:
@@ -156,7 +147,7 @@ class Prober:
         sequence, probe = self._current
         if self._pings.pending.pop(sequence, None) is not None:
             self._node.counts["probes_saved_by_control"] += 1
-            self._isolation.answered(now)
+            self._isolation.answered()
             self._isolation.note(
                 now,
                 probe.subject.handle,
@@ -173,7 +164,7 @@ class Prober:
         if probe is None or sender.handle not in probe.helpers:
             return False
         probe.nacks += 1
-        self._isolation.answered(now)
+        self._isolation.answered()
         testimony = [item for item in wire.split_items(body, wire.SEQUENCE_HEAD.size) if item[0] == wire.ACCUSE]
         for accusation in testimony:
             if wire.parse_accusation(accusation)[1] != probe.subject.handle:
@@ -186,9 +177,6 @@ class Prober:
         return True
 
     # ---- doubts about ourselves
-
-    def _is_trusted(self, since: float) -> bool:
-        return not self._isolation.failed_mostly_since(since)
 
     def _review(self, now: float) -> None:
         node = self._node

@@ -5,8 +5,8 @@ the next deadline or ``wake``. After every wake-up all waiting datagrams are han
 that was stopped must find the answers that were waiting, not the silence. Sending never blocks; a full socket buffer
 loses the datagram.
 
-A program that turns in a rhythm of its own may drive this too (``catch_up``), and say so by ``attended``: then the two
-tasks do not wake up for each datagram and each deadline, which costs more than the work itself.
+A program that turns in a rhythm of its own may drive this too (``catch_up``), and say so as an ``Attendant``: then the
+two tasks do not wake up for each datagram and each deadline, which costs more than the work itself.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import math
 import socket
 from collections.abc import Callable
 from ipaddress import ip_address
+from typing import Protocol
 
 import trio
 
@@ -44,24 +45,25 @@ def open_udp_socket(host: str, port: int) -> socket.socket:
     return udp
 
 
+class Attendant(Protocol):
+    """Calls ``catch_up`` some dozen times a second, at times."""
+
+    def awake(self) -> trio.Event | None:
+        """What ends the present such time; None when there is none."""
+
+
 class SwimRuntime:
     """Runs one ``Swim`` on one socket."""
 
     def __init__(
         self, swim: Swim, udp_socket: socket.socket, *, on_event: Callable[[Event], None],
-        clock: Callable[[], float], attended: Callable[[], trio.Event | None] = lambda: None,
+        attendant: Attendant | None = None,
     ) -> None:  # fmt: skip
-        """
-        Args:
-            on_event: called at once; must not block.
-            clock: the monotonic one that ``Swim`` was given.
-            attended: None, or, while another task calls ``catch_up`` some dozen times a second, the event of its end.
-        """
+        """``swim`` was given trio's clock. ``on_event``: called at once; must not block."""
         self._swim = swim
         self._socket = udp_socket
         self._on_event = on_event
-        self._clock = clock
-        self._attended = attended
+        self._attendant = attendant
         self._woken = trio.Event()
         self._due_s = math.inf
         self._numeric: set[str] = set()
@@ -82,8 +84,7 @@ class SwimRuntime:
 
     async def _receive(self) -> None:
         while True:
-            if (attended := self._attended()) is not None:
-                await attended.wait()
+            await self._wait_while_attended()
             try:
                 await trio.lowlevel.wait_readable(self._socket)
             except OSError:
@@ -92,6 +93,11 @@ class SwimRuntime:
             self.flush()
             self._reconsider()
 
+    async def _wait_while_attended(self) -> None:
+        ended = None if self._attendant is None else self._attendant.awake()
+        if ended is not None:
+            await ended.wait()
+
     def _reconsider(self) -> None:
         # Most datagrams move no deadline to an earlier time, so the timer is not woken for each.
         if self._swim.next_deadline() < self._due_s:
@@ -99,10 +105,9 @@ class SwimRuntime:
 
     async def _keep_time(self) -> None:
         while True:
-            if (attended := self._attended()) is not None:
-                await attended.wait()
+            await self._wait_while_attended()
             deadline = self._swim.next_deadline()
-            delay = deadline - self._clock()
+            delay = deadline - trio.current_time()
             if delay > 0:
                 self._woken, self._due_s = trio.Event(), deadline
                 with trio.move_on_after(delay if delay < math.inf else 3600.0):
@@ -114,7 +119,7 @@ class SwimRuntime:
     def catch_up(self) -> None:
         """Handle all that waits in the socket, and only then the timers that are due."""
         self._drain_socket()
-        self._swim.handle_timer(self._clock())
+        self._swim.handle_timer(trio.current_time())
         self.flush()
         self._reconsider()
 
@@ -127,7 +132,7 @@ class SwimRuntime:
             except OSError:
                 self.send_errors += 1  # an ICMP error of a datagram sent earlier
                 continue
-            self._swim.handle_datagram(datagram, (sender[0], sender[1]), self._clock())
+            self._swim.handle_datagram(datagram, (sender[0], sender[1]), trio.current_time())
 
     def flush(self) -> None:
         """Send and deliver what the brain has queued."""
@@ -164,9 +169,9 @@ class SwimRuntime:
 
 async def serve(
     swim: Swim, udp_socket: socket.socket, *, on_event: Callable[[Event], None],
-    clock: Callable[[], float] = trio.current_time, attended: Callable[[], trio.Event | None] = lambda: None,
+    attendant: Attendant | None = None,
     task_status: trio.TaskStatus[SwimRuntime] = trio.TASK_STATUS_IGNORED,
 ) -> None:  # fmt: skip
     """Run until cancelled; ``nursery.start`` gives the ``SwimRuntime``, whose ``wake`` follows direct calls."""
-    runtime = SwimRuntime(swim, udp_socket, on_event=on_event, clock=clock, attended=attended)
+    runtime = SwimRuntime(swim, udp_socket, on_event=on_event, attendant=attendant)
     await runtime.run(task_status=task_status)

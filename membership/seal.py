@@ -26,7 +26,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
 from membership.errors import SealError
-from membership.member import NODE_ID_BYTES, NodeId
+from membership.member import NodeId
 
 CLUSTER_ID_BYTES = 16
 KEY_BYTES = 32
@@ -141,10 +141,3 @@ class DatagramSeal:
             if len(self._openers) > _OPENERS_MAX:
                 self._openers.popitem(last=False)
         return OpenedDatagram(NodeId(node), boot, counter, body)
-
-
-def sender_of(datagram: bytes) -> NodeId | None:
-    """The claimed sender; proves nothing."""
-    if len(datagram) <= OVERHEAD_BYTES:
-        return None
-    return NodeId(datagram[6 : 6 + NODE_ID_BYTES])

@@ -15,6 +15,7 @@ from random import Random
 from struct import error as struct_error
 
 from membership import wire
+from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
 from membership.events import Output, PayloadKind
@@ -25,15 +26,15 @@ from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId
 from membership.node import LEAVE_LABEL, MembershipNode
 from membership.pings import Pings
 from membership.prober import Prober
-from membership.record import Sign, Verify, encode_signed
+from membership.record import encode_signed
 from membership.record_merger import RecordMerger
 from membership.replay import ReplayWindows
 from membership.roster import Gone
-from membership.seal import DatagramSeal, KeyRing, OpenedDatagram, Seal
+from membership.seal import KeyRing, OpenedDatagram
 from membership.settings import SwimSettings
 from membership.sync_server import ASK_BYTES, SyncServer
 from membership.synchroniser import Synchroniser
-from membership.verified_cache import Claim, VerifiedCache, verify_ed25519
+from membership.verified_cache import Claim
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN must not make this node send much
@@ -44,37 +45,24 @@ class Swim:
     """See the module. All times in seconds of one monotonic clock; not thread-safe."""
 
     def __init__(
-        self, *, settings: SwimSettings, record: Record, sign: Sign, keyring: KeyRing, rng: Random, now: float,
-        verify: Verify = verify_ed25519, roster: Iterable[Record] = (), verified_cache: VerifiedCache | None = None,
-        make_seal: Callable[[KeyRing, NodeId, int], Seal] = DatagramSeal,
+        self, settings: SwimSettings, record: Record, credentials: Credentials, *, rng: Random, now: float,
+        roster: Iterable[Record] = (),
     ) -> None:  # fmt: skip
         """Begin a life.
 
         Args:
             record: what this node says of itself, unsigned. ``boot`` must be larger than in any earlier life (the time
                 in milliseconds will do), because keys for sealing derive from it.
-            sign: makes an Ed25519 signature with the key whose public half is in ``record``.
             roster: signed records of members known in an earlier life; they count as dead until they answer.
-            verified_cache, make_seal: only for simulators, which share the one and leave the cipher out of the other.
 
         Raises: SettingsError, RecordError: the caller's fault.
         """
         settings.validate()
-        known = verified_cache or VerifiedCache(keyring.cluster_id, verify)
-        self._node = node = MembershipNode(
-            settings=settings,
-            record=record,
-            sign=sign,
-            verified_cache=known,
-            keyring=keyring,
-            make_seal=make_seal,
-            rng=rng,
-            now=now,
-        )
-        self._judge = Judge(node)
+        self._node = node = MembershipNode(settings, record, credentials, rng=rng, now=now)
+        self._pings = Pings(node)
+        self._judge = Judge(node, self._pings)
         self._record_merger = RecordMerger(node, self._judge)
         self._event_store = EventStore(node)
-        self._pings = Pings(node, self._judge)
         self._prober = Prober(node, self._judge, self._pings, now)
         self._indirect_prober = IndirectProber(node, self._judge, self._pings, now)
         self._answers = SyncServer(node, self._event_store, now)
@@ -256,11 +244,6 @@ class Swim:
             "events": len(self._event_store),
         }
 
-    @property
-    def live_count(self) -> int:
-        """Living members, this node included."""
-        return self._node.roster.live
-
     # ---- in
 
     def handle_timer(self, now: float) -> None:
@@ -345,7 +328,7 @@ class Swim:
 
     def _see_digest(self, body: bytes, sender: Claim, now: float) -> None:
         _, _, digest, worry, flags = wire.PROBE_HEAD.unpack_from(body)
-        same = worry == self._judge.worry() and digest == self._node.roster.digest.total
+        same = worry == self._node.worry() and digest == self._node.roster.digest.total
         self._judge.compare_worry(sender, same=same, now=now)
         if sender.handle not in self._node.roster.gone or self._node.catching_up:
             self._synchroniser.on_digest(sender, digest, flags, now)

@@ -19,6 +19,7 @@ from hashlib import blake2b
 from random import Random
 from typing import Protocol
 
+from membership.credentials import Credentials
 from membership.events import ControlProbeWanted, Event, SendDatagram
 from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, NodeId, Record, node_id
@@ -108,7 +109,7 @@ class SimulatedCluster:
         self.rng = Random(seed)
         self.settings = settings or SwimSettings()
         self._clock = VirtualClock()
-        self.keys = FakeKeys()
+        self.keys = self._make_keys()
         self.verified_cache = VerifiedCache(RING.cluster_id, self.keys.verify)
         self.hosts: list[SimulatedHost] = []
         self.by_address: dict[Address, int] = {}
@@ -127,6 +128,9 @@ class SimulatedCluster:
         rack_count = racks or max(4, members // 40)
         for index in range(members):
             self.add_host(f"host-{index}", f"rack-{index % rack_count}")
+
+    def _make_keys(self) -> FakeKeys:
+        return FakeKeys()
 
     # ---- hosts
 
@@ -150,9 +154,9 @@ class SimulatedCluster:
             host.address[1] + 1, host.public, 125_000_000, "1.0.0", b"p" * 12,
         )  # fmt: skip
         host.swim = Swim(
-            settings=self.settings, record=record, sign=self.keys.signer(host.public), keyring=RING,
-            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, verified_cache=self.verified_cache,
-            make_seal=host.make_seal,
+            self.settings, record,
+            Credentials(self.keys.signer(host.public), RING, self.verified_cache, host.make_seal),
+            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster,
         )  # fmt: skip
         host.up, host.frozen, host.wake_at = True, False, float("inf")
         host.queue.clear()

@@ -27,13 +27,14 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "identity": frozenset({"core"}),
     "manifest": frozenset({"core", "identity"}),
     "swarm": frozenset({"core"}),
+    "sessions": frozenset({"core", "wire"}),
     "deployment": WORDS,
     "wire": frozenset({"core", "identity"}),
     "runtime": frozenset({"core"}),
     "store": STANDS_ON,
     "sources": STANDS_ON,
     "transfer": STANDS_ON,
-    "control": STANDS_ON | {"deployment"},  # a trigger carries the value of a statement
+    "control": STANDS_ON | {"sessions", "deployment"},  # a trigger carries the value of a statement
     "api": STANDS_ON | {"deployment"},  # rows are made of progress records
     "inbox": STANDS_ON,
     "audit": STANDS_ON,
@@ -56,6 +57,8 @@ IMPURE_MODULES = {
 }  # fmt: skip
 IMPURE_CALLS = {"open", "print", "input", "hash", "id"}
 FUNCTION_LINES_MAX = 70
+PARAMETERS_MAX = 7
+WIDE_PACKAGES = frozenset({"daemon"})  # not narrowed yet
 
 
 def modules() -> dict[str, Path]:
@@ -156,6 +159,25 @@ def test_every_module_says_what_it_is_and_functions_fit_a_screen(module: str) ->
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             lines = (node.end_lineno or node.lineno) - node.lineno + 1
             assert lines <= FUNCTION_LINES_MAX, f"{module}.{node.name} has {lines} lines"
+
+
+@pytest.mark.parametrize("module", [name for name in MODULES if package(name) not in WIDE_PACKAGES])
+def test_constructors_are_narrow_and_take_one_callable_at_most(module: str) -> None:
+    """Several callables are a port: a Protocol with a name for each. Of dataclasses only callables are counted."""
+    for owner in ast.walk(tree(module)):
+        if isinstance(owner, ast.ClassDef):
+            fields = [node.annotation for node in owner.body if isinstance(node, ast.AnnAssign)]
+            assert _callables(fields) <= 1, f"{module}.{owner.name} has {_callables(fields)} callables"
+            for node in owner.body:
+                if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                    taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs][1:]
+                    assert len(taken) <= PARAMETERS_MAX, f"{module}.{owner.name} takes {len(taken)} parameters"
+                    count = _callables([one.annotation for one in taken if one.annotation is not None])
+                    assert count <= 1, f"{module}.{owner.name} takes {count} callables"
+
+
+def _callables(annotations: list[ast.expr]) -> int:
+    return sum("Callable[" in ast.unparse(annotation) for annotation in annotations)
 
 
 def test_the_top_level_holds_nothing_else() -> None:

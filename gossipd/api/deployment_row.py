@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
 from gossipd.core.units import timestamp
+from gossipd.deployment.counters import counters_of
 from gossipd.deployment.progress import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, Totals, deployment_state
 from membership.member import NodeId
@@ -73,11 +74,6 @@ def deployment_row(
         hosts_total=totals.hosts_total,
         hosts_complete=totals.hosts_complete,
         hosts_failed=totals.hosts_failed,
-        source_bytes=totals.source_bytes,
-        peer_bytes_same_rack=totals.peer_bytes_same_rack,
-        peer_bytes_cross_rack=totals.peer_bytes_cross_rack,
-        duplicate_bytes=totals.duplicate_bytes,
-        corrupt_chunks=totals.corrupt_chunks,
         rate_in_bytes_per_s=totals.rate_in_bytes_per_s,
         rate_out_bytes_per_s=totals.rate_out_bytes_per_s,
         eta_s=_eta_s(facts, totals),
@@ -89,6 +85,7 @@ def deployment_row(
         priority=facts.priority,
         stall=facts.stall,
         signed_by=facts.signed_by,
+        **counters_of(totals),
     )
 
 

@@ -1,7 +1,7 @@
 """Who may enter: the ZAP handler (ZeroMQ RFC 27) that libzmq asks about every CURVE key.
 
 What lives here: the loop that answers, and the memory of refusals. What does not: who is a member or a client;
-two callbacks say that. libzmq lets any key in when no handler is running, so ``bind`` comes before the server
+a ``KeyDirectory`` says that. libzmq lets any key in when no handler is running, so ``bind`` comes before the server
 socket binds, and ``self_check`` proves the result.
 
 Answers: 200 with a User-Id (``m`` and a node id, ``c`` and a client's Ed25519 key, in hex) that libzmq attaches to
@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import trio
 import zmq
@@ -43,7 +44,7 @@ class Identity:
 
     @classmethod
     def from_user_id(cls, user_id: str) -> Identity:
-        """The visitor whose User-Id the handler made."""
+        """The identity whose User-Id the handler made."""
         body = bytes.fromhex(user_id[1:])
         return cls(node=NodeId(body)) if user_id[0] == _MEMBER else cls(client=body)
 
@@ -56,6 +57,16 @@ class _Held:
     until: float
 
 
+class KeyDirectory(Protocol):
+    """Whose key a CURVE key is. Quick lookups on the trio loop."""
+
+    def member_of(self, curve_key: bytes) -> NodeId | None:
+        """The member whose record carries this CURVE key; ourselves included."""
+
+    def client_of(self, curve_key: bytes) -> bytes | None:
+        """The Ed25519 key of the configured client with this CURVE key."""
+
+
 class ZapAuthenticator:
     """Answers libzmq's questions about keys. One task runs ``serve``."""
 
@@ -64,15 +75,13 @@ class ZapAuthenticator:
         context: zmq.Context[zmq.Socket[bytes]],
         *,
         settings: ControlSettings,
-        member_of: Callable[[bytes], NodeId | None],
-        client_of: Callable[[bytes], bytes | None],
+        keys: KeyDirectory,
         on_refused: Callable[[str, str], None],
     ) -> None:
         self._socket = context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._settings = settings
-        self._member_of = member_of
-        self._client_of = client_of
+        self._keys = keys
         self._on_refused = on_refused
         self._wakeup = SocketWakeup()
         self._held: list[_Held] = []
@@ -125,8 +134,8 @@ class ZapAuthenticator:
                 self._refuse(head, key, address, "unknown_key")
 
     def _accept(self, head: list[bytes], key: bytes) -> bool:
-        node = self._member_of(key)
-        client = None if node is not None else self._client_of(key)
+        node = self._keys.member_of(key)
+        client = None if node is not None else self._keys.client_of(key)
         if node is not None:
             user_id = _MEMBER + node.hex()
         elif client is not None:

@@ -8,30 +8,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from gossipd.control.authenticator import Identity
-from gossipd.control.peer_channel import Endpoint
+from gossipd.control.authenticator import Identity, KeyDirectory
 from gossipd.core.events import Event
-from gossipd.core.ids import DeploymentId
+from gossipd.sessions.peer_channel import Endpoint
 from gossipd.wire import control
 from membership.member import NodeId
 
 Reply = Callable[[control.Message], None]
 
 
-class ControlPort(Protocol):
+class ControlPort(KeyDirectory, Protocol):
     """What the plane asks of the daemon. All methods are quick and are called on the trio loop."""
-
-    def member_of(self, curve_key: bytes) -> NodeId | None:
-        """The member whose record carries this CURVE key; ourselves included."""
-
-    def client_of(self, curve_key: bytes) -> bytes | None:
-        """The Ed25519 key of the configured client with this CURVE key."""
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """Where a member's record says its control port is; None for strangers and for those who left."""
-
-    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
-        """How many chunks an open deployment has; None when it is not open here."""
 
     def greeting(self) -> control.Hello:
         """What to say first on a new link."""
@@ -43,10 +33,7 @@ class ControlPort(Protocol):
         """A member has sent tokens with its holdings."""
 
     def on_event(self, event: Event) -> None:
-        """Something the planner wants to hear: news, subscriptions, reachability."""
-
-    def on_message(self, node: NodeId, message: control.Message) -> None:
-        """A one-way message from a member that is neither news nor a subscription: Hello."""
+        """An event for the planner: announcements, subscriptions, reachability."""
 
     def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         """A request; ``reply`` may be called once, now or later. Clients may only send trigger requests."""

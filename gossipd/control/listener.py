@@ -1,8 +1,8 @@
-"""The socket that is bound: frames from visitors whose key was accepted, and answers on the same connection.
+"""The socket that is bound: frames from connections whose key was accepted, and answers on the same connection.
 
-What lives here: the server ROUTER and its one owner task. What does not: who is accepted (``authenticator``), what the
-frames mean (``control_plane``). A visitor is who the ZAP handler said when its connection was made; libzmq attaches
-that to every message. Nothing is sent except in answer to a frame of an accepted visitor.
+What lives here: the server ROUTER and its turns. What does not: which keys are accepted (``authenticator``), and what
+the frames mean (``dispatcher``). The ZAP handler names the identity of a connection when it is made, and libzmq
+attaches it to every message. Nothing is sent except in answer to a frame of an accepted connection.
 
 What libzmq cannot bound: the number of parts of one message from an accepted peer. Parts after the first are
 dropped as they are read, and each is at most ``FRAME_BYTES_MAX``.
@@ -14,11 +14,13 @@ import errno
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.control.authenticator import ZAP_DOMAIN, Identity
+from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.settings import ControlSettings
 from gossipd.core.errors import LocalError
 from gossipd.identity.keys import SecretKey
@@ -27,8 +29,8 @@ from gossipd.runtime.zmq_trio import RETRY_S, SocketWakeup, secure, tcp_address
 from gossipd.wire.control_frame import FRAME_BYTES_MAX
 
 _RECEIVE_BATCH = 64  # frames per turn before others get theirs: about 1 ms
-_ANSWERS_MAX = 4096  # answers waiting to be sent, all visitors together; one that does not fit is dropped
-_ANSWERS_PER_IDENTITY_MAX = 512  # so that one who asks and does not read takes nobody else's room
+_ANSWERS_MAX = 4096  # answers waiting to be sent, of all connections; one that does not fit is dropped
+_ANSWERS_PER_IDENTITY_MAX = 512  # a peer that asks and does not read takes no other peer's room
 _BACKLOG = 512  # connections the kernel keeps for us: a whole cluster dials a host that comes back
 _REFUSALS = zmq.Event.HANDSHAKE_FAILED_PROTOCOL | zmq.Event.HANDSHAKE_FAILED_NO_DETAIL
 
@@ -44,7 +46,7 @@ class BindError(LocalError):
 
 
 class ControlListener:
-    """The bound socket. The beat's turns own it; ``answer`` may be called on the trio loop."""
+    """The bound socket. The turns of the turn loop own it; ``answer`` may be called on the trio loop."""
 
     def __init__(
         self,
@@ -53,15 +55,15 @@ class ControlListener:
         secret: SecretKey,
         settings: ControlSettings,
         turn_loop: TurnLoop,
-        on_frame: Callable[[Identity, bytes, bytes], None],
+        dispatcher: FrameDispatcher,
         on_refused: Callable[[str, str], None],
     ) -> None:
-        self._on_frame, self._on_refused = on_frame, on_refused
+        self._dispatcher, self._on_refused = dispatcher, on_refused
         self._turn_loop = turn_loop
         self._answers: dict[bytes, deque[bytes]] = {}
         self._answer_count = 0
         self._retry_s = math.inf
-        self._visitors: dict[str, Identity] = {}
+        self._identities: dict[str, Identity] = {}
         self.counters = {"received": 0, "received_bytes": 0, "answers_dropped": 0, "extra_parts": 0, "malformed": 0}
         self._socket = context.socket(zmq.ROUTER)
         secure(self._socket, handshake_s=settings.handshake_s, message_bytes_max=FRAME_BYTES_MAX)
@@ -101,7 +103,7 @@ class ControlListener:
         return True
 
     async def serve(self) -> None:
-        """Take part in the beat until cancelled."""
+        """Take turns until cancelled."""
         hearing = self._turn_loop.joined(Phase.HEAR, self._hear)
         with hearing, self._turn_loop.joined(Phase.SAY, self._send_answers, due_s=lambda: self._retry_s):
             await self._turn_loop.watch(self._socket)
@@ -141,7 +143,7 @@ class ControlListener:
             frame = part.bytes
             self.counters["received"] += 1
             self.counters["received_bytes"] += len(frame)
-            self._on_frame(identity, route, frame)
+            self._dispatcher.from_identity(identity, partial(self.answer, route), frame)
         self._turn_loop.hurry()
         return True
 
@@ -150,11 +152,11 @@ class ControlListener:
             user_id = str(part.get("User-Id"))
         except zmq.ZMQError:  # not a message of an authenticated connection: cannot happen on a CURVE socket
             return None
-        identity = self._visitors.get(user_id)
+        identity = self._identities.get(user_id)
         if identity is None:
-            if len(self._visitors) >= 4096:  # more than members and clients there are; a cache, not a register
-                self._visitors.clear()
-            identity = self._visitors[user_id] = Identity.from_user_id(user_id)
+            if len(self._identities) >= 4096:  # more than members and clients there are; a cache, not a register
+                self._identities.clear()
+            identity = self._identities[user_id] = Identity.from_user_id(user_id)
         return identity
 
     def _send_answers(self, now: float) -> bool:
@@ -169,7 +171,7 @@ class ControlListener:
         return sent > 0
 
     def _send_to(self, route: bytes, queue: deque[bytes]) -> bool:
-        """True when nothing is left for this visitor; False when it reads too slowly for all of it now."""
+        """True when nothing is left for this connection; False when its peer reads too slowly for all of it now."""
         while queue:
             try:
                 self._socket.send_multipart((route, queue[0]), zmq.NOBLOCK)
@@ -178,7 +180,7 @@ class ControlListener:
             except zmq.ZMQError as error:
                 if error.errno != errno.EHOSTUNREACH:
                     raise
-                self.counters["answers_dropped"] += len(queue)  # the visitor has gone
+                self.counters["answers_dropped"] += len(queue)  # the peer has gone
                 queue.clear()
             else:
                 queue.popleft()

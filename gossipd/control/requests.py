@@ -117,7 +117,3 @@ class RequestTable:
         """The plane stops."""
         for pending in self._pending.values():
             pending.fail(why)
-
-    def waits_for(self, node: NodeId) -> bool:
-        """True while a request to ``node`` is open."""
-        return any(pending.node == node for pending in self._pending.values())

@@ -3,7 +3,7 @@
 What lives here: the conversation and its bounds. What does not: who may order, and what an order does (the host).
 
 A conversation is: TriggerQuery (what is the last word?), ManifestPart as often as needed if the manifest is not here,
-TriggerOrder with a statement that the visitor has signed with the key it came in with. Nothing happens before the
+TriggerOrder with a statement that is signed with the key of the connection. Nothing happens before the
 order, and the order is an idempotent value, so a conversation may break off anywhere and be held again. Every request
 gets a reply. Uploads are bounded: so many at once, so many bytes in all, each forgotten after a time without a part.
 """
@@ -43,7 +43,7 @@ class TriggerHost(Protocol):
         ...
 
     async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
-        """Carry out a statement that its visitor has signed; ``envelope`` if it was uploaded. Manifest and right to
+        """Carry out a statement that the other end has signed; ``envelope`` if it was uploaded. Manifest and right to
         order are still to be checked.
 
         Returns: a sentence for a person, and whether it changed nothing.
@@ -60,7 +60,7 @@ class _Upload:
 
 
 class TriggerServer:
-    """Serves all visitors of one node. Orders are carried out in ``nursery``."""
+    """Serves all connections of one node. Orders are carried out in ``nursery``."""
 
     def __init__(self, host: TriggerHost, nursery: trio.Nursery) -> None:
         self._host, self._nursery = host, nursery

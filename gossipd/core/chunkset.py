@@ -82,14 +82,6 @@ class ChunkSet:
     def __sub__(self, other: ChunkSet) -> ChunkSet:
         return ChunkSet(self.size, self.bits & ~other.bits)
 
-    def plus(self, index: int) -> ChunkSet:
-        """This set and ``index``."""
-        return ChunkSet(self.size, self.bits | 1 << index)
-
-    def minus(self, index: int) -> ChunkSet:
-        """This set without ``index``."""
-        return ChunkSet(self.size, self.bits & ~(1 << index))
-
     @property
     def is_full(self) -> bool:
         """True when every chunk of the model is in the set."""

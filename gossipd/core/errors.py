@@ -78,3 +78,9 @@ class NotFoundError(LocalError):
 
     code = "E_NOT_FOUND"
     exit_code = ExitCode.NOT_FOUND
+
+
+class QueueFullError(LocalError):
+    """The daemon has as many live deployments as it may have, or its disk refuses. Retry: by itself, later."""
+
+    code = "E_QUEUE_FULL"

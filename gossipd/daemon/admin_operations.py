@@ -11,16 +11,13 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 import trio
 
 from gossipd.api.ports import Done, VerifyStep
+from gossipd.audit.log import AuditLog
 from gossipd.core.errors import LocalError, NotFoundError
-from gossipd.daemon.deployment import Deployment
-from gossipd.daemon.deployments import Deployments
-from gossipd.daemon.dissemination import Dissemination
-from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.state_dir import StateDirectory
-from gossipd.deployment.progress import HostReason, HostState
-from gossipd.deployment.statement import Verb
-from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import StatementStore
+from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.deployment.commands import Answer
+from gossipd.deployment.events import CancelOrdered, RemoveOrdered
+from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -45,69 +42,34 @@ class AdminOperations:
         *,
         swim: Swim,
         wake: Callable[[], None],
-        register: StatementStore,
-        deployments: Deployments,
-        dissemination: Dissemination,
+        lifecycle: Lifecycle,
+        driver: DeploymentDriver,
         store: ChunkStore,
-        state: StateDirectory,
-        progress_publisher: ProgressPublisher,
-        audit: Callable[..., None],
+        table: ClusterProgress,
+        audit: AuditLog,
     ) -> None:
         self._swim = swim
         self._wake = wake
-        self._register = register
-        self._deployments = deployments
-        self._dissemination = dissemination
+        self._lifecycle = lifecycle
+        self._driver = driver
         self._store = store
-        self._state = state
-        self._progress_publisher = progress_publisher
+        self._table = table
         self._audit = audit
-
-    def _one(self, name: str, version: int) -> Deployment:
-        found = self._deployments.find(name, version)
-        if not found:
-            raise NotFoundError(f"no deployment {name}@{version} is known here")
-        return found[0]
 
     async def cancel(self, name: str, version: int) -> Done:
         """See AdminPort."""
-        deployment = self._one(name, version)
-        if deployment.statement.verb is Verb.CANCEL:
-            return Done(changed=False, sentence=f"{name}@{version} is cancelled already")
-        size = deployment.statement.manifest_bytes
-        self._dissemination.say(deployment.id, Verb.CANCEL, size)
-        await self._keep_register()
-        self._audit("cancelled", name=name, version=version)
-        return Done(changed=True, sentence=f"{name}@{version} is cancelled; hosts that are complete keep it")
+        return _done(await self._driver.ask(lambda request: CancelOrdered(request, name, version)))
 
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
         """See AdminPort."""
-        deployment = self._one(name, version)
-        manifest = deployment.manifest
-        assert manifest is not None
-        was_removed = self._register.is_removed(deployment.id)
-        nothing_to_do = Done(changed=False, sentence=f"{name}@{version} was removed from this host before")
-        if dry_run:
-            words = f"would remove {name}@{version}, {manifest.bytes_total} bytes, from this host"
-            return nothing_to_do if was_removed else Done(changed=False, sentence=words)
-        is_kept = await self._deployments.remember_removed(deployment.id)
-        self._deployments.close(deployment, HostState.CANCELLED, HostReason.REMOVED)
-        try:
-            await run_blocking(self._store.remove, name, version)
-        except NotFoundError:  # it was never begun here, or is deleted; the mark is what counts
-            if was_removed:
-                return nothing_to_do
-        if not is_kept:
-            await self._keep_register()
-        self._audit("removed", name=name, version=version)
-        return Done(changed=True, sentence=f"{name}@{version} is removed from this host and stays removed")
+        return _done(await self._driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run)))
 
     async def rollback(self, name: str) -> Done:
         """See AdminPort."""
         if not self._store.versions(name):
             raise NotFoundError(f"no complete version of {name} is on this host")
         version = await run_blocking(self._store.rollback, name)
-        self._audit("rolled back", name=name, version=version)
+        self._audit.record("rolled back", name=name, version=version)
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
 
     async def forget(self, node: str) -> Done:
@@ -120,16 +82,16 @@ class AdminOperations:
             raise MemberAliveError(f"{node} is {found[0].state.value}; stop its daemon first")
         for member in gone:
             self._swim.forget(NodeId(member.record.node), trio.current_time())
-            self._progress_publisher.table.forget(member.record.node)
+            self._table.forget(member.record.node)
         self._wake()
-        self._audit("forgotten", member=node)
+        self._audit.record("forgotten", member=node)
         return Done(changed=True, sentence=f"{node} is forgotten")
 
     async def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
         """See AdminPort."""
-        deployment = self._one(name, version)
-        manifest = deployment.manifest
-        if manifest is None or not deployment.is_open:
+        found = self._lifecycle.find(name, version)
+        manifest = found[0].manifest if found else None
+        if manifest is None or not found[0].is_open:
             raise NotFoundError(f"{name}@{version} is not on this host")
         checks = self._store.verify(name, version)
         checked = bad = 0
@@ -145,8 +107,9 @@ class AdminOperations:
             if not batch:
                 return
 
-    async def _keep_register(self) -> None:
-        await run_blocking(self._state.keep_register, *snapshot(self._register))
+
+def _done(answer: Answer) -> Done:
+    return Done(changed=answer.is_changed, sentence=answer.sentence)
 
 
 def _some(checks: Iterator[Checked]) -> list[Checked]:

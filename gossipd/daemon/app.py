@@ -33,26 +33,47 @@ from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.errors import NotFoundError
-from gossipd.core.events import ChunkLost, ChunkStored, Command, Event, ProbeSource
+from gossipd.core.events import (
+    ChunkLost,
+    ChunkStored,
+    Command,
+    DeploymentClosed,
+    DeploymentOpened,
+    Event,
+    PeerLost,
+    ProbeSource,
+)
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.contacts import keep_joining
 from gossipd.daemon.control_delegate import ControlDelegate
 from gossipd.daemon.data_plane import DataPlane
-from gossipd.daemon.deployment import Deployment
-from gossipd.daemon.deployments import Deployments, HostIdentity
-from gossipd.daemon.dissemination import Dissemination
+from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver
 from gossipd.daemon.status_view import Alarms, DaemonStatus, StatusSources
 from gossipd.daemon.triggers import Triggers
-from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.brain import DeploymentBrain
+from gossipd.deployment.commands import OpenSwarm
+from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.events import (
+    DaemonStarted,
+    DiskConditionChanged,
+    ProgressHeard,
+    RosterChanged,
+    SourceTroubled,
+    StatementHeard,
+    VersionEvicted,
+)
+from gossipd.deployment.statement import Statement
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.logs import set_level
@@ -66,13 +87,12 @@ from gossipd.swarm.standing_links import standing_links
 from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.wire import control
 from membership.events import PayloadHeard
-from membership.member import NodeId
+from membership.member import NODE_ID_BYTES, NodeId
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 THREADS_LOOK_S = 1.0
 NO_THREADS = "the system refuses new threads to this daemon: raise the limit (ulimit -u, TasksMax, pids.max)"
 STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # 2 % of a core while a cluster of 40 gets acquainted, which takes 2 s
-PROBE_AGAIN_S = 10.0  # one request of one byte; storage that is back is found within the least pause of a seed
 log = structlog.get_logger("node")
 
 
@@ -133,40 +153,30 @@ class App:
 
     def _build_deployments(self, now: float, wall_s: float) -> None:
         config, data_plane = self.config, self.data_plane
-        self.dissemination = Dissemination(
-            secret=self.keys.node, own=self.own, cluster=self.cluster, register=self.register, state=self.state,
-            client=data_plane.client, clients=lambda: self.keys.clients, trusted=self.trusted,
-            publish=self.membership_host.publish_statement, audit=self.audit.record, rng=Random(secrets.randbits(64)),
-        )  # fmt: skip
-        self.deployments = Deployments(
-            host=HostIdentity(config.node.name, config.node.rack),
-            trusted=self.trusted,
-            register=self.register,
-            state=self.state,
-            store=data_plane.store,
-            post=self.driver.post,
-            pull=self.dissemination.pull,
-            audit=self.audit.record,
-            rack_of=self._rack_of,
-            begun=self._deployment_begun,
-            opened=self._deployment_opened,
-            closed=self._deployment_closed,
-            nursery=self._nursery,
+        table = self.state.progress(now=now, wall_s=wall_s)
+        brain = DeploymentBrain(
+            HostIdentity(self.own, config.node.name, config.node.rack, self.keys.node),
+            statements=self.register,
+            roster=ClusterRoster(self.own, self.cluster, lambda: self.keys.clients),
+            progress=table,
+            rng=Random(secrets.randbits(64)),
             complete_before=frozenset(model.deployment for model in data_plane.store.models() if model.is_published),
         )
-        self.dissemination.deployments = self.delegate.deployments = self.deployments
-        self.triggers = Triggers(
-            register=self.register,
-            deployments=self.deployments,
-            dissemination=self.dissemination,
-            trusted=self.trusted,
-            audit=self.audit.record,
+        self.lifecycle = brain.lifecycle
+        deployment_executor = DeploymentExecutor(
+            state=self.state,
+            store=data_plane.store,
+            client=ManifestClient(data_plane.client, self.cluster),
+            swarm=self,
+            audit=self.audit,
         )
+        self.deployment_driver = DeploymentDriver(brain, deployment_executor, self._nursery)
+        self.triggers = Triggers(statements=self.register, lifecycle=self.lifecycle, driver=self.deployment_driver)
         self.delegate.trigger_server = TriggerServer(self.triggers, self._nursery)
         self.progress_publisher = ProgressPublisher(
             own=self.own,
-            table=self.state.progress(now=now, wall_s=wall_s),
-            deployments=self.deployments,
+            table=table,
+            lifecycle=self.lifecycle,
             store=data_plane.store,
             hosts=lambda: len(self.cluster.records),
             publish=self.membership_host.publish_progress,
@@ -187,16 +197,15 @@ class App:
             server=data_plane.server,
             reader=data_plane.reader,
             store=data_plane.store,
-            manifest_of=self.deployments.manifest_of,
+            manifest_of=self.lifecycle.manifest_of,
             post=self.driver.post,
             claim_seed=self._claim_seed,
-            finish=self.deployments.finish,
-            stalled=self.deployments.stalled,
+            report=self.deployment_driver.post,
             read_threads=config.sources.connections,
             audit=self.audit.record,
             bug=self.bug,
             trouble=lambda deployment, error: self._token.run_sync_soon(
-                self.deployments.source_trouble, deployment, error
+                self.deployment_driver.post, SourceTroubled(deployment, error)
             ),
         )
 
@@ -204,17 +213,17 @@ class App:
         config, data_plane = self.config, self.data_plane
         self.cluster.callbacks = MemberCallbacks(
             post=self.driver.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
-            roster_changed=self.dissemination.roster_changed, heard=self._heard, probe_wanted=self._probe_wanted,
+            roster_changed=self._roster_changed, heard=self._heard, probe_wanted=self._probe_wanted,
             alarm=self.alarms.ring, cured=self.alarms.cured,
         )  # fmt: skip
-        self.inbox = Inbox(config.store.inbox, self.dissemination.offer)
+        self.inbox = Inbox(config.store.inbox, self.deployment_driver.offer)
         self.view = DaemonStatus(
             StatusSources(
                 config=config,
                 own=self.own,
                 swim=self.membership_host.swim,
                 planner=self.planner,
-                deployments=self.deployments,
+                lifecycle=self.lifecycle,
                 progress_publisher=self.progress_publisher,
                 store=data_plane.store,
                 server=data_plane.server,
@@ -233,13 +242,11 @@ class App:
         self.orders = AdminOperations(
             swim=self.membership_host.swim,
             wake=self.membership_host.wake,
-            register=self.register,
-            deployments=self.deployments,
-            dissemination=self.dissemination,
+            lifecycle=self.lifecycle,
+            driver=self.deployment_driver,
             store=data_plane.store,
-            state=self.state,
-            progress_publisher=self.progress_publisher,
-            audit=self.audit.record,
+            table=self.progress_publisher.table,
+            audit=self.audit,
         )
 
     # ---- life --------------------------------------------------------------------------------------
@@ -277,9 +284,8 @@ class App:
             self.progress_publisher.run,
             self.lag.run,
             self.state_saver.run,
-            self.dissemination.adopt_orphans,
+            self.deployment_driver.run,
             self._stop_for_bugs,
-            self._probe_sources_again,
             self._watch_threads,
             self._keep_standing_links,
         ):
@@ -289,7 +295,7 @@ class App:
         )
         await self._open_local_sockets(nursery)
         await run_blocking(self._finish_removals)
-        self.dissemination.begin()
+        self.deployment_driver.post(DaemonStarted())
 
     def _finish_removals(self) -> None:
         """What was marked as removed when the last run ended and is still there, and manifests nobody speaks of.
@@ -332,8 +338,8 @@ class App:
             nursery.start_soon(self._request_guards[-1].serve, listener)
 
     def _say_goodbye(self) -> None:
-        for deployment in self.deployments.by_id.values():
-            self.progress_publisher.tell(deployment)
+        for record in self.lifecycle:
+            self.progress_publisher.tell(record)
         self.membership_host.leave()
 
     async def _close_data_plane(self) -> None:
@@ -361,14 +367,6 @@ class App:
             else:
                 self.alarms.cured("E_THREADS")
 
-    async def _probe_sources_again(self) -> None:
-        """Never returns: a source that could not be read is tried again, so that no outage of storage is for good."""
-        while True:
-            await trio.sleep(PROBE_AGAIN_S)
-            for deployment in self.deployments.by_id.values():
-                if deployment.state is HostState.DOWNLOADING and deployment.source_trouble is not HostReason.NONE:
-                    self.executor.perform(ProbeSource(deployment.id))
-
     async def _keep_standing_links(self) -> None:
         """Never returns: keep links to those that the next deployment will need, whenever it comes."""
         settings = self.planner.settings
@@ -391,7 +389,8 @@ class App:
         self.executor.perform(command)
 
     def _note(self, event: Event) -> None:
-        self.deployments.note(event)
+        if isinstance(event, ChunkStored | ChunkLost):
+            self.deployment_driver.post(event)
 
     def _store_reported(self, event: StoreEvent) -> None:
         """From the store's threads."""
@@ -403,14 +402,14 @@ class App:
 
     def _before_evict(self, event: ModelEvicted) -> None:
         """From the thread in which a deployment publishes."""
-        trio.from_thread.run(self.deployments.remember_removed, event.deployment)
+        trio.from_thread.run(self.deployment_driver.evict, event.deployment)
 
     def _store_changed(self, event: StoreConditionChanged | ModelEvicted) -> None:
         if isinstance(event, ModelEvicted):
-            self.deployments.evicted(event.deployment)
-            self.audit.record("evicted", name=event.name, version=event.version)
+            self.deployment_driver.post(VersionEvicted(event.deployment, event.name, event.version))
         else:
             condition = event.condition
+            self.deployment_driver.post(DiskConditionChanged(condition.code))
             log.warning("store", condition=condition.health.value, reason=condition.sentence)
             self.audit.record(
                 "store condition", condition=condition.health.value, code=condition.code, reason=condition.sentence,
@@ -418,27 +417,47 @@ class App:
             )  # fmt: skip
 
     def _is_coming(self, deployment: DeploymentId) -> bool:
-        return self.deployments.is_coming(deployment)  # made after the hands that ask
+        return self.lifecycle.is_coming(deployment)  # made after the hands that ask
 
-    def _rack_of(self, node: NodeId) -> str | None:
-        record = self.cluster.record(node)
-        return None if record is None else record.rack
+    def open_swarm(self, command: OpenSwarm) -> None:
+        """See SwarmPort."""
+        manifest = command.manifest
+        opened = DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
+        self.driver.post(opened)
+        self.plane.hear(opened)
 
-    def _deployment_begun(self, deployment: Deployment) -> None:
-        self.progress_publisher.restore(deployment)
+    def close_swarm(self, deployment: DeploymentId) -> None:
+        """See SwarmPort."""
+        closed = DeploymentClosed(deployment)
+        self.driver.post(closed)
+        self.plane.hear(closed)
+        self.data_plane.reader.forget(deployment)
 
-    def _deployment_opened(self, deployment: Deployment) -> None:
-        self.plane.deployment_opened(deployment.id)
+    def probe_source(self, command: ProbeSource) -> None:
+        """See SwarmPort."""
+        self.executor.perform(command)
 
-    def _deployment_closed(self, deployment: Deployment) -> None:
-        self.plane.deployment_closed(deployment.id)
-        self.data_plane.reader.forget(deployment.id)
+    def tell_statement(self, statement: Statement) -> None:
+        """See SwarmPort."""
+        self.membership_host.publish_statement(statement)
+
+    def _roster_changed(self) -> None:
+        self.deployment_driver.post(RosterChanged())
 
     def _member_gone(self, node: NodeId) -> None:
-        self.plane.member_gone(node)
+        self.plane.hear(PeerLost(node))
 
     def _heard(self, event: PayloadHeard) -> None:
-        self.membership_host.hear(event, statement=self.dissemination.heard, progress=self.progress_publisher.heard)
+        self.membership_host.hear(event, statement=self._statement_heard, progress=self._progress_heard)
+
+    def _statement_heard(self, wire: bytes, forwarder: NodeId, key: bytes) -> None:
+        self.deployment_driver.post(StatementHeard(wire, key, forwarder))
+
+    def _progress_heard(self, key: bytes, version: int, record: bytes) -> None:
+        node, short_key = NodeId(key[:NODE_ID_BYTES]), key[NODE_ID_BYTES:]
+        if node != self.own:
+            self.progress_publisher.heard(node, short_key, version, record)
+            self.deployment_driver.post(ProgressHeard(node, short_key))
 
     def _probe_wanted(self, node: NodeId) -> None:
         self._nursery.start_soon(self.membership_host.ping, node, self._ask)
@@ -466,7 +485,7 @@ class App:
         self.view.change(config)
         self.data_plane.change_limits(config)
         self.plane.clients_changed()
-        self.dissemination.roster_changed()
+        self._roster_changed()
         self.planner.set_own(can_read_sources=config.sources.enabled)
         self.driver.look_again()
         self.membership_host.change(config)

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from gossipd import __version__
 from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
-from gossipd.control.peer_channel import Endpoint
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.events import Event
-from gossipd.core.ids import DeploymentId
-from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.identity.keys import PublicKey
+from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
 from membership.member import NodeId
@@ -42,7 +40,6 @@ class ControlDelegate:
         self._clients = clients
         self._post = post
         self._audit = audit
-        self.deployments: Deployments | None = None
         self.trigger_server: TriggerServer | None = None
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
@@ -57,14 +54,6 @@ class ControlDelegate:
         """See ControlPort."""
         record = self._cluster.record(node)
         return None if record is None else Endpoint(record.host, record.port, record.transport_key)
-
-    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
-        """See ControlPort."""
-        assert self.deployments is not None
-        known = self.deployments.by_id.get(deployment)
-        if known is None or known.manifest is None or not known.is_open:
-            return None
-        return known.manifest.chunk_count
 
     def greeting(self) -> control.Hello:
         """See ControlPort."""
@@ -84,9 +73,6 @@ class ControlDelegate:
     def on_event(self, event: Event) -> None:
         """See ControlPort."""
         self._post(event)
-
-    def on_message(self, node: NodeId, message: control.Message) -> None:
-        """See ControlPort: a greeting asks for nothing."""
 
     def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         """See ControlPort."""

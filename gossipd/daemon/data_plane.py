@@ -11,8 +11,8 @@ from random import SystemRandom
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
-from gossipd.core.events import ChunkArriving, ChunkEnding, Event, SlotsChanged
-from gossipd.core.ids import DeploymentId
+from gossipd.core.events import Event, SlotsChanged
+from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.chunk_access import ChunkAccess, SourceWriter
 from gossipd.daemon.member_directory import MemberDirectory
@@ -21,6 +21,7 @@ from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.assembly import Delivery
 from gossipd.sources.clients import start_runtime
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
@@ -36,7 +37,7 @@ from membership.member import NodeId
 
 
 class DataPlane:
-    """All thread-safe."""
+    """All thread-safe. What the bulk server asks and tells (``ServerPort``) goes through here."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class DataPlane:
     ) -> None:
         """Opens the store. Raises StoreError, StoreWriteError."""
         limits = config.limits
+        self._cluster, self._post, self._recheck = cluster, post, recheck
         bulk = settings_mapping.bulk_settings(config)
         is_tls = bulk.encryption is Encryption.TLS
         credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
@@ -69,21 +71,14 @@ class DataPlane:
         self.chunk_access = ChunkAccess(
             self.store, state, is_rack_peer=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
         )
-        incoming_chunks = IncomingChunks(
-            on_listed=lambda deployment, chunk, supplier: post(ChunkArriving(deployment, chunk, supplier)),
-            on_ending=lambda deployment, chunk, supplier: post(ChunkEnding(deployment, chunk, supplier)),
-        )
+        incoming_chunks = IncomingChunks(post)
         self.server = BulkServer(
             reader=self.chunk_access,
             settings=bulk,
-            is_member=cluster.is_member,
+            port=self,
             throttle=self.upload,
             credentials=credentials,
             tokens=self.tokens,
-            on_slots=lambda free: post(SlotsChanged(free)),
-            on_sent=self.chunk_access.sent,
-            on_complaint=lambda _node, deployment, chunk: recheck(deployment, chunk),
-            on_bad_read=recheck,
             incoming_chunks=incoming_chunks,
         )
         self.client = BulkClient(
@@ -97,14 +92,36 @@ class DataPlane:
         )
         start_runtime()
         self.reader = SourceReader(
-            writer=SourceWriter(self.store, post),
-            pool=self.pool,
-            incoming_chunks=incoming_chunks,
+            Delivery(SourceWriter(self.store, post), self.pool, incoming_chunks),
             throttle=self.external,
             policy=SourcePolicy.parse(config.sources.allow),
             settings=settings_mapping.source_settings(config),
             rng=SystemRandom(),
         )
+
+    # ---- what the bulk server asks and tells ---------------------------------------------------------
+
+    def is_member(self, node: NodeId) -> bool:
+        """See ServerPort."""
+        return self._cluster.is_member(node)
+
+    def slots_changed(self, free: int) -> None:
+        """The planner wants to know."""
+        self._post(SlotsChanged(free))
+
+    def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
+        """It is counted."""
+        self.chunk_access.sent(node, deployment, byte_count)
+
+    def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """The chunk is read back."""
+        self._recheck(deployment, chunk)
+
+    def read_failed(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """The chunk is read back."""
+        self._recheck(deployment, chunk)
+
+    # ---- limits, keys, the end -----------------------------------------------------------------------
 
     def change_limits(self, config: Config) -> None:
         """What SIGHUP may change."""

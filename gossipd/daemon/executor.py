@@ -1,7 +1,7 @@
 """The planner's commands as work for the hands.
 
 What lives here: which hand does what, in which threads, and how it ends as an event. What does not: deciding, and
-counting (``deployments``).
+counting (``deployment.lifecycle``).
 
 A fetch holds one thread from its request to the last byte written: at most ``fetches_max`` are in flight, so threads
 are few, and nothing is queued behind a slow peer. Source reads have threads of their own, so that a stalled store
@@ -56,8 +56,7 @@ class CommandExecutor:
         manifest_of: Callable[[DeploymentId], Manifest | None],
         post: Callable[[Event], None],
         claim_seed: Callable[[int], None],
-        finish: Callable[[DeploymentId], None],
-        stalled: Callable[[events.ReportStall], None],
+        report: Callable[[events.FinishModel | events.ReportStall], None],
         trouble: Callable[[DeploymentId, GossipdError], None],
         audit: Callable[..., None],
         bug: Callable[[BaseException], None],
@@ -72,8 +71,7 @@ class CommandExecutor:
         self._manifest_of = manifest_of
         self._post = post
         self._claim_seed = claim_seed
-        self._finish = finish
-        self._stalled = stalled
+        self._report = report
         self._trouble = trouble
         self._audit = audit
         self._bug = bug
@@ -99,27 +97,12 @@ class CommandExecutor:
                 self._submit(self._readers, self._read, command)
             case events.ProbeSource():
                 self._submit(self._chores, self._probe, command.deployment)
-            case events.StartSubscription():
-                self._plane.subscribe(command.peer, command.deployment)
-            case events.EndSubscription():
-                self._plane.unsubscribe(command.peer, command.deployment)
-            case events.SendHoldings():
-                self._plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
-            case events.SendDelta():
-                self._plane.send_delta(
-                    command.peers,
-                    command.deployment,
-                    added=command.added,
-                    dropped=command.dropped,
-                    reading=command.reading,
-                    free_slots=command.free_slots,
-                )
+            case events.StartSubscription() | events.EndSubscription() | events.SendHoldings() | events.SendDelta():
+                self._plane.hear(command)
             case events.ClaimSeed():
                 self._claim_seed(command.term)
-            case events.FinishModel():
-                self._finish(command.deployment)
-            case events.ReportStall():
-                self._stalled(command)
+            case events.FinishModel() | events.ReportStall():
+                self._report(command)
             case events.LimitUploads():
                 self._server.limit_uploads(command.slots)
 

@@ -27,6 +27,7 @@ from gossipd.deployment.progress import ProgressFormatError
 from gossipd.deployment.statement import Statement
 from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership import events as membership_events
+from membership.credentials import Credentials
 from membership.errors import PayloadRefusedError
 from membership.member import NodeId, Record
 from membership.runtime import SwimRuntime, open_udp_socket, serve
@@ -53,10 +54,9 @@ class MembershipHost:
         self._pings = 0
         self._seed_term = 0
         self.swim = Swim(
-            settings=settings_mapping.swim_settings(config),
-            record=record,
-            sign=keys.node.sign,
-            keyring=keys.cluster,
+            settings_mapping.swim_settings(config),
+            record,
+            Credentials(keys.node.sign, keys.cluster),
             rng=Random(secrets.randbits(64)),
             now=trio.current_time(),
             roster=roster,
@@ -69,7 +69,7 @@ class MembershipHost:
         net = self._config.net
         udp = open_udp_socket(net.bind, net.port)
         nursery.start_soon(_close_at_the_end, udp.close)
-        speak = partial(serve, self.swim, udp, on_event=on_event, clock=trio.current_time, attended=turn_loop.awake)
+        speak = partial(serve, self.swim, udp, on_event=on_event, attendant=turn_loop)
         self._runtime = await nursery.start(speak)
         nursery.start_soon(_take_part, turn_loop, self._runtime)
 

@@ -15,12 +15,13 @@ from collections.abc import Callable
 import trio
 
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.deployment import FINAL, Deployment
-from gossipd.daemon.deployments import Deployments
+from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.progress import next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.states import FINAL
 from gossipd.store.chunk_store import ChunkStore
-from membership.member import NODE_ID_BYTES, NodeId
+from membership.member import NodeId
 
 TICK_S = 1.0
 LOOK_S = 0.25  # a change of state is told within this; each look is a wake-up of the loop, some 0.25 ms
@@ -35,7 +36,7 @@ class ProgressPublisher:
         *,
         own: NodeId,
         table: ClusterProgress,
-        deployments: Deployments,
+        lifecycle: Lifecycle,
         store: ChunkStore,
         hosts: Callable[[], int],
         publish: Callable[[bytes, int, bytes], None],
@@ -43,29 +44,16 @@ class ProgressPublisher:
     ) -> None:
         self._own = own
         self.table = table
-        self._deployments = deployments
+        self._lifecycle = lifecycle
         self._store = store
         self._hosts = hosts
         self._publish = publish
         self._uploaded = uploaded
         self._told_s: dict[DeploymentId, float] = {}
 
-    def restore(self, deployment: Deployment) -> None:
-        """A deployment begins: go on counting where an earlier run left off."""
-        earlier = self.table.host(self._own, progress_key(deployment.id))
-        if earlier is not None:
-            deployment.restore(earlier.progress)
-
-    def heard(self, key: bytes, version: int, record: bytes) -> None:
-        """Another host's word. Raises ProgressFormatError."""
-        node, short_key = NodeId(key[:NODE_ID_BYTES]), key[NODE_ID_BYTES:]
-        if node == self._own:
-            return
-        now, wall_s = trio.current_time(), time.time()
-        self.table.heard(node, short_key, version, record, now=now, wall_s=wall_s)
-        for deployment in self._deployments.by_id.values():
-            if deployment.manifest is None and progress_key(deployment.id) == short_key:
-                deployment.holders[node] = None
+    def heard(self, node: NodeId, key: bytes, version: int, record: bytes) -> None:
+        """Another host's record. Raises ProgressFormatError."""
+        self.table.heard(node, key, version, record, now=trio.current_time(), wall_s=time.time())
 
     async def run(self) -> None:
         """Never returns."""
@@ -76,11 +64,11 @@ class ProgressPublisher:
             if now - ticked_s >= TICK_S:
                 self._tick(now - ticked_s)
                 ticked_s = now
-            for deployment in list(self._deployments.by_id.values()):
+            for deployment in self._lifecycle:
                 if self._is_due(deployment, now):
                     self.tell(deployment)
 
-    def tell(self, deployment: Deployment) -> None:
+    def tell(self, deployment: DeploymentRecord) -> None:
         """Tell now."""
         now, wall_s = trio.current_time(), time.time()
         deployment.changed = False
@@ -93,7 +81,7 @@ class ProgressPublisher:
         if self.table.record(self._own, key, version, progress, now=now, wall_s=wall_s):
             self._publish(self._own + key, version, progress.to_bytes())
 
-    def _is_due(self, deployment: Deployment, now: float) -> bool:
+    def _is_due(self, deployment: DeploymentRecord, now: float) -> bool:
         since_s = now - self._told_s.get(deployment.id, -1e9)
         interval_s = refresh_interval_s(self._hosts())
         if deployment.state in FINAL and not deployment.rate_in.bytes_per_s and not deployment.rate_out.bytes_per_s:
@@ -103,7 +91,7 @@ class ProgressPublisher:
     def _tick(self, elapsed_s: float) -> None:
         uploaded = self._uploaded()
         models = self._store.statistics().models
-        for deployment in self._deployments.by_id.values():
+        for deployment in self._lifecycle:
             deployment.rate_out.add(uploaded.pop(deployment.id, 0))
             deployment.rate_in.tick(elapsed_s)
             deployment.rate_out.tick(elapsed_s)

@@ -59,7 +59,7 @@ class StateDirectory:
         self._keeping_register = Lock()
         self._envelope_kept = Condition()
         self._envelopes_kept = 0
-        self._register_revision = 0
+        self._register_revision = -1
 
     def close(self) -> None:
         """Gives the directory back."""
@@ -85,7 +85,7 @@ class StateDirectory:
         Threads may come in another order than their snapshots were made: an older one never replaces a newer.
         """
         with self._keeping_register:
-            if revision >= self._register_revision:
+            if revision > self._register_revision:
                 self._write(REGISTER, kept)
                 self._register_revision = revision
 

@@ -33,10 +33,10 @@ from gossipd.audit.log import AuditLog
 from gossipd.config.sections import Config
 from gossipd.core.ids import DeploymentId, short
 from gossipd.core.units import timestamp
-from gossipd.daemon.deployment import Deployment
-from gossipd.daemon.deployments import Deployments
 from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.progress import HostState
+from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Verb
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
@@ -84,7 +84,7 @@ class StatusSources:
     own: NodeId
     swim: Swim
     planner: Planner
-    deployments: Deployments
+    lifecycle: Lifecycle
     progress_publisher: ProgressPublisher
     store: ChunkStore
     server: BulkServer
@@ -151,14 +151,14 @@ class DaemonStatus:
         swarms = self._see.planner.statistics().swarms
         rows = [
             self._row(one, members, one_copy=one.id in swarms and swarms[one.id].one_copy)
-            for one in self._see.deployments.by_id.values()
+            for one in self._see.lifecycle
             if one.manifest is not None
             and name in (None, one.manifest.name)
             and version in (None, one.manifest.version)
         ]
         return sorted(rows, key=lambda row: (row.name, -row.version))
 
-    def _row(self, deployment: Deployment, members: list[Member], *, one_copy: bool) -> DeploymentRow:
+    def _row(self, deployment: DeploymentRecord, members: list[Member], *, one_copy: bool) -> DeploymentRow:
         manifest = deployment.manifest
         assert manifest is not None
         targets = [
@@ -202,7 +202,7 @@ class DaemonStatus:
         """See StatusPort."""
         see = self._see
         rows = []
-        for one in see.deployments.by_id.values():
+        for one in see.lifecycle:
             manifest = one.manifest
             if manifest is None or not one.is_open:
                 continue
@@ -242,7 +242,7 @@ class DaemonStatus:
         refused |= {key: value for key, value in see.swim.statistics().items() if key.startswith("dropped_")}
         refused["status"] = see.status_refused()
         return LocalCounters(
-            deployments=[self._deployment_counters(one) for one in see.deployments.by_id.values() if one.is_open],
+            deployments=[self._deployment_counters(one) for one in see.lifecycle if one.is_open],
             source_requests=dict(sources.results),
             refused=refused,
             uploads_busy=sent.transfers,
@@ -253,7 +253,7 @@ class DaemonStatus:
             loop_lag_seconds=see.lag.histogram.figures(),
         )
 
-    def _deployment_counters(self, one: Deployment) -> DeploymentCounters:
+    def _deployment_counters(self, one: DeploymentRecord) -> DeploymentCounters:
         assert one.manifest is not None
         counters = one.counters
         return DeploymentCounters(

@@ -1,5 +1,8 @@
 """The deployment brain: what is said about deployments, and how far each is on this host. Pure.
 
-What lives here: signed statements and their store, progress records and their table. What does not: the choice of
-chunks (``swarm``), and files (``store``, ``daemon``).
+What lives here: signed statements and their store, progress records and their table, a deployment's life. What does
+not: the choice of chunks (``swarm``), and files (``store``, ``daemon``).
+
+``brain`` passes each event to the part that it concerns: ``dissemination`` (statements between hosts), ``orders`` (what
+operators order) or ``lifecycle`` (the table of deployments; ``life`` has the steps of one, ``states`` their tables).
 """

@@ -19,8 +19,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gossipd.core.errors import LocalError
+from gossipd.deployment.counters import COUNTER_NAMES, counters_of
 from gossipd.deployment.progress import (
     KEY_BYTES,
     HostState,
@@ -171,15 +173,11 @@ class ClusterProgress:
             hosts_failed=states.count(HostState.FAILED),
             chunks_verified=sum(peaks),
             bytes_verified=sum(verified_bytes(peak, chunk_count, bytes_total) for peak in peaks),
-            source_bytes=sum(each.source_bytes for each in moved),
-            peer_bytes_same_rack=sum(each.peer_bytes_same_rack for each in moved),
-            peer_bytes_cross_rack=sum(each.peer_bytes_cross_rack for each in moved),
-            duplicate_bytes=sum(each.duplicate_bytes for each in moved),
-            corrupt_chunks=sum(each.corrupt_chunks for each in moved),
             rate_in_bytes_per_s=sum(each.rate_in_bytes_per_s for each in fresh),
             rate_out_bytes_per_s=sum(each.rate_out_bytes_per_s for each in fresh),
             started_s=min((row.progress.started_s for row in chosen if row.progress.started_s), default=0),
             completed_s=max(row.progress.started_s + row.progress.elapsed_s for row in chosen) if done else 0,
+            **{name: sum(getattr(each, name) for each in moved) for name in COUNTER_NAMES},
         )
 
     def to_bytes(self) -> bytes:
@@ -234,14 +232,9 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
 
 
 def _never_falling(old: Progress, new: Progress) -> Progress:
-    return replace(
-        new,
-        source_bytes=max(old.source_bytes, new.source_bytes),
-        peer_bytes_same_rack=max(old.peer_bytes_same_rack, new.peer_bytes_same_rack),
-        peer_bytes_cross_rack=max(old.peer_bytes_cross_rack, new.peer_bytes_cross_rack),
-        duplicate_bytes=max(old.duplicate_bytes, new.duplicate_bytes),
-        corrupt_chunks=max(old.corrupt_chunks, new.corrupt_chunks),
-    )
+    said = counters_of(new)
+    highest: dict[str, Any] = {name: max(before, said[name]) for name, before in counters_of(old).items()}
+    return replace(new, **highest)
 
 
 def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, bytes, HostProgress]]:

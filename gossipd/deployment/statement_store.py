@@ -5,9 +5,9 @@ What lives here: merging statements, the rules for versions, and what was remove
 gossip, and whether a manifest is signed (``manifest``).
 
 **Statements** merge like a register per deployment that only moves up: the highest rank wins, whatever their order and
-number, so all nodes end at the same state. ``digest`` covers ranks only, because two statements of one rank say the
-same. When there are too many, those issued longest ago are dropped first. The order is the same everywhere, so all
-nodes drop the same ones and do not teach them to each other again.
+number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
+issued longest ago are dropped first. The order is the same everywhere, so all nodes drop the same ones and do not teach
+them to each other again.
 
 **Versions** of one name only go up. A manifest is judged when this host first accepts it (rollback, equivocation,
 expiry) and never again: accepted ones are remembered by id, so a restart, or hearing an old one once more, is
@@ -19,11 +19,9 @@ operator drops the manifest into this host's inbox again.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
-
-from blake3 import blake3
 
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.statement import EPOCH_MAX, Statement
@@ -36,7 +34,6 @@ NAMES_MAX = 4_096
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
 ALARMS_MAX = 64
-DIGEST_BYTES = 16
 
 
 class Heard(Enum):
@@ -82,8 +79,6 @@ class StatementStore:
 
     def __init__(self, state: RegisterState | None = None) -> None:
         self._state = state or RegisterState()
-        self._signers: frozenset[bytes] = frozenset()
-        self._digest: bytes | None = None
         self.revision = 0
         """Grows with every change that must be kept."""
 
@@ -94,25 +89,42 @@ class StatementStore:
 
     # ---- statements ----
 
-    def set_signers(self, keys: Collection[bytes]) -> None:
-        """The keys that may sign statements from now on: Ed25519 keys of the roster's nodes and of known clients."""
-        self._signers = frozenset(keys)
+    def judge(self, statement: Statement, signers: Container[bytes]) -> Heard:
+        """What a statement with a proved signature would mean to this node; nothing is changed.
 
-    def hear(self, statement: Statement) -> Heard:
-        """Merge a statement with a proved signature. Raises ManifestError ``E_KEY_UNKNOWN``: its key may not sign."""
+        Args:
+            signers: Ed25519 keys that may sign statements: those of the roster's hosts and of known clients.
+        Raises:
+            ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements.
+        """
         known = self._state.statements.get(statement.deployment)
         if known is not None and known.rank >= statement.rank:
             return Heard.KNOWN if known.rank == statement.rank else Heard.OLDER
-        if statement.signer not in self._signers:
+        if statement.signer not in signers:
             raise ManifestError(
                 f"the statement on {short(statement.deployment)} is signed by key={short(key_id(statement.signer))}, "
                 "which is neither a member's nor a configured client's",
                 code="E_KEY_UNKNOWN",
             )
+        return Heard.NEWS
+
+    def hear(self, statement: Statement, signers: Container[bytes]) -> Heard:
+        """Merge a statement with a proved signature. Raises ManifestError as ``judge`` does."""
+        heard = self.judge(statement, signers)
+        if heard is not Heard.NEWS:
+            return heard
         self._state.statements[statement.deployment] = statement
         self._forget_oldest()
         self._changed()
         return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
+
+    def withdraw(self, statement: Statement, before: Statement | None) -> None:
+        """Undo ``hear`` of a statement that was told to nobody and cannot be made durable; ``before`` was the last."""
+        if self._state.statements.get(statement.deployment) is statement:
+            del self._state.statements[statement.deployment]
+            if before is not None:
+                self._state.statements[statement.deployment] = before
+            self._changed()
 
     def statement(self, deployment: DeploymentId) -> Statement | None:
         """The last statement on a deployment."""
@@ -127,26 +139,9 @@ class StatementStore:
         known = self._state.statements.get(deployment)
         return min(known.epoch + 1, EPOCH_MAX) if known else 1
 
-    def orphans(self) -> tuple[Statement, ...]:
-        """Statements whose signer may no longer sign. A newcomer would refuse them, so a member should sign them."""
-        return tuple(one for one in self.statements() if one.signer not in self._signers)
-
-    def ranks(self) -> dict[DeploymentId, int]:
-        """Rank of the last statement on each deployment: with it a peer finds what this node has not heard."""
-        return {deployment: one.rank for deployment, one in self._state.statements.items()}
-
-    def news_for(self, ranks: Mapping[DeploymentId, int]) -> tuple[Statement, ...]:
-        """The statements that a peer with these ranks has not heard."""
-        return tuple(one for one in self.statements() if ranks.get(one.deployment, 0) < one.rank)
-
-    def digest(self) -> bytes:
-        """16 bytes, equal on two nodes that believe the same last statements."""
-        if self._digest is None:
-            hasher = blake3()
-            for deployment, rank in sorted(self.ranks().items()):
-                hasher.update(deployment + rank.to_bytes(8, "little"))
-            self._digest = hasher.digest(DIGEST_BYTES)
-        return self._digest
+    def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
+        """Statements that no key of ``vouchers`` has signed. A newcomer would refuse them, so a member signs them."""
+        return tuple(one for one in self.statements() if one.signer not in vouchers)
 
     def _forget_oldest(self) -> None:
         statements = self._state.statements
@@ -185,10 +180,6 @@ class StatementStore:
         self._changed()
         return Acceptance.NEW
 
-    def trusted(self, name: str) -> dict[int, DeploymentId]:
-        """Accepted versions of a name."""
-        return dict(self._state.versions.get(name, {}))
-
     def alarms(self) -> tuple[Equivocation, ...]:
         """Equivocations seen, oldest first, at most 64."""
         return tuple(self._state.alarms)
@@ -221,7 +212,6 @@ class StatementStore:
 
     def _changed(self) -> None:
         self.revision += 1
-        self._digest = None
 
 
 def _age(statement: Statement) -> tuple[int, DeploymentId]:

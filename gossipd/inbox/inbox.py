@@ -27,7 +27,7 @@ import structlog
 import trio
 from inotify_simple import INotify, flags
 
-from gossipd.core.errors import GossipdError, LocalError
+from gossipd.core.errors import GossipdError, QueueFullError
 from gossipd.inbox.drop_folder import ACCEPTED, REJECTED, Drop, DropError, DropFolder, Print, UnfinishedError
 from gossipd.runtime.worker_threads import run_blocking
 
@@ -40,12 +40,6 @@ _LOOK_S_MIN = 0.02
 # Not MODIFY, because a written file is closed later. CREATE is for hard links, which are whole at once.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.CREATE | flags.ATTRIB | flags.DELETE_SELF | flags.MOVE_SELF
 log = structlog.get_logger("inbox")
-
-
-class QueueFullError(LocalError):
-    """The daemon has its maximum of live deployments. Fault: nobody. Retry: later, automatically."""
-
-    code = "E_QUEUE_FULL"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

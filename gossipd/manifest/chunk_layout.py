@@ -26,6 +26,8 @@ CHUNKS_MAX = 1_000_000
 BYTES_TOTAL_MAX = 16 * 2**40
 DEFAULT_CHUNK_BYTES_MIN = 256 * 1024
 DEFAULT_CHUNK_BYTES_MAX = 16 * 1024 * 1024
+EXTENT_BYTES_MAX = 16 * 1024 * 1024  # the size beyond which a request to S3 gets no cheaper
+EXTENTS_MIN = 256  # extents in flight stay under one per cent of a model, two or three seeds reading at once
 DEFAULT_CHUNKS = 2048  # relaying costs log2(hosts) chunk times: 10 of 2,048 is half a per cent
 
 
@@ -45,12 +47,17 @@ def default_chunk_bytes(bytes_total: int) -> int:
     return min(max(power, DEFAULT_CHUNK_BYTES_MIN), DEFAULT_CHUNK_BYTES_MAX)
 
 
+def extent_chunks(bytes_total: int, chunk_bytes: int) -> int:
+    """How many adjacent chunks are read from external storage as one unit."""
+    return max(1, min(EXTENT_BYTES_MAX, bytes_total // EXTENTS_MIN) // chunk_bytes)
+
+
 class Layout:
     """The chunks of files of the given sizes. Immutable."""
 
     __slots__ = (
         "_packed_files", "_packed_starts", "_short", "_whole_files", "_whole_starts", "bytes_total", "chunk_bytes",
-        "chunk_count", "packed_bytes", "packed_chunk", "sizes",
+        "chunk_count", "packed_chunk", "sizes",
     )  # fmt: skip
 
     def __init__(self, sizes: Sequence[int], chunk_bytes: int) -> None:
@@ -75,7 +82,6 @@ class Layout:
                 self._packed_starts.append(packed)
                 packed += size
         self.packed_chunk = next_chunk
-        self.packed_bytes = packed
         self.chunk_count = next_chunk + -(-packed // chunk_bytes)
         if packed % chunk_bytes:
             self._short[self.chunk_count - 1] = packed % chunk_bytes

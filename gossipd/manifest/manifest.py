@@ -21,7 +21,7 @@ from gossipd.core.model import Shape
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.core.units import show_time
 from gossipd.identity.keys import SecretKey
-from gossipd.manifest.chunk_layout import Layout, Segment
+from gossipd.manifest.chunk_layout import Layout, Segment, extent_chunks
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX, open_envelope, payload_of, seal
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.payload import (
@@ -48,8 +48,6 @@ __all__ = [
 ]
 
 ENVELOPE_TYPE = "gossipd-manifest"
-EXTENT_BYTES_MAX = 16 * 1024 * 1024
-EXTENTS_MIN = 256  # extents in flight stay under one per cent of a model, two or three seeds reading at once
 CLOCK_SKEW_S = 600  # how far ahead a publisher's clock may be; hosts without NTP drift minutes a month
 _PROOF = object()
 
@@ -132,8 +130,8 @@ class Manifest:
 
     def shape(self) -> Shape:
         """What the planner needs to know."""
-        extent_bytes = min(EXTENT_BYTES_MAX, self.bytes_total // EXTENTS_MIN)
-        return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, max(1, extent_bytes // self.chunk_bytes))
+        extent = extent_chunks(self.bytes_total, self.chunk_bytes)
+        return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, extent)
 
     def is_target(self, name: str, rack: str) -> bool:
         """Whether the model is meant for this host."""

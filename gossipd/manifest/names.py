@@ -15,7 +15,6 @@ import re
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.strict_msgpack import INTEGER_MAX
 
-PART_CHARS_MAX = 128
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 _GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,128}", re.ASCII)
 _RULE = "must be 1 to 128 of letters, digits, '.', '_' and '-', beginning with a letter, a digit or '_'"

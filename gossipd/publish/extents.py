@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gossipd.manifest.chunk_layout import Layout, Segment
-
-EXTENT_BYTES_MAX = 16 * 1024 * 1024
+from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout, Segment
 
 
 @dataclass(frozen=True, slots=True)

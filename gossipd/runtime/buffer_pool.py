@@ -52,9 +52,6 @@ class PoolStatistics:
     pool_bytes: int
     allocated_bytes: int
     leased_bytes: int
-    leased_bytes_max: int
-    leases: int
-    waits: int
     waited_s: float
     waiting: int
 
@@ -103,10 +100,7 @@ class BufferPool:
         self._free: dict[int, list[mmap.mmap]] = {}
         self._free_bytes = 0
         self._leased_bytes = 0
-        self._leased_bytes_max = 0
         self._queue: deque[object] = deque()
-        self._leases = 0
-        self._waits = 0
         self._waited_s = 0.0
 
     def acquire(
@@ -157,9 +151,6 @@ class BufferPool:
                 pool_bytes=self._pool_bytes,
                 allocated_bytes=self._leased_bytes + self._free_bytes,
                 leased_bytes=self._leased_bytes,
-                leased_bytes_max=self._leased_bytes_max,
-                leases=self._leases,
-                waits=self._waits,
                 waited_s=self._waited_s,
                 waiting=len(self._queue),
             )
@@ -172,13 +163,10 @@ class BufferPool:
         if self._queue or self._leased_bytes + size > self._pool_bytes:
             self._wait_in_line(size, timeout_s, gave_up)
         self._leased_bytes += size
-        self._leased_bytes_max = max(self._leased_bytes_max, self._leased_bytes)
-        self._leases += 1
 
     def _wait_in_line(self, size: int, timeout_s: float | None, gave_up: Callable[[], bool] | None) -> None:
         ticket = object()
         self._queue.append(ticket)
-        self._waits += 1
         started = time.monotonic()
         try:
             while self._queue[0] is not ticket or self._leased_bytes + size > self._pool_bytes:

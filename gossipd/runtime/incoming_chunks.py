@@ -25,19 +25,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
+from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
+from gossipd.core.timing import ENDING_S, ENDING_SHARE, TOLD_SHARE
 from gossipd.runtime.buffer_pool import Lease
 
-# An eighth must be here before the chunk is announced: a quarter delays the last host, a sixteenth gains nothing
-# (simulated).
-_TOLD_SHARE = 8
 _PIECES_MIN = 8
 _PIECE_BYTES_MIN = 64 * 1024  # each piece is a system call, and wakes a waiting thread
-# The time to the end at which a chunk counts as ending: the next request is planned and sent within it, on loaded links
-# too.
-_ENDING_S = 0.1
-_LAST_PIECE_S = 0.025  # a quarter of that, so that the request planned meanwhile leaves in time
-ENDING_SHARE = 0.3
+_LAST_PIECE_S = ENDING_S / 4  # so that the request planned meanwhile leaves in time
 _PIECE_S = 0.25  # well below the 0.5 s at which a relay looks silent, also on a slow link
 
 Key = tuple[DeploymentId, ChunkIndex]
@@ -76,7 +71,7 @@ class IncomingChunk:
         piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), self.length // _PIECES_MIN))
         if not rate:
             return piece
-        to_end = self.length - self._filled - int(min(ENDING_SHARE * self.length, rate * _ENDING_S))
+        to_end = self.length - self._filled - int(min(ENDING_SHARE * self.length, rate * ENDING_S))
         most = to_end if to_end > 0 else int(rate * _LAST_PIECE_S)
         return max(_PIECE_BYTES_MIN, min(piece, most))
 
@@ -85,7 +80,7 @@ class IncomingChunk:
         with self._changed:
             self._filled = filled
             self._changed.notify_all()
-        if not self._is_listed and filled < self.length and filled * _TOLD_SHARE >= self.length:
+        if not self._is_listed and filled < self.length and filled >= TOLD_SHARE * self.length:
             self._is_listed = self._incoming_chunks.list(self._key, self)
         if self._ending_share and self._is_ending(filled):
             self._ending_share = 0.0
@@ -98,7 +93,7 @@ class IncomingChunk:
         if not 0 < left <= self._ending_share * self.length:
             return False
         before, at_s = self._first
-        return left * (now - at_s) <= _ENDING_S * (filled - before)
+        return left * (now - at_s) <= ENDING_S * (filled - before)
 
     def land(self) -> None:
         """The chunk is verified and in the store. For the receiver."""
@@ -159,18 +154,12 @@ class IncomingChunks:
     """The arriving chunks of this host that it may relay. Thread-safe.
 
     Args:
-        on_listed: receives, in the receiver's thread, each chunk that may be requested from now on, and its supplier;
-            must be quick. A second fetch of the chunk is listed if it continues after the first has ended.
-        on_ending: receives, likewise, each chunk of which little is left.
+        post: receives, in the receiver's thread, each chunk that may be requested from now on, and each of which little
+            is left; must be quick. A second fetch of a chunk is listed if it continues after the first has ended.
     """
 
-    def __init__(
-        self,
-        on_listed: Callable[[DeploymentId, ChunkIndex, Supplier], None] | None = None,
-        on_ending: Callable[[DeploymentId, ChunkIndex, Supplier], None] | None = None,
-    ) -> None:
-        self._on_listed = on_listed
-        self._on_ending = on_ending
+    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] | None = None) -> None:
+        self._post = post
         self._lock = threading.Lock()
         self._incoming_chunks: dict[Key, IncomingChunk] = {}
 
@@ -196,13 +185,13 @@ class IncomingChunks:
         with self._lock:
             if self._incoming_chunks.setdefault(key, incoming) is not incoming:
                 return False
-        if self._on_listed is not None:
-            self._on_listed(*key, incoming.supplier)
+        if self._post is not None:
+            self._post(ChunkArriving(*key, incoming.supplier))
         return True
 
     def ending(self, key: Key, supplier: Supplier) -> None:
-        if self._on_ending is not None:
-            self._on_ending(*key, supplier)
+        if self._post is not None:
+            self._post(ChunkEnding(*key, supplier))
 
     def drop(self, key: Key, incoming: IncomingChunk) -> None:
         with self._lock:

@@ -19,8 +19,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import IntEnum
+from operator import itemgetter
 
 import trio
 import zmq
@@ -37,15 +37,6 @@ class Phase(IntEnum):
     SAY = 2
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """One part of a turn; see ``TurnLoop.joined``."""
-
-    phase: Phase
-    turn: Callable[[float], bool]
-    due_s: Callable[[], float]
-
-
 class TurnLoop:
     """``run`` takes the turns. Only the trio loop may call the methods, except ``wake_from_thread``."""
 
@@ -55,7 +46,8 @@ class TurnLoop:
             late: receives the lateness of the wake-up from each rest, in seconds.
         """
         self._late = late
-        self._parts: list[Part] = []
+        self._turns: list[tuple[Phase, Callable[[float], bool]]] = []
+        self._deadlines: list[Callable[[], float]] = []
         self._sockets: list[zmq.Socket[bytes]] = []
         self._woken = trio.Event()
         self._asleep = trio.Event()
@@ -76,13 +68,15 @@ class TurnLoop:
             turn: given the time, does its work; True when there was some.
             due_s: when ``turn`` must be taken without a wake-up; a fixed time until the next turn.
         """
-        part = Part(phase, turn, due_s)
-        self._parts = sorted([*self._parts, part], key=lambda one: one.phase)
+        part = (phase, turn)
+        self._turns = sorted([*self._turns, part], key=itemgetter(0))
+        self._deadlines.append(due_s)
         self.wake()
         try:
             yield
         finally:
-            self._parts = [one for one in self._parts if one is not part]
+            self._turns = [one for one in self._turns if one is not part]
+            self._deadlines.remove(due_s)
 
     def wake(self) -> None:
         """There is work: take a turn after the present rest."""
@@ -121,7 +115,7 @@ class TurnLoop:
 
     async def run(self) -> None:
         while True:
-            with trio.move_on_at(min((part.due_s() for part in self._parts), default=math.inf)):
+            with trio.move_on_at(min((due_s() for due_s in self._deadlines), default=math.inf)):
                 await self._woken.wait()
             self._is_awake = True
             quiet = _QUIET_BEATS - 1  # a turn that was only due and finds nothing is a single turn
@@ -148,8 +142,8 @@ class TurnLoop:
         self._woken, self._posted, self._hurried = trio.Event(), False, False
         now = trio.current_time()
         busy = False
-        for part in self._parts:
-            busy = part.turn(now) or busy
+        for _, turn in self._turns:
+            busy = turn(now) or busy
         # Counted from the turn's end, so that other tasks have their time however long turns take.
         rest_s = self.turn_interval.rest_s
         self._next_s = trio.current_time() + (rest_s / 2 if self._hurried else rest_s)

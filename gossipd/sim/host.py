@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import (
     CancelFetch,
     ChunkArriving,
@@ -24,7 +23,6 @@ from gossipd.core.events import (
     HoldingsHeard,
     LimitUploads,
     ProbeSource,
-    ReportStall,
     SendDelta,
     SendHoldings,
     SlotsChanged,
@@ -135,9 +133,7 @@ class SimHost:
         self.membership_bytes = 0
         self.messages = 0
         self.linked: set[NodeId] = set()  # peers to which a control connection was made
-        self.busy_replies = 0
         self.duplicates = 0
-        self.stalls = 0
         self.fetching: dict[tuple[int, NodeId], Transfer] = {}
         self.arrivals: dict[int, Transfer] = {}  # chunks of which enough is here to be relayed
         self.serving: dict[Transfer, None] = {}
@@ -208,8 +204,6 @@ class SimHost:
             case LimitUploads():
                 self.slots = command.slots
                 self.post(SlotsChanged(self.slots - len(self.serving)))
-            case ReportStall():
-                self.stalls += command.reason is not None
 
     def _send(self, peer: NodeId, event: Event, size: int) -> None:
         self.control_bytes += size
@@ -259,7 +253,6 @@ class SimHost:
                 reason = FailReason.NOT_HELD
         if reason is None and len(self.serving) >= self.slots:
             reason = FailReason.BUSY
-            taker.busy_replies += 1
         if reason is not None:
             self.clock.after(self.world.delay(self, taker), taker._fail, transfer, reason)
             return
@@ -359,7 +352,3 @@ class SimHost:
         for (_chunk, peer), transfer in list(self.fetching.items()):
             if peer == node:
                 self._fail(transfer, FailReason.GONE)
-
-    def holdings(self, size: int) -> ChunkSet:
-        """The chunks that are held."""
-        return ChunkSet(size, self.held)

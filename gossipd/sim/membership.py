@@ -21,6 +21,7 @@ from gossipd.sim.host import SimHost
 from gossipd.sim.message_size import datagram_bytes
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events
+from membership.credentials import Credentials
 from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, Member, NodeId, Record, node_id
 from membership.seal import KeyRing
@@ -92,14 +93,11 @@ class Membership:
             software="1.0.0", payload=NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(),
         )  # fmt: skip
         swim = Swim(
-            settings=SwimSettings(),
-            record=record,
-            sign=self._keys.signer(public),
-            keyring=_RING,
+            SwimSettings(),
+            record,
+            Credentials(self._keys.signer(public), _RING, self._verified_cache, OpenSeal),
             rng=Random(self._rng.getrandbits(64)),
             now=self._world.clock.now,
-            verified_cache=self._verified_cache,
-            make_seal=OpenSeal,
         )
         brain = _HostMembership(host, swim, address)
         self._brains.append(brain)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from gossipd.core.timing import TOLD_SHARE
+from gossipd.manifest.chunk_layout import default_chunk_bytes
 from gossipd.swarm.settings import PlannerSettings
 
 EQUAL_SHARE = 0.01  # runs lose 2 to 3 % (tests/bench/RESULTS.md): no run could tell apart what is closer
@@ -51,12 +53,8 @@ class Scenario:
     """From the last byte to the announcement of the chunk: hash, write, hand-over. 16 MiB at 4 GB/s take 4 ms."""
     source_delay_s: float = 0.01
     """From the request to external storage to its first byte."""
-    told_share: float = 0.125
-    """The part of a chunk that a host has before others may ask for it there, as in ``runtime.incoming_chunks``."""
-    ending_share: float = 0.3
-    read_ending_share: float = 0.15
-    ending_s: float = 0.1
-    """The rest of a chunk when its end is told, as in the daemon: this share, or what comes in this time if less."""
+    told_share: float = TOLD_SHARE
+    """The part of a chunk that a host has before others may ask for it there."""
     plan_interval_s: float = 0.005
     """Shortest time between two plans of a host; a busy daemon plans once in 10 ms."""
     upload_slots: int = 4
@@ -131,6 +129,4 @@ def lab(
 
 def chunk_count_of(size: int) -> int:
     """The number of chunks that a publisher makes of a file of that size: about 2,048, of 256 KiB to 16 MiB."""
-    target = max(1, -(-size // 2048))
-    chunk_bytes = min(16 << 20, max(256 << 10, 1 << (target - 1).bit_length()))
-    return -(-size // chunk_bytes)
+    return -(-size // default_chunk_bytes(size))

@@ -3,8 +3,8 @@
 What lives here: heartbeats of control links, membership at rest, records of progress. What does not: messages
 (``message_size``), and membership where it runs (``membership``), which counts its own.
 
-* A control link sends a heartbeat each 30 s (``ControlSettings.heartbeat_s``), with traffic or without (libzmq): 108
-  bytes, 106 of answer, and 66 that acknowledge the answer, as seen on a loopback.
+* A control link sends a heartbeat each ``SessionSettings.heartbeat_s``, traffic or none (libzmq): 108 bytes, 106 of
+  answer, and 66 that acknowledge the answer, as seen on a loopback.
 * Membership at rest is two datagrams a second with their answers, 400 bytes with IP and UDP headers (``python -m
   tests.bench.membership --scenario quiet``), and 14 of Ethernet for each of the four.
 * Every host gossips its progress each ``max(1 s, hosts / 50)`` (``daemon.progress_publisher``). ``_PROGRESS`` is
@@ -17,7 +17,9 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-LINK_BYTES_S = (108 + 106 + 66) / 30.0
+from gossipd.sessions.settings import SessionSettings
+
+LINK_BYTES_S = (108 + 106 + 66) / SessionSettings().heartbeat_s
 MEMBERSHIP_REST_BYTES_S = 400.0 + 4 * 14
 _PROGRESS = ((1, 0.0), (6, 1979.0), (16, 5536.0), (40, 5625.0), (100, 5628.0))
 

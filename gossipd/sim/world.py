@@ -19,6 +19,8 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ClaimSeed, DeploymentOpened, Event, MembersSeen, PeerLost, PeerReachable, PeerSeen
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import PeerView, Shape
+from gossipd.core.timing import ENDING_S, ENDING_SHARE, READ_ENDING_SHARE
+from gossipd.manifest.chunk_layout import extent_chunks
 from gossipd.sim.control_sent import ControlSent, control_sent
 from gossipd.sim.fabric import Fabric, FabricLink, Flow
 from gossipd.sim.host import SimHost, Transfer
@@ -31,7 +33,6 @@ from membership.simulation import VirtualClock
 
 _RECOMPUTE_PER_CHUNK_TIME = 20
 _PLANS_PER_CHUNK_TIME = 10  # seven times as often as a daemon with large chunks; more changes nothing
-_EXTENT_BYTES_MAX = 16 << 20
 _CLAIM_SPREAD_S = 0.5  # a record with a new claim reaches all hosts within some gossip rounds
 
 
@@ -123,8 +124,7 @@ class World:
             self._elect(early)
         self.clock.now = 0.0
         size, chunk_bytes = scenario.chunks, scenario.chunk_bytes
-        extent = max(1, min(_EXTENT_BYTES_MAX, scenario.size // 256) // chunk_bytes)
-        shape = Shape(size, chunk_bytes, scenario.size, extent)
+        shape = Shape(size, chunk_bytes, scenario.size, extent_chunks(scenario.size, chunk_bytes))
         for host in self.hosts:
             host.post(DeploymentOpened(self.deployment, shape, ChunkSet(size)))
 
@@ -236,9 +236,8 @@ class World:
             else:
                 transfer.is_told = True
                 transfer.taker.arriving(transfer)
-                scenario = self.scenario
-                share = scenario.read_ending_share if transfer.server is None else scenario.ending_share
-                flow.told_at = min(share * flow.length, scenario.ending_s * flow.rate)
+                share = READ_ENDING_SHARE if transfer.server is None else ENDING_SHARE
+                flow.told_at = min(share * flow.length, ENDING_S * flow.rate)
         self.clock.at(until, self._boundary)
 
     def _flow_ended(self, flow: Flow) -> None:

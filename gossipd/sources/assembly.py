@@ -7,46 +7,43 @@ that arrives whole needs none. A chunk in pieces may be relayed meanwhile (``run
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
 
 from gossipd.core.ids import SOURCE, ChunkIndex
+from gossipd.core.timing import READ_ENDING_SHARE
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.ports import ChunkWriter, DigestMismatchError
 from gossipd.sources.errors import SourceHashError
-
-if TYPE_CHECKING:
-    from gossipd.manifest.manifest import Manifest
+from gossipd.sources.requests import Job
 
 
-# The share of a read that is left when the next may begin. Small, because a read needs no upload slot, and two at once
-# share the link to storage.
-_ENDING_SHARE = 0.15
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The way of chunks into the store: buffers, and the table where the server finds chunks during their arrival."""
+
+    writer: ChunkWriter
+    pool: BufferPool
+    incoming_chunks: IncomingChunks = field(default_factory=IncomingChunks)
 
 
 class Assembly:
     """The chunks of one run, in order. Used by one thread.
 
     Args:
+        job: notes each chunk that the store has accepted; its ``stop`` ends a wait for memory.
         what: the object to name when a hash is wrong.
-        stopped: true ends a wait for memory.
-        on_stored: receives each chunk that the store has accepted.
     """
 
     def __init__(
-        self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, what: str, writer: ChunkWriter, pool: BufferPool,
-        incoming_chunks: IncomingChunks, clock: Callable[[], float], stopped: Callable[[], bool],
-        on_stored: Callable[[ChunkIndex], None],
-    ) -> None:  # fmt: skip
-        self._manifest = manifest
+        self, job: Job, chunks: Sequence[ChunkIndex], delivery: Delivery, *, what: str, clock: Callable[[], float]
+    ) -> None:
+        self._job = job
+        self._manifest = job.manifest
         self._chunks = chunks
+        self._delivery = delivery
         self._what = what
-        self._writer = writer
-        self._pool = pool
-        self._incoming_chunks = incoming_chunks
         self._clock = clock
-        self._stopped = stopped
-        self._on_stored = on_stored
         self._position = 0
         self._filled = 0
         self._incoming: IncomingChunk | None = None
@@ -64,9 +61,9 @@ class Assembly:
                     self._deliver(piece[:length])
                     piece = piece[length:]
                     continue
-                lease = self._pool.acquire(length, gave_up=self._stopped)
-                share = _ENDING_SHARE if self._position == len(self._chunks) - 1 else 0.0
-                self._incoming = self._incoming_chunks.begin(
+                lease = self._delivery.pool.acquire(length, gave_up=self._job.stop.is_set)
+                share = READ_ENDING_SHARE if self._position == len(self._chunks) - 1 else 0.0
+                self._incoming = self._delivery.incoming_chunks.begin(
                     self._manifest.id, chunk, SOURCE, lease, ending_share=share
                 )
                 self._filled = 0
@@ -89,7 +86,7 @@ class Assembly:
         chunk = self._chunks[self._position]
         now = self._clock()
         try:
-            self._writer.put(self._manifest.id, chunk, body, SOURCE, now - self._began_s)
+            self._delivery.writer.put(self._manifest.id, chunk, body, SOURCE, now - self._began_s)
             if self._incoming is not None:
                 self._incoming.land()
         except DigestMismatchError:
@@ -98,4 +95,4 @@ class Assembly:
             self.close()
         self._position += 1
         self._began_s = self._clock()
-        self._on_stored(chunk)
+        self._job.stored.append(chunk)

@@ -31,6 +31,7 @@ from gossipd.sources.errors import (
     in_our_words,
 )
 from gossipd.sources.location import Location, allows_clear_text
+from gossipd.sources.ranges import FileRange
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
 
@@ -104,17 +105,17 @@ class Stream:
     """
 
     def __init__(
-        self, store: Any, location: Location, start: int, length: int, pinned: ObjectVersion | None, *,
+        self, store: Any, location: Location, part: FileRange, pinned: ObjectVersion | None, *,
         whole: bool, settings: SourceSettings, clock: Clock,
     ) -> None:  # fmt: skip
         self._whole = whole
         self._what = location.shown
-        self._length = length
+        self._length = part.length
         self._settings = settings
         self._clock = clock
         self.waited_s = 0.0
         """Time spent waiting for the source: its speed, independent of ours."""
-        options: Any = {"range": (start, start + length)}
+        options: Any = {"range": (part.offset, part.offset + part.length)}
         if pinned is not None and pinned.if_match is not None:
             options["if_match"] = pinned.if_match
         began = clock()
@@ -124,7 +125,7 @@ class Stream:
         self.waited_s += clock() - began
         modified = meta["last_modified"]
         self.version = ObjectVersion(meta["e_tag"], meta["size"], None if modified == _NO_DATE else modified)
-        self._check_head(start)
+        self._check_head(part.offset)
 
     def __iter__(self) -> Iterator[memoryview]:
         """The body, in pieces as they arrive or in one."""

@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
+from gossipd.manifest.source_url import SourceUrl
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
@@ -35,11 +35,6 @@ class Location:
     def shown(self) -> str:
         """For messages: as in the manifest, with the file's path not encoded."""
         return self.base + self.path
-
-    @property
-    def is_web(self) -> bool:
-        """Whether the first request can read the reply's headers."""
-        return self.source.scheme in WEB_SCHEMES
 
     @property
     def key(self) -> tuple[str, str]:

@@ -28,18 +28,17 @@ from gossipd.core.events import FailReason
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl, parse_source_url
-from gossipd.runtime.buffer_pool import BufferPool, PoolExhaustedError
-from gossipd.runtime.incoming_chunks import IncomingChunks
-from gossipd.runtime.ports import ChunkWriter, NotHeldError, StoreWriteError
+from gossipd.runtime.buffer_pool import PoolExhaustedError
+from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.admission import Resolve, SourceAdmission, SourceStatistics
-from gossipd.sources.assembly import Assembly
+from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.clients import Clock
 from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
 from gossipd.sources.first_request import resolve
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import FileRange, ReadExtent, next_extent
-from gossipd.sources.requests import Job, OnError, SourceRequests
+from gossipd.sources.requests import Job, SourceRequests
 from gossipd.sources.settings import SourceSettings
 
 if TYPE_CHECKING:
@@ -74,28 +73,22 @@ class SourceReader:
     """All reads of one host from external storage. Thread-safe.
 
     Args:
-        writer: the store.
-        pool: buffers for bodies; also counts obstore's own buffers.
-        incoming_chunks: the table where the server finds chunks during their arrival.
+        delivery: where chunks go; its pool also counts obstore's own buffers.
         throttle: the limit of external bytes per second.
         policy: which addresses this host may read.
         rng: jitter.
-        on_error: receives every failed request, in worker threads; for logs.
     """
 
     def __init__(
-        self, *, writer: ChunkWriter, pool: BufferPool, throttle: RateLimit, policy: SourcePolicy,
-        settings: SourceSettings | None = None, rng: Random | None = None, clock: Clock = time.monotonic,
-        incoming_chunks: IncomingChunks | None = None, find: Resolve = resolve, on_error: OnError | None = None,
+        self, delivery: Delivery, *, throttle: RateLimit, policy: SourcePolicy, settings: SourceSettings | None = None,
+        rng: Random | None = None, clock: Clock = time.monotonic, find: Resolve = resolve,
     ) -> None:  # fmt: skip
         self._settings = settings or SourceSettings()
-        self._writer = writer
-        self._pool = pool
-        self._incoming_chunks = incoming_chunks or IncomingChunks()
+        self._delivery = delivery
         self._clock = clock
         self._admission = SourceAdmission(self._settings, policy=policy, rng=rng or Random(), clock=clock, find=find)
         self._requests = SourceRequests(
-            self._admission, pool=pool, throttle=throttle, settings=self._settings, clock=clock, on_error=on_error
+            self._admission, pool=delivery.pool, throttle=throttle, settings=self._settings, clock=clock
         )
         self._lock = threading.Lock()
         self._running: set[Job] = set()
@@ -182,7 +175,7 @@ class SourceReader:
             for job in self._running:
                 if chosen(job):
                     job.stop.set()
-        self._pool.wake()
+        self._delivery.pool.wake()
 
     def _note(self, job: Job, location: Location, error: GossipdError) -> None:
         """Record an error that decided something; its object may be left alone for a while."""
@@ -221,17 +214,7 @@ class SourceReader:
 
     def _read_extent(self, job: Job, source: SourceUrl, run: ReadExtent, first: Location) -> None:
         """Raises SourceError, StoreWriteError, NotHeldError."""
-        assembly = Assembly(
-            job.manifest,
-            run.chunks,
-            what=first.shown,
-            writer=self._writer,
-            pool=self._pool,
-            incoming_chunks=self._incoming_chunks,
-            clock=self._clock,
-            stopped=job.stop.is_set,
-            on_stored=job.stored.append,
-        )
+        assembly = Assembly(job, run.chunks, self._delivery, what=first.shown, clock=self._clock)
         try:
             for part in run.ranges:
                 location = Location.of(source, job.manifest.files[part.file_index].path)

@@ -33,7 +33,6 @@ STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB re
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
 _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first request
 
-OnError = Callable[[DeploymentId, SourceError], None]
 Sink = Callable[[memoryview], None]
 
 
@@ -67,14 +66,12 @@ class SourceRequests:
         throttle: RateLimit,
         settings: SourceSettings,
         clock: Clock,
-        on_error: OnError | None,
     ) -> None:
         self._admission = admission
         self._pool = pool
         self._throttle = throttle
         self._settings = settings
         self._clock = clock
-        self._on_error = on_error
         self._clients = Clients(settings)
         self._versions = PinnedVersions()
         self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
@@ -93,7 +90,7 @@ class SourceRequests:
     def close(self) -> None:
         self._clients.close()
 
-    def read(self, job: Job, location: Location, part: FileRange, sink: Callable[[memoryview], None]) -> None:
+    def read(self, job: Job, location: Location, part: FileRange, sink: Sink) -> None:
         """Pass the bytes of one range to ``sink``, in pieces. Raises SourceError, and the exceptions of ``sink``."""
         if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
@@ -133,18 +130,13 @@ class SourceRequests:
         if addresses := self._admission.admit(location.source, location.shown):
             self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
 
-    def _stream(
-        self, job: Job, location: Location, part: FileRange, request: _Asked, sink: Callable[[memoryview], None]
-    ) -> None:
+    def _stream(self, job: Job, location: Location, part: FileRange, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
         store = self._clients.open(location, whole=whole)
         pinned = self._versions.get(job.manifest.id, location)
         with self._room(job, location, part, whole=whole):
             try:
-                stream = Stream(
-                    store, location, part.offset, part.length, pinned, whole=whole, settings=self._settings,
-                    clock=self._clock,
-                )  # fmt: skip
+                stream = Stream(store, location, part, pinned, whole=whole, settings=self._settings, clock=self._clock)
             except SourceChangedError:
                 self._name_the_change(job, location, part)
                 raise
@@ -193,8 +185,6 @@ class SourceRequests:
             yield request
         except GossipdError as caught:
             error = caught
-            if self._on_error is not None and isinstance(caught, SourceError):
-                self._on_error(job.manifest.id, caught)
             raise
         finally:
             self._admission.leave(location.source, error, request.received)
@@ -205,9 +195,7 @@ class SourceRequests:
             check_size(location.shown, found=seen.size, expected=expected)
         self._versions.check(job.manifest.id, location, seen)
 
-    def _pour(
-        self, job: Job, location: Location, request: _Asked, piece: memoryview, sink: Callable[[memoryview], None]
-    ) -> None:
+    def _pour(self, job: Job, location: Location, request: _Asked, piece: memoryview, sink: Sink) -> None:
         request.received += len(piece)
         left = len(piece)
         while left:

@@ -9,10 +9,9 @@ held. The store writes no bytes that it has not hashed and found right.
 
 from __future__ import annotations
 
-import errno
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 from blake3 import blake3
 
@@ -23,6 +22,7 @@ from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, OpenChunk, StoreWriteError
+from gossipd.store.clock import Clock
 from gossipd.store.disk.condition import ConditionTracker, StoreCondition
 from gossipd.store.disk.disk import Disk, read_file, write_all
 from gossipd.store.disk.durable import PosixDisk
@@ -31,7 +31,7 @@ from gossipd.store.disk.whole_sync import WholeSync
 from gossipd.store.errors import StoreError
 from gossipd.store.journal.windows import commit, write_chunk
 from gossipd.store.models import layout, publishing
-from gossipd.store.models.background import Background
+from gossipd.store.models.background import BackgroundThread
 from gossipd.store.models.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
 from gossipd.store.models.context import Context
 from gossipd.store.models.maintenance import StoreMaintenance
@@ -45,6 +45,7 @@ from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
 
 ENVELOPE_BYTES_MAX = 64 << 20  # the manifest's own limit
+_SCRUB_IDLE_S = 60.0  # nothing published, or a whole pass younger than this
 
 
 class ChunkStore:
@@ -57,9 +58,7 @@ class ChunkStore:
         settings: StoreSettings | None = None,
         on_event: Emit,
         disk: Disk | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
-        boot: str | None = None,
+        clock: Clock | None = None,
         background: bool = True,
         before_evict: Callable[[ModelEvicted], None] = lambda evicted: None,
     ) -> None:
@@ -68,8 +67,7 @@ class ChunkStore:
         Args:
             root: an existing directory that only we may write to.
             disk: another implementation of the port, for tests; then ``root`` is not touched.
-            boot: names this run of the kernel; by default the kernel's boot id.
-            background: start the threads; without them the caller calls ``upkeep.step`` and ``scrub_step``.
+            background: start the threads; without them the caller calls ``upkeep.step`` and ``scrubber.step``.
             before_evict: called by ``finish`` in its thread, without a lock held, before an old version is deleted. It
                 must durably remember the version as removed, else the host fetches it again after a kill. May block,
                 must not raise.
@@ -86,9 +84,8 @@ class ChunkStore:
         self._emit = on_event
         tracker = ConditionTracker(used, on_change=lambda condition: on_event(StoreConditionChanged(condition)))
         handles = Handles(used, idle_max=settings.open_files_max)
-        self._context = Context(
-            used, WholeSync(used), handles, tracker, settings, on_event, clock, wall, self._wake, background
-        )
+        clock = clock or Clock()
+        self._context = Context(used, WholeSync(used), handles, tracker, settings, on_event, clock, background)
         try:
             self._lock_descriptor = prepare_root(used)
         except (OSError, StoreError) as error:
@@ -96,24 +93,24 @@ class ChunkStore:
                 self._posix.shut()
             if isinstance(error, StoreError):
                 raise
-            raise tracker.refused(error, clock(), need_bytes=0) from error
+            raise tracker.refused(error, clock.monotonic(), need_bytes=0) from error
         try:
             for path in forsaken_trees(used):
                 publishing.trash(used, path)
             publishing.empty_trash(used)
         except OSError as error:  # the rest stays until the next start; a disk that takes no writes can still serve
-            tracker.refused(error, clock(), need_bytes=0)
-        self._models = Models(
-            self._context,
-            boot=boot if boot is not None else _boot_id(),
-            refused=self._refused,
-            before_evict=before_evict,
-        )
-        self._scrubber = self._models.scrubber
+            tracker.refused(error, clock.monotonic(), need_bytes=0)
+        self._models = Models(self._context, before_evict)
+        self.scrubber = self._models.scrubber
         self.upkeep = StoreMaintenance(self._context, self._models.all)
-        self._background = Background(step=self.upkeep.step, scrub=self._scrubber.paced_step)
+        self._threads = []
         if background:
-            self._background.start(with_scrub=settings.scrub_bytes_per_s > 0)
+            self._threads.append(BackgroundThread("gossipd-commit", self.upkeep.step, woken=self._context.due))
+        if background and settings.scrub_bytes_per_s > 0:
+            step = self.scrubber.paced_step
+            self._threads.append(BackgroundThread("gossipd-scrub", step, woken=Event(), idle_s=_SCRUB_IDLE_S))
+        for thread in self._threads:
+            thread.start()
 
     # ---- models -----------------------------------------------------------------------------------
 
@@ -178,12 +175,6 @@ class ChunkStore:
         """
         return self._models.roll_back(name)
 
-    def path_of(self, name: str, version: int) -> str:
-        """The directory of a complete version, relative to the store's. Raises NotFoundError."""
-        if version not in self.versions(name):
-            raise NotFoundError(f"{name}@{version} is not complete in this store")
-        return layout.version(name, version)
-
     # ---- chunks -----------------------------------------------------------------------------------
 
     def put(
@@ -216,7 +207,8 @@ class ChunkStore:
         except (FileNotFoundError, NotADirectoryError) as error:
             raise self._mended(replica, error) from error
         except OSError as error:
-            raise self._refused(error, max(len(body), replica.missing_bytes() if replica.is_sparse else 0)) from error
+            missing_bytes = replica.missing_bytes() if replica.is_sparse else 0
+            raise self._context.refused(error, max(len(body), missing_bytes)) from error
         if not is_mine:
             with replica.lock:
                 replica.counters.duplicate_bytes += len(body)
@@ -262,7 +254,7 @@ class ChunkStore:
         try:
             return recheck(self._context, replica, chunk)
         except OSError as error:
-            raise self._refused(error, 0) from error
+            raise self._context.refused(error, 0) from error
 
     def verify(self, name: str, version: int) -> Iterator[Checked]:
         """Read back a whole version, chunk by chunk; wrong chunks are dropped as they are found. Raises NotFoundError:
@@ -270,12 +262,8 @@ class ChunkStore:
         """
         for replica in self._models.all():
             if is_version(replica, name, version):
-                return self._scrubber.verify(replica)
+                return self.scrubber.verify(replica)
         raise NotFoundError(f"{name}@{version} is not in this store")
-
-    def scrub_step(self, max_bytes: int) -> int:
-        """Read back chunks of published models, up to ``max_bytes`` but at least one. Returns the bytes read."""
-        return self._scrubber.step(max_bytes)
 
     # ---- the whole --------------------------------------------------------------------------------
 
@@ -289,8 +277,8 @@ class ChunkStore:
             models={replica.deployment: replica_statistics(replica) for replica in self._models.all()},
             open_files=self._context.handles.count,
             free_bytes=self._context.tracker.free_bytes(),
-            scrubbed_bytes=self._scrubber.scrubbed_bytes,
-            oldest_unchecked_age_s=self._scrubber.oldest_unchecked_age_s(),
+            scrubbed_bytes=self.scrubber.scrubbed_bytes,
+            oldest_unchecked_age_s=self.scrubber.oldest_unchecked_age_s(),
         )
 
     def close(self) -> None:
@@ -298,34 +286,18 @@ class ChunkStore:
         progress keeps what it has copied and returns, or stops hashing and raises.
         """
         self._context.stopping.set()
-        self._background.stop()
+        for thread in self._threads:
+            thread.stop()
         self._models.close()
         self._context.handles.close_idle()
         self._disk.close(self._lock_descriptor)
         if self._posix is not None:
             self._posix.shut()
 
-    def _wake(self) -> None:
-        self._background.wake()
-
     def _mended(self, replica: ModelReplica, error: OSError) -> StoreWriteError:
         """Somebody removed a file or directory: make it again, so that the next attempt finds it."""
         try:
             mend_tree(self._context, replica)
         except OSError as again:
-            return self._refused(again, replica.missing_bytes())
+            return self._context.refused(again, replica.missing_bytes())
         return StoreWriteError(f"{error.filename or 'a file'} was removed; it has been made again", code="E_STORE_IO")
-
-    def _refused(self, error: OSError, need_bytes: int) -> StoreWriteError:
-        if error.errno == errno.ELOOP:  # a fault of one path, not of the disk
-            return StoreWriteError(f"{error.filename or 'a path'} is a symlink; remove it", code="E_PATH_SYMLINK")
-        refusal = self._context.tracker.refused(error, self._context.clock(), need_bytes=need_bytes)
-        self._wake()
-        return refusal
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return "unknown"

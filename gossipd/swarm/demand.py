@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from itertools import islice
 from random import Random
 
 from gossipd.swarm.availability import Availability
@@ -110,10 +109,6 @@ class Demand:
         for chunk in self.wanted if known.near_full or known.far_full else heard_of:
             self.consider(chunk, now, late_wait_s)
 
-    def place(self, chunk: int) -> int:
-        """This host's rank for this chunk."""
-        return self._places[bucket_of(chunk)]
-
     def consider(self, chunk: int, now: float, late_wait_s: float) -> None:
         """A wanted chunk's holders have changed, or its fetch has ended: may this host ask for it?
 
@@ -165,7 +160,3 @@ class Demand:
     def next_turn(self) -> float | None:
         """When ``take_turns`` has something to do."""
         return self._turns[0][0] if self._turns else None
-
-    def first_wanted(self, count: int) -> list[int]:
-        """Some wanted chunks."""
-        return list(islice(self.wanted, count))

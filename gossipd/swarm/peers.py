@@ -84,11 +84,6 @@ class Peers:
     def _count(self) -> int:
         return len(self._views) - (self._own in self._views)
 
-    @property
-    def reachable_count(self) -> int:
-        """Number of members that this host can reach; a shunned peer counts."""
-        return self._count - sum(peer.member and not peer.reachable for peer in self._peers.values())
-
     def are_all_unusable(self, now: float) -> bool:
         """Whether there are members and none may be asked. Reads the records only: they are few, and calls are many."""
         return 0 < self._count <= sum(node in self._views for node in self.unusable(now))

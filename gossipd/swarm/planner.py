@@ -19,9 +19,10 @@ A daemon drives it in one task::
   say CANCELLED, and a ``ChunkStored`` that was quicker is welcome.
 * ``ProbeSource`` ends in ``SourceProbed``. One read begins at once, the others after True. After False another host's
   source reader covers, and the daemon probes again now and then without being asked.
-* ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. The control
-  adapter notices a gap in a peer's numbers, or its new boot, and subscribes again; a ``HoldingsHeard`` answers.
-* ``SubscribeHeard`` for a deployment that is not open here is kept and answered when the deployment opens.
+* ``HoldingsHeard`` replaces what was known of a peer and may come at any time; ``DeltaHeard`` adds to it. The sessions
+  notice a gap in a peer's numbers, its new boot, and a question without an answer, and ask again; a ``HoldingsHeard``
+  answers.
+* ``SubscribeHeard`` comes for deployments that are open here; the sessions keep those that come earlier until then.
 * ``PeerReachable(False)`` is for evidence (a connection refused, reset or silent): roles move at once.
   ``PeerReachable(True)`` takes it back. ``PeerLost`` is the cluster's verdict.
 * After ``FinishModel`` the deployment keeps serving until ``DeploymentClosed``.
@@ -88,6 +89,7 @@ SwarmEvent: TypeAlias = (
     | ChunkEnding
     | FetchFailed
     | HoldingsHeard
+    | SubscribeHeard
     | UnsubscribeHeard
     | SourceReadFailed
     | SourceProbed
@@ -97,8 +99,6 @@ SwarmEvent: TypeAlias = (
 _TICK_S = 0.25  # before any deployment is open; then its chunk time decides
 _UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at in the next tick
 _WINDOW_SMOOTH = 0.1  # per tick: the window follows within ten
-_EARLY_DEPLOYMENTS_MAX = 64  # subscriptions to deployments that are not open here
-_EARLY_PEERS_MAX = 256
 
 
 class Planner:
@@ -116,7 +116,6 @@ class Planner:
         self._link = BandwidthMeter()
         self._election = Election(self._own, settings)
         self._swarms: dict[DeploymentId, DeploymentSwarm] = {}
-        self._early: dict[DeploymentId, set[NodeId]] = {}
         self._free_slots = settings.slots_assumed
         self._commands: list[Command] = []
         self._window = float(settings.fetches_min)
@@ -140,10 +139,6 @@ class Planner:
                 self._peer_changed(event, now)
             case SlotsChanged():
                 self._free_slots = event.free_slots
-            case SubscribeHeard():
-                self._subscribe_heard(event, now)
-            case UnsubscribeHeard() if event.deployment in self._early:
-                self._early[event.deployment].discard(event.peer)
             case DeploymentOpened():
                 if event.deployment not in self._swarms:
                     self._open(event, now)
@@ -167,6 +162,8 @@ class Planner:
                 swarm.fetch_failed(event.chunk, event.peer, event.reason, now)
             case HoldingsHeard():
                 swarm.holdings_heard(event, now)
+            case SubscribeHeard():
+                swarm.subscribe_heard(event.peer, now, self._free_slots)
             case UnsubscribeHeard():
                 swarm.announcements.unsubscribe(event.peer)
             case SourceReadFailed():
@@ -178,24 +175,11 @@ class Planner:
             case DeploymentClosed():
                 self._close(swarm)
 
-    def _subscribe_heard(self, event: SubscribeHeard, now: float) -> None:
-        if (swarm := self._swarms.get(event.deployment)) is not None:
-            swarm.subscribe_heard(event.peer, now, self._free_slots)
-            return
-        if event.deployment not in self._early and len(self._early) >= _EARLY_DEPLOYMENTS_MAX:
-            del self._early[next(iter(self._early))]
-        early = self._early.setdefault(event.deployment, set())
-        if len(early) < _EARLY_PEERS_MAX:
-            early.add(event.peer)
-
     def _open(self, event: DeploymentOpened, now: float) -> None:
-        swarm = DeploymentSwarm(
+        self._swarms[event.deployment] = DeploymentSwarm(
             event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now
         )
-        self._swarms[event.deployment] = swarm
         self._tick_s = -math.inf
-        for peer in sorted(self._early.pop(event.deployment, set())):
-            swarm.subscribe_heard(peer, now, self._free_slots)
 
     def _close(self, swarm: DeploymentSwarm) -> None:
         del self._swarms[swarm.deployment]
@@ -372,9 +356,7 @@ class Planner:
                 stall=swarm.stall.reported,
                 one_copy=0 not in swarm.reader.present,
             )
-        return PlannerStatistics(
-            self._election.term, self._election.seeds, self._peers.reachable_count, self._link.rate, swarms
-        )
+        return PlannerStatistics(self._election.term, self._election.seeds, swarms)
 
 
 def _share_fetches(swarms: list[DeploymentSwarm], room: int, now: float) -> None:

@@ -128,7 +128,6 @@ class Roles:
         self.neighbours: set[NodeId] = set()
         self.places: list[int] = [0] * BUCKETS
         self.rack_places: list[int] = [0] * BUCKETS
-        self.changed_s = 0.0
 
     def refresh(
         self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float
@@ -148,7 +147,6 @@ class Roles:
         targets = [view for view in peers.members() if self._targets.include(name=view.name, rack=view.rack)]
         if self._targets.include(name=own.name, rack=own.rack):
             targets.append(own)
-        self.changed_s = now
         self.racks, self.rack_of = _by_rack(frozenset(targets), frozenset(unusable | slow))
         self.rack_peers = {view.node for view in targets if view.rack == own.rack and view.node != own.node}
         self.readers = self._elect([view for view in targets if view.node not in unusable], slow, seeds)

@@ -29,10 +29,8 @@ class SwarmStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PlannerStatistics:
-    """The whole swarm brain. ``seed_term`` is 0 without a claim; ``link_bytes_per_s`` is 0 while unknown."""
+    """The whole swarm brain. ``seed_term`` is 0 without a claim."""
 
     seed_term: int
     seeds: frozenset[NodeId]
-    peers_usable: int
-    link_bytes_per_s: float
     swarms: Mapping[DeploymentId, SwarmStatistics]

@@ -1,17 +1,18 @@
-"""The neighbours whose announcements of one deployment this host has asked for.
+"""The neighbours of one deployment that this host wants to hear, and those of them that are silent for too long.
 
-What lives here: which neighbours were asked and have answered, and when to ask again. What does not: which hosts are
-neighbours (``roles``), and what they said (``availability``).
+What lives here: which neighbours were asked and have answered, and what their silence means. What does not: which hosts
+are neighbours (``roles``), what they said (``availability``), and whether a question arrives: the sessions repeat it
+until it is answered, and ask again after a gap or a lost connection.
 
-A neighbour is asked when it becomes one, when it comes back, when it subscribes here a second time (it has restarted
-and lost its subscribers), and when it has been silent for ``silence_s`` though it does not hold everything. After that
-it is asked after twice as long each time, until it says something new, because no host has anything to say while
-storage is slow. A neighbour that has not opened the deployment yet keeps the question and answers then. The control
-adapter subscribes again by itself after a gap in a peer's numbers; the answer replaces what was known.
+A neighbour is asked when it becomes one, when it comes back, and when it subscribes here a second time (it has lost its
+subscribers). It is asked again when it has been silent for ``silence_s`` since its answer though it does not hold
+everything. After that it is asked after twice as long each time, until it says something new, because no host has
+anything to say while storage is slow.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from gossipd.swarm.settings import PlannerSettings
@@ -74,9 +75,10 @@ class Subscriptions:
         ask = []
         for node in wanted:
             asked = self._asked_s.get(node)
-            last = max(asked or 0.0, self.heard_s.get(node, 0.0))
+            heard = self.heard_s.get(node, -math.inf)
             wait_s = max(silence_s, self._silence_s.get(node, 0.0))
-            if asked is None or (now - last > wait_s and not is_full(node)):
+            is_silent = asked is not None and heard >= asked and now - heard > wait_s and not is_full(node)
+            if asked is None or is_silent:
                 if asked is not None:
                     self._silence_s[node] = min(2 * wait_s, _SILENCE_S_MAX)
                 self._asked_s[node] = now

@@ -78,7 +78,6 @@ class BulkClient:
         get_token: for ``Encryption.NONE``: asks the node for a one-time token over the control channel; blocks; raises
             a TransferError.
         throttle: limits the bytes of all downloads together.
-        on_peer_slots: receives the free slots that a peer's reply names; must be quick.
         incoming_chunks: the table where the server finds chunks during their arrival, to relay them.
         received_tokens: tokens that peers issued ahead.
     """
@@ -91,7 +90,6 @@ class BulkClient:
         throttle: RateLimit,
         credentials: TlsCredentials | None = None,
         get_token: Callable[[NodeId], bytes] | None = None,
-        on_peer_slots: Callable[[NodeId, int], None] | None = None,
         incoming_chunks: IncomingChunks | None = None,
         received_tokens: ReceivedTokens | None = None,
     ) -> None:
@@ -99,13 +97,12 @@ class BulkClient:
         self._settings = settings
         self._pool = pool
         self._throttle = throttle
-        self._on_peer_slots = on_peer_slots
         self._traffic = Traffic()
         self._lock = threading.Lock()
         self._fetches: set[Fetch] = set()
         self._probing: set[BulkPeer] = set()
         self._closed = threading.Event()
-        self._watchdog = Watchdog(settings, name="bulk-watch-out", on_silent=self._probe, on_tick=self._close_idle)
+        self._watchdog = Watchdog(settings, name="bulk-watch-out", listener=self)
         self._dialer = Dialer(
             settings, self._watchdog, credentials=credentials, get_token=get_token, received_tokens=received_tokens
         )
@@ -152,7 +149,7 @@ class BulkClient:
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
             self._exchange(fetch, lease.view)
             body = bytes(lease.view)
-        self._traffic.add(node, bytes_in=size, manifests_in=1)
+        self._traffic.add(node, bytes_in=size)
         return body
 
     def complain(
@@ -162,21 +159,12 @@ class BulkClient:
         request = Request(BulkVerb.COMPLAIN, deployment, chunk, 0)
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             self._exchange(fetch, None)
-        self._traffic.add(node, complaints=1)
 
     def cancel(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
         """Stop a fetch, if there is one; it raises FetchCancelledError in its own thread."""
         with self._lock:
             found = [fetch for fetch in self._fetches if fetch.is_of(node, deployment, chunk)]
         self._stop(found, Cut.CANCELLED)
-
-    def drop_peer(self, node: NodeId) -> None:
-        """End all fetches and connections of a node that is gone."""
-        with self._lock:
-            found = [fetch for fetch in self._fetches if fetch.peer.node == node]
-        self._stop(found, Cut.GONE)
-        for peer in {fetch.peer for fetch in found}:
-            self._connections.drop_idle(peer)
 
     def replace_credentials(self, credentials: TlsCredentials) -> None:
         """For connections dialed from now on, after a rotation of the cluster key."""
@@ -264,8 +252,6 @@ class BulkClient:
             # Only these replies leave the stream at the start of a reply; all others end the connection, unless a body
             # follows and is read to its end.
             keep = reply.status in _CONVERSATION_GOES_ON
-            if self._on_peer_slots is not None:
-                self._on_peer_slots(fetch.peer.node, reply.free_slots)
             self._check(fetch.request, reply)
             if incoming is not None:
                 fetch.receives()
@@ -427,10 +413,12 @@ class BulkClient:
 
     # ---- called by the watchdog's thread -------------------------------------------------------
 
-    def _close_idle(self, now: float) -> None:
+    def connections_looked_at(self, now: float) -> None:
+        """Close those that were idle for too long."""
         self._connections.drop_idle(idle_before=now - self._settings.idle_out_s)
 
-    def _probe(self, channel: Channel) -> None:
+    def transfer_fell_silent(self, channel: Channel) -> None:
+        """Find out, in a thread of its own, whether the peer is there at all."""
         with self._lock:
             peers = {fetch.peer for fetch in self._fetches if fetch.channel is channel} - self._probing
             self._probing |= peers

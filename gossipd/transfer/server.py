@@ -1,7 +1,7 @@
 """Serves verified chunks and manifests to members of the cluster only.
 
 What lives here: an accepted connection until its last reply. What does not: where chunks are (``ChunkReader``), who is
-a member (a callback), how a peer is authenticated (``credentials``, ``tokens``).
+a member (``ServerPort``), how a peer is authenticated (``credentials``, ``tokens``).
 
 Each connection has a thread that mostly blocks in the kernel; it reads, answers and sends without waking another. A
 peer over its slots is told BUSY at once; a peer that breaks the protocol gets at most a one-byte status and is cut.
@@ -14,7 +14,8 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
@@ -51,17 +52,32 @@ _LOOK_S = 0.25  # how often a waiting relay checks that its peer is still there
 CLOSE_S = 0.9  # for all threads together; the daemon has 5 s for everything
 
 
+class ServerPort(Protocol):
+    """What the server asks and tells, from any thread."""
+
+    def is_member(self, node: NodeId) -> bool:
+        """Whether a node may be served now; quick."""
+
+    def slots_changed(self, free: int) -> None:
+        """The number of uploads that could begin now; quick."""
+
+    def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
+        """A whole chunk has gone to a member; quick."""
+
+    def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """A member says that this chunk of ours is bad; may take as long as a re-hash."""
+
+    def read_failed(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        """Our own file could not be opened, or read to its end; may take as long as a re-hash."""
+
+
 class BulkServer:
-    """Serves what ``reader`` holds. All callbacks come from any thread.
+    """Serves what ``reader`` holds.
 
     Args:
-        is_member: whether a node may be served now; must be quick.
+        port: who is a member, and who is told what happens.
         credentials: for ``Encryption.TLS``. tokens: for ``Encryption.NONE``.
         throttle: limits the bytes of all uploads together.
-        on_slots: receives the number of free upload slots after every change; must be quick.
-        on_sent: receives every whole chunk sent to a member, with its bytes; must be quick.
-        on_complaint: a member reports that our chunk is bad; may take as long as a re-hash.
-        on_bad_read: our own file could not be opened or read to its end; may take as long.
         incoming_chunks: chunks that are arriving, which are relayed.
     """
 
@@ -70,28 +86,21 @@ class BulkServer:
         *,
         reader: ChunkReader,
         settings: BulkSettings,
-        is_member: Callable[[NodeId], bool],
+        port: ServerPort,
         throttle: RateLimit,
         credentials: TlsCredentials | None = None,
         tokens: IssuedTokens | None = None,
-        on_slots: Callable[[int], None] | None = None,
-        on_sent: Callable[[NodeId, DeploymentId, int], None] | None = None,
-        on_complaint: Callable[[NodeId, DeploymentId, ChunkIndex], None] | None = None,
-        on_bad_read: Callable[[DeploymentId, ChunkIndex], None] | None = None,
         incoming_chunks: IncomingChunks | None = None,
     ) -> None:
         assert (credentials if settings.encryption is Encryption.TLS else tokens) is not None
         self._reader = reader
         self._incoming_chunks = incoming_chunks or IncomingChunks()
         self._settings = settings
-        self._is_member = is_member
+        self._port = port
         self._throttle = throttle
         self._credentials = credentials
         self._tokens = tokens
-        self._on_sent = on_sent
-        self._on_complaint = on_complaint
-        self._on_bad_read = on_bad_read
-        self._slots = UploadSlots(settings.slots, settings.slots_per_peer, on_change=on_slots)
+        self._slots = UploadSlots(settings.slots, settings.slots_per_peer, on_change=port.slots_changed)
         self._manifest_slots = UploadSlots(settings.manifest_slots, settings.manifest_slots)
         self._traffic = Traffic()
         self._watchdog = Watchdog(settings, name="bulk-watch-in")
@@ -193,7 +202,7 @@ class BulkServer:
 
     def _answer(self, channel: Channel, node: NodeId, request: Request) -> bool:
         """Answer one request; False when the connection must end."""
-        if not self._is_member(node):
+        if not self._port.is_member(node):
             channel.send(self._head(Status.REFUSED, request.chunk))
             self._traffic.error("E_REFUSED")
             return False
@@ -240,8 +249,7 @@ class BulkServer:
 
     def _count_sent(self, node: NodeId, request: Request) -> None:
         self._traffic.add(node, bytes_out=request.length, chunks_out=1)
-        if self._on_sent is not None:
-            self._on_sent(node, request.deployment, request.length)
+        self._port.chunk_sent(node, request.deployment, request.length)
 
     @staticmethod
     def _may_relay(incoming: IncomingChunk, node: NodeId, request: Request) -> bool:
@@ -294,9 +302,8 @@ class BulkServer:
 
     def _tell_if_bad(self, request: Request, error: NotHeldError | OSError | FileReadError) -> None:
         """Report a file that could not be opened or read, unless the chunk is just not held."""
-        is_missing = isinstance(error, NotHeldError) and error.code != "E_CHUNK_UNAVAILABLE"
-        if self._on_bad_read is not None and not is_missing:
-            self._on_bad_read(request.deployment, request.chunk)
+        if not isinstance(error, NotHeldError) or error.code == "E_CHUNK_UNAVAILABLE":
+            self._port.read_failed(request.deployment, request.chunk)
 
     def _answer_manifest(self, channel: Channel, node: NodeId, request: Request) -> bool:
         if not self._manifest_slots.acquire(node):
@@ -315,14 +322,12 @@ class BulkServer:
         finally:
             channel.end()
             self._manifest_slots.release(node, started)
-        self._traffic.add(node, bytes_out=len(body), manifests_out=1)
+        self._traffic.add(node, bytes_out=len(body))
         return True
 
     def _answer_complaint(self, channel: Channel, node: NodeId, request: Request) -> bool:
         channel.send(self._head(Status.OK, request.chunk))
-        self._traffic.add(node, complaints=1)
-        if self._on_complaint is not None:
-            self._on_complaint(node, request.deployment, request.chunk)
+        self._port.complaint_received(node, request.deployment, request.chunk)
         return True
 
     def _answer_busy(self, channel: Channel, node: NodeId, request: Request, slots: UploadSlots) -> bool:

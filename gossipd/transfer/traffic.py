@@ -24,10 +24,7 @@ class PeerTraffic:
     bytes_out: int = 0
     chunks_in: int = 0
     chunks_out: int = 0
-    manifests_in: int = 0
-    manifests_out: int = 0
     busy: int = 0
-    complaints: int = 0
 
 
 @dataclass(frozen=True, slots=True)

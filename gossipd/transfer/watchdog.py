@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from gossipd.transfer.channel import Channel, Cut
 from gossipd.transfer.settings import BulkSettings
@@ -34,25 +34,22 @@ class _Watch:
     is_silent: bool = False
 
 
+class WatchdogListener(Protocol):
+    """Told by the watchdog's thread."""
+
+    def transfer_fell_silent(self, channel: Channel) -> None:
+        """Nothing was heard for ``silence_s``; once each time."""
+
+    def connections_looked_at(self, now: float) -> None:
+        """After every look."""
+
+
 class Watchdog:
-    """One thread, asleep while there are no connections.
+    """One thread, asleep while there are no connections."""
 
-    Args:
-        on_silent: called once, in this thread, when a transfer has received nothing for ``silence_s``.
-        on_tick: called in this thread at every look, to close idle connections.
-    """
-
-    def __init__(
-        self,
-        settings: BulkSettings,
-        *,
-        name: str,
-        on_silent: Callable[[Channel], None] | None = None,
-        on_tick: Callable[[float], None] | None = None,
-    ) -> None:
+    def __init__(self, settings: BulkSettings, *, name: str, listener: WatchdogListener | None = None) -> None:
         self._settings = settings
-        self._on_silent = on_silent
-        self._on_tick = on_tick
+        self._listener = listener
         self._changed = threading.Condition()
         self._watches: dict[Channel, _Watch] = {}
         self._closed = False
@@ -97,8 +94,8 @@ class Watchdog:
                     return
             now = time.monotonic()
             self.look(now)
-            if self._on_tick is not None:
-                self._on_tick(now)
+            if self._listener is not None:
+                self._listener.connections_looked_at(now)
 
     def look(self, now: float) -> None:
         """Check every connection once; for the thread and for tests."""
@@ -133,8 +130,8 @@ class Watchdog:
             channel.cut(Cut.STALLED)
         elif silent_s >= self._settings.silence_s and not watch.is_silent:
             watch.is_silent = True
-            if self._on_silent is not None:
-                self._on_silent(channel)
+            if self._listener is not None:
+                self._listener.transfer_fell_silent(channel)
         window_s = now - watch.window_at
         if window_s >= self._settings.grace_s:
             if watch.moved - watch.window_moved < window_s * self._settings.rate_min:

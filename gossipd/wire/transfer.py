@@ -26,8 +26,9 @@ Reply, 16 bytes, then ``length`` bytes of body if the status is ``OK`` and the v
 a ``u32`` with its length. The last piece is sent only when the server has verified and stored the chunk. A piece of 0
 bytes ends the reply: the chunk did not arrive at the server.
 
-``free_slots`` is how many uploads the server could begin at this moment. ``BUSY`` names no other holder: the asker
-knows the holders, and a hint would send all askers to the same one.
+``free_slots`` is how many uploads the server could begin at this moment. Nothing reads it here: the planner hears free
+slots in announcements, and counts its own fetches from there. ``BUSY`` names no other holder: the asker knows the
+holders, and a hint would send all askers to the same one.
 
 A version other than 1 is answered with ``VERSION`` and the connection is closed: the newer side must then speak 1.
 Sizes are fixed, so that an unauthenticated peer's word allocates nothing. Rejected: msgpack, because a variable head

@@ -19,7 +19,7 @@ _SERVER = "tests/gossipd/transfer/test_server_and_client.py"
 _HOSTILE = "tests/gossipd/transfer/test_hostile_servers.py"
 _ADMISSION = "tests/gossipd/control/test_admission.py"
 _TRIGGER = "tests/gossipd/control/test_trigger.py"
-_TRIGGERS = "tests/gossipd/daemon/test_triggers.py"
+_ORDERS = "tests/gossipd/deployment/test_orders.py"
 _INBOX = "tests/gossipd/inbox/test_inbox.py"
 _STATUS = "tests/gossipd/api/test_server.py"
 _CONFIG = "tests/gossipd/config/test_config.py"
@@ -211,14 +211,14 @@ ROWS = (
         (
             f"{_TRIGGER}::test_a_malformed_request_gets_a_reply_that_names_the_field",
             f"{_TRIGGER}::test_a_statement_about_another_manifest_than_the_one_sent_is_refused",
-            f"{_TRIGGERS}::test_b30_what_may_not_be_ordered_is_refused_with_its_code",
+            f"{_ORDERS}::test_b30_what_may_not_be_ordered_is_refused_with_its_code",
         ),
     ),
     Row(
         31, "trigger", "the same order again", (),
         (
-            f"{_TRIGGERS}::test_b31_the_same_order_again_is_known_already_and_starts_nothing",
-            f"{_TRIGGERS}::test_an_old_order_that_is_played_back_after_a_cancel_brings_nothing_back",
+            f"{_ORDERS}::test_b31_the_same_order_again_starts_nothing",
+            f"{_ORDERS}::test_b31_an_old_order_played_back_after_a_cancel_changes_nothing",
         ),
     ),
     Row(
@@ -241,9 +241,8 @@ ROWS = (
             f"{_INBOX}::test_a_file_renamed_over_while_it_is_judged_is_judged_itself",
             f"{_INBOX}::test_thousands_of_files_are_single_jobs_and_memory_stays_bounded",
             f"{_INBOX}::test_a_full_daemon_is_asked_again_later",
-            "tests/gossipd/daemon/test_dissemination.py::"
-            "test_b33_more_than_a_host_takes_on_wait_their_turn_and_nothing_of_them_is_believed",
-            f"{_TRIGGERS}::test_b33_more_than_a_host_takes_on_are_refused_at_this_door_too",
+            f"{_ORDERS}::test_b33_more_than_a_host_takes_on_wait_their_turn",
+            f"{_ORDERS}::test_b33_clients_are_refused_more_than_a_host_takes_on",
         ),
     ),
     Row(

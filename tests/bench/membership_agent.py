@@ -14,6 +14,7 @@ from random import Random
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from membership.credentials import Credentials
 from membership.events import Event, MemberDown, MemberUp
 from membership.member import Record
 from membership.runtime import SwimRuntime, open_udp_socket, serve
@@ -47,9 +48,7 @@ async def main(name: str, rack: str, host: str, port: int, contact: str | None) 
         port + 1,
         bytes(32),
     )
-    swim = Swim(
-        settings=SwimSettings(), record=record, sign=key.sign, keyring=RING, rng=Random(), now=trio.current_time()
-    )
+    swim = Swim(SwimSettings(), record, Credentials(key.sign, RING), rng=Random(), now=trio.current_time())
     async with trio.open_nursery() as nursery:
         runtime: SwimRuntime = await nursery.start(_serve, swim, host, port)
         if contact:

@@ -73,7 +73,7 @@ class Meter:
         """Everybody who runs believes the same, and that everybody who runs lives."""
         running = [host.swim for host in self.cluster.hosts if host.up and host.swim is not None]
         digest = running[0].view_digest
-        return all(swim.live_count == len(running) and swim.view_digest == digest for swim in running)
+        return all(swim.view_digest == digest and swim.statistics()["members_live"] == len(running) for swim in running)
 
     def row(self, scenario: str, seed: int, **more: Any) -> dict[str, Any]:
         """One line of the benchmark's output."""

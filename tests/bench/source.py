@@ -40,6 +40,7 @@ from gossipd.manifest.manifest import FileEntry, Manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.assembly import Delivery
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from tests.gossipd.sources.models import seal
@@ -171,8 +172,7 @@ def through_the_store(manifest: Manifest, scratch: Path, threads: int) -> Times:
     (scratch / "models").mkdir()
     store = ChunkStore(scratch / "models", on_event=lambda _: None)
     reader = SourceReader(
-        writer=store,
-        pool=BufferPool(POOL_BYTES),
+        Delivery(store, BufferPool(POOL_BYTES)),
         throttle=RateLimit(),
         policy=SourcePolicy.parse(["http://127.0.0.1:*"]),
     )

@@ -26,6 +26,7 @@ from gossipd.manifest.manifest import FileEntry, Manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.sources.assembly import Delivery
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.transfer.client import BulkClient
@@ -35,6 +36,7 @@ from gossipd.transfer.tokens import IssuedTokens
 from membership.member import node_id
 from tests.bench.pair_systems.endpoint import RECEIVER_KEY, SENDER_KEY
 from tests.gossipd.sources.models import seal
+from tests.gossipd.transfer.server_port import QuietPort
 from tests.servers import nginx
 
 RATES = (2e6, 20e6, 200e6)  # bytes a second: a slow office line, 160 Mbit/s, 1.6 Gbit/s
@@ -110,7 +112,7 @@ def fetching(store: ChunkStore, manifest: Manifest, *, upload: RateLimit, downlo
     tokens = IssuedTokens()
     receiver = node_id(RECEIVER_KEY.public.ed25519)
     server = BulkServer(
-        reader=store, settings=settings, is_member=lambda _node: True, throttle=upload, tokens=tokens
+        reader=store, settings=settings, port=QuietPort(), throttle=upload, tokens=tokens
     )  # fmt: skip
     client = BulkClient(
         settings=settings,
@@ -146,9 +148,8 @@ class Bin:
 @contextmanager
 def reading(manifest: Manifest, throttle: RateLimit) -> Iterator[Work]:
     reader = SourceReader(
-        writer=Bin(), pool=BufferPool(POOL_BYTES), throttle=throttle,
-        policy=SourcePolicy.parse(["http://127.0.0.1:*"]),
-    )  # fmt: skip
+        Delivery(Bin(), BufferPool(POOL_BYTES)), throttle=throttle, policy=SourcePolicy.parse(["http://127.0.0.1:*"])
+    )
 
     def read(number: int) -> None:
         outcome = reader.read_chunks(manifest, [number % CHUNKS])

@@ -50,6 +50,7 @@ from tests.chaos.cluster.corruption import CODES
 from tests.chaos.liar import Liar
 from tests.gossipd.store.small_models import CHUNK, Model, build
 from tests.gossipd.transfer.scripted import scripted_server
+from tests.gossipd.transfer.server_port import QuietPort
 
 CLUSTER_KEY = b"\x07" * 32
 OWN, HONEST, OTHER, LIAR = (SecretKey(bytes([number]) * 32) for number in (1, 2, 3, 4))
@@ -115,6 +116,21 @@ def run(count: int, seed: int) -> dict[str, object]:
     }
 
 
+class _HonestPort(QuietPort):
+    """Of a server that never sends a wrong chunk."""
+
+    def __init__(self, found: Findings, name: str) -> None:
+        self._found = found
+        self._name = name
+
+    def is_member(self, node: NodeId) -> bool:
+        return node == node_of(OWN)
+
+    def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: int) -> None:
+        self._found.wrong_peer_blamed += 1
+        self._found.say(f"{self._name} is told that its chunk {chunk} is bad")
+
+
 class _Bench:
     """One host among two honest peers and a liar, all with one encryption."""
 
@@ -148,13 +164,9 @@ class _Bench:
         return store
 
     def _serve(self, stack: ExitStack, secret: SecretKey, store: ChunkStore, tokens: IssuedTokens) -> tuple[str, int]:
-        def complaint(node: NodeId, deployment: DeploymentId, chunk: int) -> None:
-            self._found.wrong_peer_blamed += 1
-            self._found.say(f"{NAMES[secret]} is told that its chunk {chunk} is bad")
-
         server = BulkServer(
-            reader=store, settings=self._settings, is_member=lambda node: node == node_of(OWN), throttle=RateLimit(),
-            credentials=tls_credentials(secret, [CLUSTER_KEY]), tokens=tokens, on_complaint=complaint,
+            reader=store, settings=self._settings, port=_HonestPort(self._found, NAMES[secret]), throttle=RateLimit(),
+            credentials=tls_credentials(secret, [CLUSTER_KEY]), tokens=tokens,
         )  # fmt: skip
         stack.callback(server.close)
         return server.start("127.0.0.1", 0)
@@ -175,7 +187,7 @@ class _Bench:
         executor = CommandExecutor(
             cluster=cluster, plane=cast(ControlPlane, None), client=client, server=cast(BulkServer, None),
             reader=cast(SourceReader, None), store=self._store_here, manifest_of=lambda _: self._model.manifest,
-            post=self._post, claim_seed=_ignore, finish=_ignore, stalled=_ignore, trouble=lambda _, error: None,
+            post=self._post, claim_seed=_ignore, report=_ignore, trouble=lambda _, error: None,
             audit=self._audit, bug=self._bug, read_threads=1,
         )  # fmt: skip
         stack.callback(executor.close)

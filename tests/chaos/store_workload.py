@@ -15,7 +15,9 @@ from threading import Thread
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.clock import Clock
 from gossipd.store.settings import StoreSettings
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, Model, build
 
 ATTEMPTS_MAX = 200
@@ -38,7 +40,7 @@ def open_store(
     """A store as a daemon has it, but for its threads."""
     return ChunkStore(
         root,
-        boot=boot,
+        clock=Clock(boot),
         settings=settings or StoreSettings(reserve_bytes=0, scrub_bytes_per_s=0),
         on_event=lambda event: None,
         background=background,
@@ -106,13 +108,12 @@ def persist(root: Path, models: tuple[Model, Model]) -> int:
                 return
         raise AssertionError("the store never got well")
 
-    clock = _Clock()
     store = ChunkStore(
         root,
         settings=StoreSettings(reserve_bytes=0),
         on_event=lambda event: None,
         background=False,
-        clock=clock,
+        clock=SetClock(now=_Clock()),
     )
     for model in models:
         identity = model.manifest.id

@@ -51,7 +51,10 @@ class Campaign:
     def is_whole(self) -> bool:
         """All views are full and equal."""
         swims = [self.cluster.swim(index) for index in range(MEMBERS)]
-        return all(swim.live_count == MEMBERS for swim in swims) and len({swim.view_digest for swim in swims}) == 1
+        return (
+            all(swim.statistics()["members_live"] == MEMBERS for swim in swims)
+            and len({swim.view_digest for swim in swims}) == 1
+        )
 
     def healthy(self) -> int:
         """A host with no fault of its own."""

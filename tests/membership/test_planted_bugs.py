@@ -122,7 +122,7 @@ def judges_while_frozen(patch: Patch) -> Callable[[], None]:
     """Isolation is noticed, and then ignored."""
     patch.setattr(MembershipNode, "frozen", property(lambda _: False))
     patch.setattr(Suspicion, "wait_s", lambda *_: 1.0)
-    patch.setattr("membership.prober.Prober._is_trusted", lambda *_: True)
+    patch.setattr("membership.isolation.Isolation.failed_mostly_since", lambda *_: False)
     return lambda: cut_and_back(cluster_with(FrozenPassNoVerdict()))
 
 

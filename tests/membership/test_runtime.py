@@ -11,6 +11,7 @@ import trio
 import trio.testing
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from membership.credentials import Credentials
 from membership.events import Event, MemberDown, MemberLeft, PayloadHeard, PayloadKind
 from membership.member import Address, Record
 from membership.runtime import SwimRuntime, open_udp_socket, serve
@@ -33,21 +34,21 @@ class Agent:
             *self.address, self.address[1], b"t" * 32,
         )  # fmt: skip
         self.swim = Swim(
-            settings=SwimSettings(), record=record, sign=key.sign, keyring=ring, rng=Random(number),
-            now=trio.current_time(),
-        )  # fmt: skip
+            SwimSettings(), record, Credentials(key.sign, ring), rng=Random(number), now=trio.current_time()
+        )
         self.events: list[Event] = []
         self.changed = trio.Condition()
         self.scope = trio.CancelScope()
         self.runtime: SwimRuntime | None = None
         self.attended: trio.Event | None = None
 
+    def awake(self) -> trio.Event | None:
+        """See ``Attendant``."""
+        return self.attended
+
     async def run(self, *, task_status: trio.TaskStatus[SwimRuntime]) -> None:
         with self.scope, self.socket:
-            await serve(
-                self.swim, self.socket, on_event=self.events.append, attended=lambda: self.attended,
-                task_status=task_status,
-            )  # fmt: skip
+            await serve(self.swim, self.socket, on_event=self.events.append, attendant=self, task_status=task_status)
 
     async def start(self, nursery: trio.Nursery, contact: Address | None = None) -> None:
         self.runtime = await nursery.start(self.run)
@@ -71,7 +72,7 @@ async def test_real_agents_find_each_other_tell_news_and_notice_a_death_and_a_go
         agents = [Agent(number) for number in range(8)]
         for agent in agents:
             await agent.start(nursery, None if agent is agents[0] else agents[0].address)
-        await until(lambda: all(agent.swim.live_count == 8 for agent in agents))
+        await until(lambda: all(agent.swim.statistics()["members_live"] == 8 for agent in agents))
         agents[3].call(lambda: agents[3].swim.publish(PayloadKind.STATEMENT, b"key", 1, b"word", trio.current_time()))
         others = [agent for agent in agents if agent is not agents[3]]
         await until(lambda: all(any(isinstance(e, PayloadHeard) for e in agent.events) for agent in others))
@@ -91,7 +92,7 @@ async def test_another_clusters_agent_gets_no_answer_at_all() -> None:
         await theirs.start(nursery, ours.address)
         await until(lambda: ours.swim.statistics().get("dropped_unsealed", 0) >= 2)
         assert theirs.swim.statistics().get("datagrams_in", 0) == 0
-        assert ours.swim.live_count == theirs.swim.live_count == 1
+        assert ours.swim.statistics()["members_live"] == theirs.swim.statistics()["members_live"] == 1
         nursery.cancel_scope.cancel()
 
 
@@ -128,7 +129,7 @@ async def test_waiting_answers_are_handled_before_a_late_timer() -> None:
         agents = [Agent(0), Agent(1)]
         await agents[0].start(nursery)
         await agents[1].start(nursery, agents[0].address)
-        await until(lambda: all(agent.swim.live_count == 2 for agent in agents))
+        await until(lambda: all(agent.swim.statistics()["members_live"] == 2 for agent in agents))
         order: list[str] = []
         swim = agents[0].swim
         timer, datagram = swim.handle_timer, swim.handle_datagram

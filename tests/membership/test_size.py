@@ -6,6 +6,7 @@ import tracemalloc
 from random import Random
 
 from membership import wire
+from membership.credentials import Credentials
 from membership.fakes import FakeKeys
 from membership.member import Record, node_id
 from membership.record import sign_record
@@ -13,6 +14,7 @@ from membership.seal import DatagramSeal
 from membership.settings import SwimSettings
 from membership.swim import Swim
 from membership.testing import FORWARDER, RING
+from membership.verified_cache import VerifiedCache
 
 MEMBERS = 10_000
 STATE_BYTES_MAX = 64 * 1024 * 1024
@@ -31,7 +33,8 @@ def test_the_state_of_one_member_among_ten_thousand_fits_into_64_megabytes() -> 
 
     tracemalloc.start()
     swim = Swim(
-        settings=SwimSettings(), record=record(0), sign=keys.signer(publics[0]), verify=keys.verify, keyring=RING,
+        SwimSettings(), record(0),
+        Credentials(keys.signer(publics[0]), RING, VerifiedCache(RING.cluster_id, keys.verify)),
         rng=rng, now=0.0,
     )  # fmt: skip
     for number in range(1, MEMBERS):
@@ -44,6 +47,6 @@ def test_the_state_of_one_member_among_ten_thousand_fits_into_64_megabytes() -> 
         swim.drain()
     state_bytes = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
-    assert swim.live_count == MEMBERS
+    assert swim.statistics()["members_live"] == MEMBERS
     assert swim.statistics()["datagrams_in"] == MEMBERS - 1
     assert state_bytes < STATE_BYTES_MAX, f"{state_bytes / 1e6:.1f} MB"

@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from membership import wire
+from membership.credentials import Credentials
 from membership.errors import PayloadRefusedError, SealError
 from membership.events import (
     DownReason,
@@ -60,7 +61,7 @@ def test_eight_nodes_find_each_other_within_two_seconds() -> None:
     for index in range(8):
         cluster.start(index, join=(0,) if index else ())
     cluster.run(2.0)
-    assert [cluster.swim(index).live_count for index in range(8)] == [8] * 8
+    assert [cluster.swim(index).statistics()["members_live"] for index in range(8)] == [8] * 8
     assert len({cluster.swim(index).view_digest for index in range(8)}) == 1
 
 
@@ -70,7 +71,7 @@ def test_a_joiner_asks_for_ever_until_its_contact_is_there() -> None:
     cluster.run(120.0)
     cluster.start(0)
     cluster.run(135.0)
-    assert cluster.swim(1).live_count == 2
+    assert cluster.swim(1).statistics()["members_live"] == 2
 
 
 def test_a_killed_node_is_declared_dead_by_everybody_on_the_word_of_two_racks() -> None:
@@ -142,7 +143,7 @@ def test_who_left_may_come_back_in_a_new_life() -> None:
     cluster.run(cluster.now + 5.0)
     cluster.restart(3, join=(0,))
     cluster.run(cluster.now + 3.0)
-    assert all(cluster.swim(index).live_count == 6 for index in range(6))
+    assert all(cluster.swim(index).statistics()["members_live"] == 6 for index in range(6))
 
 
 @pytest.mark.parametrize("keep_roster", [True, False])
@@ -156,7 +157,7 @@ def test_a_restart_at_a_new_address_is_usable_at_once_and_leaves_no_ghost(keep_r
         members = cluster.swim(index).members()
         assert len(members) == 8
         assert {row.record.address for row in members if row.record.name == "host-2"} == {cluster.hosts[2].address}
-        assert cluster.swim(index).live_count == 8
+        assert cluster.swim(index).statistics()["members_live"] == 8
 
 
 def test_statements_reach_everybody_once_per_newer_version() -> None:
@@ -246,7 +247,7 @@ def test_a_second_holder_of_a_name_is_refused_and_both_are_told() -> None:
     twin = cluster.add_host("host-4", "rack-1")
     cluster.start(twin, join=(0,))
     cluster.run(cluster.now + 10.0)
-    assert cluster.swim(0).live_count == 6
+    assert cluster.swim(0).statistics()["members_live"] == 6
     assert told.of(JoinRefused, twin)
     assert told.of(NameConflict, twin)
     assert told.of(NameConflict, 4)
@@ -293,7 +294,7 @@ def test_who_is_cut_off_alone_says_so_and_judges_nobody() -> None:
     cluster.heal()
     cluster.run(cluster.now + 20.0)
     assert told.of(Isolated, 9)[-1] == Isolated(False)
-    assert all(cluster.swim(index).live_count == 16 for index in range(16))
+    assert all(cluster.swim(index).statistics()["members_live"] == 16 for index in range(16))
 
 
 def test_two_halves_that_never_met_become_one_through_a_contact() -> None:
@@ -301,7 +302,7 @@ def test_two_halves_that_never_met_become_one_through_a_contact() -> None:
     for index in range(6):
         cluster.start(index, join=(0, 3))
     cluster.run(20.0)
-    assert all(cluster.swim(index).live_count == 6 for index in range(6))
+    assert all(cluster.swim(index).statistics()["members_live"] == 6 for index in range(6))
 
 
 def test_a_roster_from_an_earlier_life_finds_the_others_without_a_contact() -> None:
@@ -310,7 +311,7 @@ def test_a_roster_from_an_earlier_life_finds_the_others_without_a_contact() -> N
     cluster.run(cluster.now + 20.0)
     cluster.restart(2, keep_roster=True)
     cluster.run(cluster.now + 15.0)
-    assert all(cluster.swim(index).live_count == 6 for index in range(6))
+    assert all(cluster.swim(index).statistics()["members_live"] == 6 for index in range(6))
 
 
 def test_a_life_with_an_older_boot_number_rises_above_what_others_remember() -> None:
@@ -321,15 +322,16 @@ def test_a_life_with_an_older_boot_number_rises_above_what_others_remember() -> 
     host = cluster.hosts[1]
     record = replace(cluster.swim(1).self_record(), boot=old - 1, version=1, signature=b"")
     swim = Swim(
-        settings=cluster.settings, record=record, sign=cluster.keys.signer(host.public), keyring=RING, rng=Random(1),
-        now=cluster.now, verified_cache=cluster.verified_cache, make_seal=host.make_seal,
+        cluster.settings, record,
+        Credentials(cluster.keys.signer(host.public), RING, cluster.verified_cache, host.make_seal),
+        rng=Random(1), now=cluster.now,
     )  # fmt: skip
     host.swim, host.up, host.wake_at = swim, True, float("inf")
     swim.join([cluster.hosts[0].address], cluster.now)
     cluster._flush(1)
     cluster.run(cluster.now + 5.0)
     assert swim.self_record().boot > old
-    assert all(cluster.swim(index).live_count == 4 for index in range(4))
+    assert all(cluster.swim(index).statistics()["members_live"] == 4 for index in range(4))
     row = cluster.swim(3).member(host.node)
     assert row is not None and row.record.boot == swim.self_record().boot
 
@@ -368,7 +370,7 @@ def test_the_cluster_key_changes_under_running_brains_without_a_lost_datagram(
     assert not told.of(MemberSuspected)
     cluster.start(cluster.add_host("late", "rack-1"), join=(0,))  # still holds the old key
     cluster.run(cluster.now + 5.0)
-    assert cluster.swim(0).live_count == 2
+    assert cluster.swim(0).statistics()["members_live"] == 2
     assert cluster.swim(0).statistics()["dropped_unsealed"] > 0
 
 
@@ -383,7 +385,7 @@ def test_a_changed_key_outlives_the_life_in_which_it_was_set() -> None:
     swim._take_items([wire.item(wire.RECORD, data)], cluster.now, FORWARDER)
     cluster.run(cluster.now + 5.0)
     assert swim.self_record().boot == newer.boot + 1
-    assert all(cluster.swim(index).live_count == 3 for index in range(3))
+    assert all(cluster.swim(index).statistics()["members_live"] == 3 for index in range(3))
     assert not any(cluster.swim(index).statistics().get("dropped_unsealed") for index in range(3))
 
 

@@ -31,13 +31,13 @@ MUTANTS = (
         """    try:
         replica.ledger.sync()
     except OSError as error:
-        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=0)
         _mark_durable(replica, chunks)
 """,
         """    try:
         pass
     except OSError as error:
-        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=0)
         _mark_durable(replica, chunks)
 """,
         (_CRASHES,),
@@ -46,7 +46,7 @@ MUTANTS = (
         "a-disk-that-refuses-is-asked-at-every-look",
         "A window that the disk refuses to end is tried again at every look at what else is due.",
         "gossipd/store/models/maintenance.py",
-        "                    replica.commit_at_s = self._context.clock() + _COMMIT_RETRY_S\n",
+        "                    replica.commit_at_s = self._context.clock.monotonic() + _COMMIT_RETRY_S\n",
         "                    pass\n",
         ("tests/gossipd/store/disk/test_condition.py",),
     ),

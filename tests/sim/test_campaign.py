@@ -32,7 +32,9 @@ def test_a_small_cluster_keeps_its_promises_under_every_kind_of_fault(part: int)
     outcome = play(10, hosts=SMALL, seconds=45.0, kinds=kinds)  # of seeds 7 to 10 the first in which all meet something
     assert not outcome.violation
     assert set(outcome.faults) == set(kinds)
-    for rule in ("accepted", "published", "claimed", "remembered", "again", "bounds", "ended", "relayed"):
+    rules = ["accepted", "published", "claimed", "remembered", "again", "bounds", "ended", "relayed", "cancelled"]
+    rules += ["removed", "outside", "trusted", *(["newcomer"] if {"dead_join", "forget_join"} & set(kinds) else [])]
+    for rule in rules:
         assert outcome.looked[rule] > 0, f"nothing was looked at for {rule}"
 
 

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gossipd.core.events import ChunkStored, FailReason, StartFetch
+from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.life import Life
+from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_store import Acceptance, Heard, StatementStore
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.manifest import Manifest
 from gossipd.store import chunk_store
 from gossipd.store.journal import recovery, windows
 from gossipd.store.journal.journal import Replay
@@ -19,9 +27,9 @@ from gossipd.swarm.settings import PlannerSettings
 from gossipd.transfer.slots import UploadSlots
 from membership.member import NodeId
 from tests.sim.campaign import daemon as daemon_module
+from tests.sim.campaign import deployment_runner
 from tests.sim.campaign import world as world_module
 from tests.sim.campaign.daemon import Daemon
-from tests.sim.campaign.deploying import Deploying
 from tests.sim.campaign.oracle import DEAD_S, Violation
 from tests.sim.campaign.world import World, play
 
@@ -133,8 +141,49 @@ def test_a_server_without_slots_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_host_that_never_publishes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Deploying, "_finish", lambda self, deployment: None)
+    monkeypatch.setattr(Life, "finish", lambda self: None)
     assert broken_rule() == "alive"
+
+
+def test_a_cancelled_deployment_that_a_restart_brings_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    act = Lifecycle.act
+
+    def deploys(self: Lifecycle, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
+        act(self, replace(statement, verb=Verb.DEPLOY), wall_s, manifest)
+
+    monkeypatch.setattr(Lifecycle, "act", deploys)
+    assert broken_rule("cancel", "kill_restart", "power_cut", "kill_lost_state") == "cancelled"
+
+
+def test_a_removed_model_that_is_fetched_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StatementStore, "is_removed", lambda self, deployment: False)
+    assert broken_rule("remove") == "removed"
+
+
+def test_a_host_that_takes_what_is_for_others_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def first_host(node: NodeId, name: str, rack: str, secret: SecretKey) -> HostIdentity:
+        return HostIdentity(node, "host-0", rack, secret)
+
+    monkeypatch.setattr(deployment_runner, "HostIdentity", first_host)
+    assert broken_rule("outside") == "outside"
+
+
+@pytest.mark.parametrize("kind", ["rollback", "expired"])
+def test_a_host_that_trusts_any_version_is_found(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(StatementStore, "accept", lambda self, manifest, wall_s: Acceptance.NEW)
+    assert broken_rule(kind) == "trusted"
+
+
+def test_a_host_that_believes_a_forged_statement_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StatementStore, "judge", lambda self, statement, signers: Heard.NEWS)
+    assert broken_rule("forged") == "alive"
+
+
+@pytest.mark.parametrize("kind", ["dead_join", "forget_join"])
+def test_orphans_that_nobody_adopts_are_found(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    monkeypatch.setattr(world_module, "GRACE_S", 120.0)
+    monkeypatch.setattr(StatementStore, "orphans", lambda self, vouchers: ())
+    assert broken_rule(kind) == "newcomer"
 
 
 def test_asking_a_host_that_is_long_dead_is_found() -> None:

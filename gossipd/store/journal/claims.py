@@ -66,7 +66,7 @@ def _take_back(context: Context, replica: ModelReplica, chunks: Sequence[int]) -
         if chunks:
             replica.ledger.sync()
     except OSError as error:
-        context.tracker.sync_failed(error, context.clock(), chunk_count=len(chunks))
+        context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=len(chunks))
         replica.ledger.broken = True  # no writes until a journal without the claim is durable
         return renew_journal(context, replica)
     return True
@@ -79,7 +79,7 @@ def renew_journal(context: Context, replica: ModelReplica) -> bool:
     try:
         start_journal(context, replica)
     except OSError as error:
-        context.tracker.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+        context.tracker.refused(error, context.clock.monotonic(), need_bytes=replica.missing_bytes())
         return False
     return True
 

@@ -89,9 +89,6 @@ class Ledger:
     def append_drop(self, chunks: Iterable[int]) -> None:
         self._append(RecordType.DROP, pack_chunks(chunks))
 
-    def append_published(self, now_s: int) -> None:
-        self._append(RecordType.PUBLISHED, pack_number(now_s))
-
     def append_closed(self) -> None:
         self._append(RecordType.CLOSED, b"")
 

@@ -38,11 +38,10 @@ from gossipd.store.models.replica import ModelReplica, Window
 _RESERVE_SHARE = 20  # at most a twentieth of the file system, or small disks could hold nothing
 
 
-def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_bytes: int = 0) -> ModelReplica:
+def open_replica(context: Context, manifest: Manifest, *, promised_bytes: int = 0) -> ModelReplica:
     """Open or create the books of a model, as true as the disk is.
 
     Args:
-        boot: names this run of the kernel; tells a killed process from a power cut.
         promised_bytes: what other models still need and could not reserve.
     Raises:
         NoSpaceError: the model does not fit; nothing was made.
@@ -51,29 +50,27 @@ def open_replica(context: Context, manifest: Manifest, *, boot: str, promised_by
         StoreClosingError: the store was closed during hashing; the journal still names all suspects.
         OSError: the disk refused.
     """
-    header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, boot)
+    header = Header(manifest.id, manifest.chunk_count, manifest.name, manifest.version, context.clock.boot)
     replica = ModelReplica(manifest, Ledger(context.disk, header), tree=layout.incoming(manifest.id))
     said, is_known = _read_journal(context, manifest)
     _find_tree(context, replica, said, is_known=is_known)
     is_new = not replica.is_published and context.disk.kind(replica.tree) is None
     lacks_bytes = 0 if replica.is_published else _check_space(context, manifest, replica, promised_bytes)
     try:
-        _restore(context, replica, said, boot, is_new=is_new, lacks_bytes=lacks_bytes)
+        _restore(context, replica, said, is_new=is_new, lacks_bytes=lacks_bytes)
     except (OSError, StoreClosingError):
         replica.ledger.close()
         raise
     return replica
 
 
-def _restore(
-    context: Context, replica: ModelReplica, said: Replay, boot: str, *, is_new: bool, lacks_bytes: int
-) -> None:
+def _restore(context: Context, replica: ModelReplica, said: Replay, *, is_new: bool, lacks_bytes: int) -> None:
     """Make tree, books and journal agree with the disk."""
     manifest = replica.manifest
     make_directories(context, replica)  # before the books: books without a tree mean a published model
     make_books(context, replica)
     wrong = wrong_sizes(context, replica)
-    suspects = _suspects(manifest, said, boot)
+    suspects = _suspects(manifest, said, context.clock.boot)
     _believe(context, replica, said, wrong, suspects)
     replica.is_sparse = make_files(context, replica, wrong)
     replica.has_durable_names = False
@@ -89,7 +86,7 @@ def _restore(
             raise
         # Full or read-only: serve what is here all the same. The next successful probe starts the journal before any
         # write.
-        context.tracker.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+        context.tracker.refused(error, context.clock.monotonic(), need_bytes=replica.missing_bytes())
 
 
 def _believe(
@@ -128,7 +125,7 @@ def _find_tree(context: Context, replica: ModelReplica, said: Replay, *, is_know
     if not is_known:
         raise VersionTakenError(f"{place} exists and is not this model's; move it away")
     replica.tree = place
-    replica.published_s = said.published_s if said.published_s is not None else int(context.wall())
+    replica.published_s = said.published_s if said.published_s is not None else int(context.clock.wall())
 
 
 def _check_space(context: Context, manifest: Manifest, replica: ModelReplica, promised_bytes: int) -> int:

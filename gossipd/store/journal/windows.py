@@ -110,9 +110,9 @@ def _enter(context: Context, replica: ModelReplica, chunk: int) -> Window | None
         window.writers += 1
         is_first = window.opened_s is None
         if is_first:
-            window.opened_s = context.clock()
+            window.opened_s = context.clock.monotonic()
     if is_first:
-        context.wake()
+        context.due.set()
     return window
 
 
@@ -126,7 +126,7 @@ def _must_wait(context: Context, replica: ModelReplica) -> bool:
         return False
     if window.opened_s is None or window.byte_count < context.settings.window_bytes:
         return False
-    return context.clock() - window.opened_s >= context.settings.window_s
+    return context.clock.monotonic() - window.opened_s >= context.settings.window_s
 
 
 def _writable(context: Context, replica: ModelReplica, window: Window, file_index: int) -> Handle:
@@ -164,7 +164,7 @@ def _leave(context: Context, replica: ModelReplica, window: Window, chunk: int, 
         if not window.writers:
             replica.quiet.notify_all()
     if is_full:
-        context.wake()
+        context.due.set()
     return is_written
 
 
@@ -173,7 +173,7 @@ def start_write_back(context: Context, replica: ModelReplica) -> float:
     Returns: the seconds until the next call is due, if fewer than ``window_bytes`` are written until then.
     """
     with replica.lock:
-        window, now = replica.window, context.clock()
+        window, now = replica.window, context.clock.monotonic()
         new_bytes = window.byte_count - window.asked_bytes
         due_s = (window.asked_s or window.opened_s or now) + _WRITE_BACK_S
         if now < due_s and new_bytes < context.settings.window_bytes:
@@ -215,12 +215,12 @@ def _seal(context: Context, replica: ModelReplica) -> Window | None:
         try:
             replica.ledger.append_window(window.number + 1)
         except OSError as error:
-            context.tracker.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+            context.tracker.refused(error, context.clock.monotonic(), need_bytes=replica.missing_bytes())
             return None
     try:
         replica.ledger.sync()
     except OSError as error:
-        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=0)
         if not renew_journal(context, replica):
             return None
     with replica.lock:
@@ -248,7 +248,7 @@ def _sync_files(context: Context, replica: ModelReplica, window: Window) -> None
             replica.held.difference_update(lost)
             replica.counters.lost_count += len(lost)
             window.chunks.clear()
-        context.tracker.sync_failed(error, context.clock(), chunk_count=len(lost))
+        context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=len(lost))
         renew_journal(context, replica)
         for chunk in lost:
             context.emit(ChunkLost(replica.deployment, chunk))
@@ -271,14 +271,14 @@ def _claim(context: Context, replica: ModelReplica, window: Window) -> None:
                 raise OSError(errno.EIO, "the journal cannot be written")
             replica.ledger.append_commit(window.number, chunks)
     except OSError as error:
-        context.tracker.refused(error, context.clock(), need_bytes=replica.missing_bytes())
+        context.tracker.refused(error, context.clock.monotonic(), need_bytes=replica.missing_bytes())
         with replica.lock:
             _postpone(replica, window)
         return
     try:
         replica.ledger.sync()
     except OSError as error:
-        context.tracker.sync_failed(error, context.clock(), chunk_count=0)
+        context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=0)
         _mark_durable(replica, chunks)
         # The data was synced, only the record failed: the new journal claims these chunks.
         renew_journal(context, replica)

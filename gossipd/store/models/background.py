@@ -1,6 +1,6 @@
-"""The store's two threads: one commits windows and probes the disk, one scrubs at a fixed rate.
+"""A thread that works in the background; a store has two: one commits windows and probes the disk, one scrubs.
 
-What lives here: when to call. What does not: the work (``windows``, ``condition``, ``scrub``). Tests call the steps
+What lives here: when to call. What does not: the work (``maintenance``, ``scrub``). Tests call the steps
 themselves and start no thread.
 
 The first thread sleeps until a window or a probe is due; without writes it never wakes. The scrub thread reads one
@@ -14,54 +14,41 @@ from threading import Event, Thread
 
 from gossipd.runtime.thread_priority import lower_priority
 
-_SCRUB_IDLE_S = 60.0  # nothing is published
 _JOIN_S = 30.0  # a sync of a whole window on a slow disk
 
 
-class Background:
-    """Runs ``step`` when it is due and ``scrub`` at its pace."""
+class BackgroundThread:
+    """Calls ``step`` when it is due."""
 
-    def __init__(self, *, step: Callable[[], float | None], scrub: Callable[[], float | None]) -> None:
+    def __init__(
+        self, name: str, step: Callable[[], float | None], *, woken: Event, idle_s: float | None = None
+    ) -> None:  # fmt: skip
         """
         Args:
-            step: does what is due; returns the seconds until the next step, None to wait for ``wake``.
-            scrub: reads one chunk; returns the seconds to wait, None when there is nothing to read.
+            step: does what is due; returns the seconds until the next step, None when there is nothing to do.
+            woken: set when a step may be due earlier than the last one said.
+            idle_s: how long to wait when there is nothing to do; None for until ``woken``.
         """
         self._step = step
-        self._scrub = scrub
-        self._woken = Event()
-        self._stopped = Event()
-        self._threads: list[Thread] = []
+        self._woken = woken
+        self._idle_s = idle_s
+        self._stopped = False
+        self._thread = Thread(target=self._run, name=name, daemon=True)
 
-    def start(self, *, with_scrub: bool) -> None:
-        bodies = [("gossipd-commit", self._run_steps)]
-        if with_scrub:
-            bodies.append(("gossipd-scrub", self._run_scrub))
-        for name, body in bodies:
-            thread = Thread(target=body, name=name, daemon=True)
-            self._threads.append(thread)
-            thread.start()
-
-    def wake(self) -> None:
-        """A step may be due earlier than the last one said."""
-        self._woken.set()
+    def start(self) -> None:
+        self._thread.start()
 
     def stop(self) -> None:
-        self._stopped.set()
+        """End the thread; a step that is running ends first."""
+        self._stopped = True
         self._woken.set()
-        for thread in self._threads:
-            thread.join(_JOIN_S)
-        self._threads.clear()
+        if self._thread.is_alive():
+            self._thread.join(_JOIN_S)
 
-    def _run_steps(self) -> None:
+    def _run(self) -> None:
         lower_priority()
-        while not self._stopped.is_set():
+        while not self._stopped:
             self._woken.clear()
             wait_s = self._step()
-            self._woken.wait(wait_s)
-
-    def _run_scrub(self) -> None:
-        lower_priority()
-        while not self._stopped.is_set():
-            wait_s = self._scrub()
-            self._stopped.wait(_SCRUB_IDLE_S if wait_s is None else wait_s)
+            if not self._stopped:
+                self._woken.wait(self._idle_s if wait_s is None else wait_s)

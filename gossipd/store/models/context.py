@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import errno
 from dataclasses import dataclass, field
 from threading import Event
 
+from gossipd.runtime.ports import StoreWriteError
+from gossipd.store.clock import Clock
 from gossipd.store.disk.condition import ConditionTracker
 from gossipd.store.disk.disk import Disk
 from gossipd.store.disk.handles import Handles
@@ -22,11 +24,18 @@ class Context:
     tracker: ConditionTracker
     settings: StoreSettings
     emit: Emit
-    clock: Callable[[], float]
-    wall: Callable[[], float]
-    wake: Callable[[], None]
-    """Tell the background thread that something may be due earlier."""
+    clock: Clock
     has_thread: bool
     """A background thread commits windows; without it writers never wait for a commit."""
+    due: Event = field(default_factory=Event)
+    """Tells the background thread that something may be due earlier."""
     stopping: Event = field(default_factory=Event)
     """The store is closing: no thread commits windows, and long work is left to the next start."""
+
+    def refused(self, error: OSError, need_bytes: int) -> StoreWriteError:
+        """Turns an OSError, and the bytes that were needed, into the error to raise; the disk is probed soon."""
+        if error.errno == errno.ELOOP:  # a fault of one path, not of the disk
+            return StoreWriteError(f"{error.filename or 'a path'} is a symlink; remove it", code="E_PATH_SYMLINK")
+        refusal = self.tracker.refused(error, self.clock.monotonic(), need_bytes=need_bytes)
+        self.due.set()
+        return refusal

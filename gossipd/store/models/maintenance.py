@@ -39,22 +39,22 @@ class StoreMaintenance:
                 continue
             waits.append(start_write_back(self._context, replica))
             due_s = max(opened_s + _DUE_SHARE * self._context.settings.window_s, replica.commit_at_s)
-            left_s = due_s - self._context.clock()
+            left_s = due_s - self._context.clock.monotonic()
             if left_s <= 0:
                 commit(self._context, replica)
                 following_s = replica.window.opened_s
                 left_s = _COMMIT_RETRY_S if following_s is not None else self._context.settings.window_s
                 if following_s == opened_s:  # refused
-                    replica.commit_at_s = self._context.clock() + _COMMIT_RETRY_S
+                    replica.commit_at_s = self._context.clock.monotonic() + _COMMIT_RETRY_S
             waits.append(left_s)
         waits += self._mend_broken()
         probe_at = self._context.tracker.probe_at
         if probe_at is not None:
-            if probe_at <= self._context.clock():
+            if probe_at <= self._context.clock.monotonic():
                 self._probe()
             probe_at = self._context.tracker.probe_at
             if probe_at is not None:
-                waits.append(probe_at - self._context.clock())
+                waits.append(probe_at - self._context.clock.monotonic())
         return max(0.01, min(waits)) if waits else None
 
     def _mend_broken(self) -> list[float]:
@@ -62,14 +62,14 @@ class StoreMaintenance:
         if self._context.tracker.condition.health is not StoreHealth.OK:
             return []
         broken = [replica for replica in self._replicas() if replica.ledger.broken]
-        if broken and self._context.clock() >= self._mend_at:
-            self._mend_at = self._context.clock() + _MEND_RETRY_S
+        if broken and self._context.clock.monotonic() >= self._mend_at:
+            self._mend_at = self._context.clock.monotonic() + _MEND_RETRY_S
             for replica in broken:
                 self._mend(replica)
         return [_MEND_RETRY_S] if broken else []
 
     def _probe(self) -> None:
-        disk, tracker, clock = self._context.disk, self._context.tracker, self._context.clock
+        disk, tracker, clock = self._context.disk, self._context.tracker, self._context.clock.monotonic
         need_bytes = max([replica.missing_bytes() for replica in self._replicas() if replica.is_sparse], default=0)
         try:
             free_bytes = disk.space().free_bytes

@@ -17,7 +17,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.manifest.manifest import Manifest
-from gossipd.runtime.ports import NotHeldError, StoreWriteError
+from gossipd.runtime.ports import NotHeldError
 from gossipd.store.errors import NoSpaceError, NotWholeError, StoreClosingError
 from gossipd.store.journal.recovery import open_replica
 from gossipd.store.journal.windows import commit
@@ -34,24 +34,10 @@ _CLOSE_BYTES_MAX = 1 << 30  # a daemon has five seconds to end, and a sync canno
 
 
 class Models:
-    def __init__(
-        self,
-        context: Context,
-        *,
-        boot: str,
-        refused: Callable[[OSError, int], StoreWriteError],
-        before_evict: Callable[[ModelEvicted], None],
-    ) -> None:
-        """
-        Args:
-            boot: names this run of the kernel.
-            refused: turns an OSError and the bytes that were needed into the error to raise.
-            before_evict: see ``ChunkStore``.
-        """
+    def __init__(self, context: Context, before_evict: Callable[[ModelEvicted], None]) -> None:
+        """``before_evict``: see ``ChunkStore``."""
         self._context = context
         self._disk = context.disk
-        self._boot = boot
-        self._refused = refused
         self._before_evict = before_evict
         self._changing = RLock()
         self._showing = Lock()
@@ -88,16 +74,16 @@ class Models:
     def _open(self, manifest: Manifest) -> ModelReplica:
         if self._context.stopping.is_set():
             raise StoreClosingError("the store is being closed")
-        now = self._context.clock()
+        now = self._context.clock.monotonic()
         promised = sum(other.missing_bytes() for other in self.all() if other.is_sparse)
         try:
-            replica = open_replica(self._context, manifest, boot=self._boot, promised_bytes=promised)
+            replica = open_replica(self._context, manifest, promised_bytes=promised)
         except NoSpaceError as error:
             self._context.tracker.no_space(error, manifest.id, now)
-            self._context.wake()
+            self._context.due.set()
             raise
         except OSError as error:
-            raise self._refused(error, manifest.bytes_total) from error
+            raise self._context.refused(error, manifest.bytes_total) from error
         self._context.tracker.forget(manifest.id)
         self._replicas = {**self._replicas, manifest.id: replica}
         self._unready[manifest.id] = False
@@ -113,7 +99,7 @@ class Models:
             if replica.is_published:
                 self._show(replica)
         except OSError as error:
-            refusal = self._refused(error, replica.manifest.bytes_total)
+            refusal = self._context.refused(error, replica.manifest.bytes_total)
             was_refused, self._unready[replica.deployment] = self._unready[replica.deployment], True
             if not was_refused:
                 raise refusal from error
@@ -142,7 +128,7 @@ class Models:
             for version in self._show(replica, durably=True):
                 self._evict(name, version)
         except OSError as error:
-            raise self._refused(error, 0) from error
+            raise self._context.refused(error, 0) from error
 
     def _show(self, replica: ModelReplica, *, durably: bool = False) -> list[int]:
         """Point users to a tree that is in place. Returns the versions that are now too many."""
@@ -180,7 +166,7 @@ class Models:
                 return
             self._remove(StoredModel(deployment), even_published=False)
         except OSError as error:
-            raise self._refused(error, 0) from error
+            raise self._context.refused(error, 0) from error
 
     def _may_be_published(self, model: StoredModel) -> bool:
         """Books without a name and without an unfinished tree may be those of a published model."""
@@ -200,7 +186,7 @@ class Models:
             for model in found:
                 self._remove(model)
         except OSError as error:
-            raise self._refused(error, 0) from error
+            raise self._context.refused(error, 0) from error
         return found[0].deployment
 
     def _remove(self, model: StoredModel, *, even_published: bool = True) -> None:
@@ -242,7 +228,7 @@ class Models:
             with self._showing:
                 return publishing.roll_back(self._disk, name)
         except OSError as error:
-            raise self._refused(error, 0) from error
+            raise self._context.refused(error, 0) from error
 
     def close(self) -> None:
         """Make everything durable and record that in the journals. A window that would take too long to sync stays in
@@ -272,4 +258,4 @@ def _say_closed(context: Context, replica: ModelReplica) -> None:
             replica.ledger.append_closed()
         replica.ledger.sync()
     except OSError as error:
-        context.tracker.refused(error, context.clock(), need_bytes=0)
+        context.tracker.refused(error, context.clock.monotonic(), need_bytes=0)

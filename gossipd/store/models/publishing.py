@@ -65,7 +65,7 @@ def publish(context: Context, replica: ModelReplica) -> None:
         with suppress(FileNotFoundError):  # it was empty, and somebody removed it
             context.disk.sync_directory(layout.INCOMING)
         with replica.lock:
-            replica.published_s = int(context.wall())
+            replica.published_s = int(context.clock.wall())
         renew_journal(context, replica)
 
 

@@ -92,7 +92,7 @@ class CheckTimes:
 
 def load_times(context: Context, replica: ModelReplica) -> CheckTimes:
     """From the file; without one, as if all chunks had been checked at publication."""
-    times = CheckTimes(replica.manifest.chunk_count, replica.published_s or int(context.wall()))
+    times = CheckTimes(replica.manifest.chunk_count, replica.published_s or int(context.clock.wall()))
     try:
         times.load(read_file(context.disk, layout.checked(replica.deployment), bytes_max=len(times.to_bytes())))
     except OSError:
@@ -104,7 +104,7 @@ def save_times(context: Context, replica: ModelReplica, times: CheckTimes) -> No
     """Write the file if anything changed; if the disk refuses, only the file is lost."""
     if not times.is_changed:
         return
-    times.saved_s = int(context.wall())
+    times.saved_s = int(context.clock.wall())
     try:
         write_new_file(context.disk, layout.checked(replica.deployment), times.to_bytes())
     except OSError:
@@ -130,7 +130,7 @@ def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: boo
         try:
             mended = mend_tree(context, replica)
         except OSError as error:
-            context.tracker.refused(error, context.clock(), need_bytes=0)
+            context.tracker.refused(error, context.clock.monotonic(), need_bytes=0)
     if chunk not in mended:
         drop(context, replica, [chunk])
     if replica.is_closed:
@@ -163,7 +163,7 @@ def _read_back(context: Context, replica: ModelReplica, chunk: int, body: memory
 
 def note_checked(context: Context, times: CheckTimes, chunk: int) -> None:
     """The chunk is right, or known to be dropped."""
-    times.times[chunk] = int(context.wall())
+    times.times[chunk] = int(context.clock.wall())
     times.is_changed = True
 
 
@@ -201,7 +201,7 @@ class Scrubber:
             note_checked(self._context, times, chunk)
             times.cursor = (chunk + 1) % len(times.times)
             done += replica.manifest.chunk_length(chunk)
-            if times.cursor == 0 or self._context.wall() - times.saved_s >= SAVE_INTERVAL_S:
+            if times.cursor == 0 or self._context.clock.wall() - times.saved_s >= SAVE_INTERVAL_S:
                 save_times(self._context, replica, times)
         self.scrubbed_bytes += done
         return done
@@ -241,7 +241,7 @@ class Scrubber:
         """The oldest over all published models; 0 when there is none."""
         with self._lock:
             oldest = min((times.oldest_s for times in self._times.values() if times.times), default=None)
-        return 0 if oldest is None else max(0, int(self._context.wall()) - oldest)
+        return 0 if oldest is None else max(0, int(self._context.clock.wall()) - oldest)
 
     def save(self) -> None:
         for replica in self._published():

@@ -40,6 +40,7 @@ from tests.bench.pair_systems.endpoint import (
     main,
     say,
 )
+from tests.gossipd.transfer.server_port import QuietPort
 
 SENDER = node_id(SENDER_KEY.public.ed25519)
 RECEIVER = node_id(RECEIVER_KEY.public.ed25519)
@@ -92,7 +93,7 @@ class Node:
         self.server = BulkServer(
             reader=self.store,
             settings=settings,
-            is_member=lambda _node: True,
+            port=QuietPort(),
             throttle=RateLimit(),
             credentials=own,
             tokens=self.tokens,

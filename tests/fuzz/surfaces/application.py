@@ -1,27 +1,44 @@
 """What the daemon does with what membership tells it: the part behind the datagram and control doors.
 
-Real: the table of members, who says what about deployments (``spread``), the register, the table of progress, the
-planner and the seed claim. Made up: the life of a deployment (a plain table) and every disk.
+Real: the table of members, the deployment brain, the statement store, the table of progress, the planner and the seed
+claim. Made up: every disk, which keeps all and has every model complete at once, and peers, which give no manifest.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ClaimSeed, Command, DeploymentOpened, Event
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
-from gossipd.daemon.dissemination import Dissemination
 from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment import commands
+from gossipd.deployment.brain import DeploymentBrain
+from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.events import (
+    DeploymentEvent,
+    EnvelopeFound,
+    ManifestOpened,
+    ManifestRefused,
+    RosterChanged,
+    SpaceReserved,
+    StatementHeard,
+    WorkAbandoned,
+    WorkDone,
+    WorkEnded,
+)
 from gossipd.deployment.progress import HostState, Progress, ProgressFormatError, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import _DOMAIN, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import open_manifest
 from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
@@ -29,13 +46,13 @@ from membership import events as membership_events
 from membership.member import NODE_ID_BYTES, NodeId, Record, node_id
 from membership.swim import Swim
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
+from tests.fuzz.surfaces.manifest import TRUSTED
 
 MODEL = DeploymentId(b"m" * 32)
 CHUNKS = 600
 _SECRET = SecretKey(b"the fuzzed daemon's own secret..")
 _CLIENT = SecretKey(b"a client that may give orders...")
 _WALL_S = 1_800_000_000.0
-_DEPLOYMENTS_MAX = 64
 _PLAN_EVERY_S = 0.05
 
 
@@ -45,7 +62,7 @@ class Application:
     def __init__(self, publics: list[bytes]) -> None:
         self.own = node_id(publics[0])
         self.cluster = MemberDirectory(self.own)
-        self.register = StatementStore()
+        self.statements = StatementStore()
         self.progress = ClusterProgress(rows_max=1024)
         self.planner = Planner(node=self.own, rack="rack-0", settings=PlannerSettings(), rng=Random(5), name="host-0")
         self.planner.handle(
@@ -54,18 +71,17 @@ class Application:
         )
         self.commands: list[Command] = []
         self.audited = 0
+        self.audited_kinds: Counter[str] = Counter()
         self._planned_s = 0.0
         self._now = 0.0
-        deployments = SimpleNamespace(by_id={}, act=lambda statement: None)
-        self.spread = Dissemination(
-            secret=_SECRET, own=self.own, cluster=self.cluster, register=self.register, state=cast(Any, None),
-            client=cast(Any, None), clients=lambda: (_CLIENT.public,), trusted=frozenset,
-            publish=lambda statement: None, audit=self.audit, rng=Random(6),
+        self.brain = DeploymentBrain(
+            HostIdentity(self.own, "host-0", "rack-0", _SECRET), statements=self.statements,
+            roster=ClusterRoster(self.own, self.cluster, lambda: (_CLIENT.public,)), progress=self.progress,
+            rng=Random(6),
         )  # fmt: skip
-        self.spread.deployments = cast(Any, deployments)
         self.cluster.callbacks = MemberCallbacks(
             post=self.post, member_changed=lambda node: None, member_gone=lambda node: None,
-            roster_changed=self.spread.roster_changed, heard=self._heard, probe_wanted=lambda node: None,
+            roster_changed=self._roster_changed, heard=self._heard, probe_wanted=lambda node: None,
             alarm=lambda code, sentence: None,
         )  # fmt: skip
         own = Record(publics[0], 1, 1, "host-0", "rack-0", "zone", "10.0.0.1", 7946, 7947, publics[0], 0, "1.0.0", b"")
@@ -81,6 +97,21 @@ class Application:
     def post(self, event: Event) -> None:
         """As hands post events to the planner."""
         self.planner.handle(event, self._now)
+
+    def deploy(self, event: DeploymentEvent) -> list[commands.Answer]:
+        """As the daemon turns the deployment brain; answers of orders."""
+        self.brain.handle(event, self._now, _WALL_S)
+        answers: list[commands.Answer] = []
+        while queue := self.brain.drain():
+            for command in queue:
+                if isinstance(command, commands.Answer):
+                    answers.append(command)
+                elif isinstance(command, commands.RecordAudit):
+                    self.audit(command.kind)
+                    self.audited_kinds[command.kind] += 1
+                elif (ended := _ended(command)) is not None:
+                    self.brain.handle(ended, self._now, _WALL_S)
+        return answers
 
     def plan(self, swim: Swim | None, now: float) -> None:
         """Now and then, as the daemon does after a batch; claims go onto the record."""
@@ -98,9 +129,12 @@ class Application:
         """The audit log, which only counts."""
         self.audited += 1
 
+    def _roster_changed(self) -> None:
+        self.deploy(RosterChanged())
+
     def _heard(self, event: membership_events.PayloadHeard) -> None:
         if event.kind is membership_events.PayloadKind.STATEMENT:
-            self.spread.heard(event.payload, event.forwarder)
+            self.deploy(StatementHeard(event.payload, event.key, event.forwarder))
             return
         try:
             key = event.key
@@ -144,6 +178,25 @@ class Application:
             return mutate_bytes(payload, rng)[:900]
         tail = payload[86 + 64 :]
         return resigned_statement(payload[: 86 + 64], rng) + tail
+
+
+def _ended(command: commands.DeploymentCommand) -> WorkEnded | None:
+    """How work ends on this host; None when it never does."""
+    match command:
+        case commands.OpenManifest(work, envelope):
+            try:
+                return ManifestOpened(work, open_manifest(envelope, TRUSTED))
+            except ManifestError as error:
+                return ManifestRefused(work, error, is_as_announced=False)
+        case commands.ReserveSpace(work, manifest):
+            return SpaceReserved(work, ChunkSet.full(manifest.chunk_count), is_published=True)
+        case commands.ReadManifest(work):
+            return EnvelopeFound(work, None)
+        case commands.AbandonWork(work):
+            return WorkAbandoned(work)  # of a pull: all other work has ended at once
+        case commands.KeepManifest(work) | commands.KeepStatements(work) | commands.DeleteModel(work):
+            return WorkDone(work)
+    return None
 
 
 def resigned_statement(wire: bytes, rng: Random, secret: SecretKey = _CLIENT) -> bytes:

@@ -36,6 +36,7 @@ from gossipd.wire.transfer import BulkVerb, HeadError, Reply, Request, Status, h
 from membership.member import NodeId
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
 from tests.fuzz.surface import Case
+from tests.gossipd.transfer.server_port import QuietPort
 
 MODEL = DeploymentId(b"m" * 32)
 CHUNKS, CHUNK_BYTES = 40, 4096
@@ -139,6 +140,11 @@ class _Reader:
         return ENVELOPE
 
 
+class _Port(QuietPort):
+    def is_member(self, node: NodeId) -> bool:
+        return node != _STRANGER
+
+
 class BulkSurface:
     """See the module."""
 
@@ -149,15 +155,14 @@ class BulkSurface:
         settings = BulkSettings(encryption=Encryption.NONE)
         self._tokens = IssuedTokens(life_s=1e9)
         self._pool = BufferPool(1 << 20)
-        self._incoming_chunks = IncomingChunks(lambda deployment, chunk, peer: None)
+        self._incoming_chunks = IncomingChunks(lambda event: None)
         self._server = BulkServer(
-            reader=cast(Any, _Reader()), settings=settings, is_member=lambda node: node != _STRANGER,
-            throttle=RateLimit(None), tokens=self._tokens, on_complaint=lambda node, deployment, chunk: None,
-            on_bad_read=lambda deployment, chunk: None, incoming_chunks=_with_one_that_did_not_come(self._pool),
+            reader=cast(Any, _Reader()), settings=settings, port=_Port(),
+            throttle=RateLimit(None), tokens=self._tokens,
+            incoming_chunks=_with_one_that_did_not_come(self._pool),
         )  # fmt: skip
         self._client = BulkClient(
             settings=settings, pool=self._pool, throttle=RateLimit(None), get_token=lambda node: bytes(32),
-            on_peer_slots=lambda node, slots: None,
         )  # fmt: skip
         self._client.close()  # its watchdog has nothing to watch
         requests = [Request(BulkVerb.CHUNK, MODEL, chunk, CHUNK_BYTES) for chunk in (0, 1, 4, 7, CHUNKS)]

@@ -1,7 +1,7 @@
 """The control port: frames of members and clients, as libzmq hands them over, into what understands them.
 
-Real: the frame, who may send what, follows and followers, pending requests, the doorman, the planner behind it. Made
-up: ZeroMQ, and the hands that perform the planner's commands (fetches end at once, well or badly). CURVE comes before
+Real: the frame, who may send what, the sessions, pending requests, the delegate, the planner behind it. Made up:
+ZeroMQ, and the adapters that perform the planner's commands (fetches end at once, well or badly). CURVE comes before
 any of this; a change before sealing is one in a message's fields, packed again as a genuine peer would.
 """
 
@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
-from types import SimpleNamespace
-from typing import Any, cast
 
 import msgpack
 import msgspec
@@ -19,15 +17,19 @@ import trio
 from gossipd.control.authenticator import Identity
 from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.requests import RequestTable
-from gossipd.control.subscribers import Subscribers
-from gossipd.control.subscription import SubscriptionTable
+from gossipd.control.session_driver import SessionDriver
+from gossipd.control.settings import ControlSettings
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
+from gossipd.core.model import Shape
 from gossipd.daemon.control_delegate import ControlDelegate
+from gossipd.runtime.turn_loop import TurnLoop
+from gossipd.sessions.events import Dial, LinkUp
+from gossipd.sessions.send_queue import DeltaPayload
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 from gossipd.wire import control
-from gossipd.wire.control_frame import FRAME_VERSION, encode, encode_delta, join
+from gossipd.wire.control_frame import FRAME_VERSION, encode, join
 from membership.events import MemberUp
 from membership.member import Member, MemberState, NodeId, Record, node_id
 from tests.fuzz.mutations import any_value, mutate_bytes, mutate_integer, mutate_value, pick
@@ -76,24 +78,16 @@ class ControlSurface:
             post=self._post,
             audit=self._application.audit,
         )
-        manifest = SimpleNamespace(chunk_count=CHUNKS)
-        delegate.deployments = cast(
-            Any, SimpleNamespace(by_id={MODEL: SimpleNamespace(manifest=manifest, is_open=True)})
-        )
-        self._following = SubscriptionTable(resubscribe_s=5.0)
-        self._followers = Subscribers(first_stream=65_530)
         self._requests = RequestTable(limit=64)
-        self.counters: Counter[str] = Counter()
+        self._counters: Counter[str] = Counter()
         self.heard = 0
         """Events that reached the planner."""
+        driver = self._driver = SessionDriver(
+            host=delegate, requests=self._requests, settings=ControlSettings(), rng=Random(1), turn_loop=TurnLoop()
+        )
+        driver.feed(events.DeploymentOpened(MODEL, Shape(CHUNKS, 65_536, CHUNKS * 65_536, 1), ChunkSet(CHUNKS)))
         self._dispatcher = FrameDispatcher(
-            host=delegate,
-            following=self._following,
-            followers=self._followers,
-            requests=self._requests,
-            send=self._send,
-            answer=self._answer,
-            counters=self.counters,
+            host=delegate, requests=self._requests, driver=driver, counters=self._counters
         )
         self._rng = Random(rng.getrandbits(32))
         self._now = 100.0
@@ -103,6 +97,11 @@ class ControlSurface:
         self._frames = [encode(message, number=number) for message, number in self._corpus]
         # The clock of the trio loop stands still within a run of this door; what hears by it sees no time pass.
         self._began_s = trio.current_time()
+
+    @property
+    def counters(self) -> Counter[str]:
+        """What was dropped, by kind: frames and, behind them, messages."""
+        return self._counters + self._driver.sessions.counters
 
     def case(self, rng: Random) -> Case:
         """See Door."""
@@ -145,7 +144,7 @@ class ControlSurface:
                 self._dispatcher.from_link(node, frame)
         else:
             identity = Identity(node=node) if route == "visitor" else Identity(client=_CLIENT)
-            self._dispatcher.from_identity(identity, b"route", frame)
+            self._dispatcher.from_identity(identity, self._answer, frame)
         self._application.plan(None, self._now)
         self._perform()
 
@@ -154,14 +153,13 @@ class ControlSurface:
         self._now += _STEP_S
         self._count += 1
         if self._count % _REFOLLOW_EVERY == 0:
+            holdings = encode(control.Holdings(MODEL, 7, CHUNKS, b"\1", 4), number=0)
             for node in self._nodes:
-                self._following.end(node, MODEL)
-                self._following.begin(node, MODEL, self._now)
-                self._dispatcher.from_identity(
-                    Identity(node=node), b"route", encode(control.Holdings(MODEL, 7, CHUNKS, b"\1", 4), number=0)
-                )
+                self._driver.feed(events.EndSubscription(node, MODEL))
+                self._driver.feed(events.StartSubscription(node, MODEL))
+                self._dispatcher.from_identity(Identity(node=node), self._answer, holdings)
                 self._deltas[node] = 0
-            self._following.due(self._now)
+            self._dial()
 
     def close(self) -> None:
         """See Door."""
@@ -184,34 +182,32 @@ class ControlSurface:
                 post(events.SourceReadFailed(MODEL, command.chunks, events.FailReason.SOURCE))
             elif isinstance(command, events.ProbeSource):
                 post(events.SourceProbed(MODEL, draw() < 0.5))
-            elif isinstance(command, events.SendHoldings) and self._followers.follows(command.peer, MODEL):
-                stream = self._followers.stream(MODEL)
-                held = command.chunks
-                encode(control.Holdings(MODEL, stream, held.size, held.to_wire(), command.free_slots))
-            elif isinstance(command, events.SendDelta):
-                self._said_news(command)
+            elif isinstance(command, events.SendHoldings | events.SendDelta):
+                self._driver.feed(command)
         if draw() < 0.01:
             post(events.ChunkLost(MODEL, int(draw() * CHUNKS)))
 
-    def _said_news(self, command: events.SendDelta) -> None:
-        fields = encode_delta(
-            self._followers.stream(MODEL), added=command.added[:256], dropped=command.dropped[:256],
-            reading=command.reading[:256], free_slots=command.free_slots,
-        )  # fmt: skip
-        join(control.Delta, fields, number=1)
+    def _dial(self) -> None:
+        """Connections succeed and carry all that waits, which nobody reads."""
+        self._driver.advance(trio.current_time())
+        for command in self._driver.take_transport():
+            if isinstance(command, Dial):
+                self._driver.feed(LinkUp(command.peer))
+            while (outgoing := self._driver.take(command.peer)) is not None:
+                message, number = outgoing
+                if isinstance(message, DeltaPayload):
+                    join(control.Delta, message.fields, number=number)
+                else:
+                    encode(message, number=number)
 
-    def _send(self, node: NodeId, message: control.Message) -> bool:
-        encode(message)
-        return True
-
-    def _answer(self, route: bytes, frame: bytes) -> bool:
+    def _answer(self, frame: bytes) -> bool:
         return True
 
 
 def _genuine(nodes: list[NodeId]) -> list[tuple[control.Message, int]]:
     """One or more of each message, as they are said."""
     some, full = ChunkSet.of(CHUNKS, range(0, CHUNKS, 2)), ChunkSet.full(CHUNKS)
-    held = (some, full, full.minus(3), ChunkSet(CHUNKS))
+    held = (some, full, full - ChunkSet.of(CHUNKS, (3,)), ChunkSet(CHUNKS))
     big = ChunkSet.of(1_000_000, range(0, 1_000_000, 3))
     messages: list[control.Message] = [
         control.Hello("gossipd 0.1.0"), control.Subscribe(MODEL), control.Subscribe(_OTHER), control.Unsubscribe(MODEL),

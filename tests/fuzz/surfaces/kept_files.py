@@ -41,11 +41,11 @@ _SECRET = SecretKey(b"the fuzzed host's own secret....")
 def genuine_files(scratch: Path) -> dict[str, list[bytes]]:
     """One or two of each kind, made by the program's own writers; ``scratch`` is a path that may be written to."""
     register = StatementStore()
-    register.set_signers([_SECRET.public.ed25519])
     for number in range(3):
         deployment = DeploymentId(bytes([number]) * 32)
         register.hear(
-            sign_statement(_SECRET, deployment, epoch=1 + number, verb=Verb.DEPLOY, manifest_bytes=9, now_s=WALL_S)
+            sign_statement(_SECRET, deployment, epoch=1 + number, verb=Verb.DEPLOY, manifest_bytes=9, now_s=WALL_S),
+            [_SECRET.public.ed25519],
         )
     for envelope in (genuine(), genuine("model", 7)):
         register.accept(open_manifest(envelope, TRUSTED), WALL_S)

@@ -14,6 +14,7 @@ from random import Random
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from membership import wire
+from membership.credentials import Credentials
 from membership.events import SendDatagram
 from membership.member import Address, NodeId, Record, node_id
 from membership.node import ALIVE_LABEL
@@ -21,7 +22,6 @@ from membership.record import sign_record
 from membership.seal import DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.verified_cache import verify_ed25519
 from tests.fuzz.surfaces.application import Application
 
 RING = KeyRing(b"fuzzed cluster..", (b"k" * 32,))
@@ -101,8 +101,8 @@ class Wire:
             return host.seal
 
         host.swim = Swim(
-            settings=SETTINGS, record=host.record, sign=host.sign, keyring=RING, rng=Random(self.rng.getrandbits(32)),
-            now=self.now, verify=verify_ed25519, make_seal=make_seal,
+            SETTINGS, host.record, Credentials(host.sign, RING, make_seal=make_seal),
+            rng=Random(self.rng.getrandbits(32)), now=self.now,
         )  # fmt: skip
         host.swim.join([other.address for other in self.hosts if other is not host], self.now)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
-from types import SimpleNamespace
 from typing import Any, cast
 
 import msgpack
@@ -20,16 +19,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from gossipd.control.authenticator import Identity
 from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.requests import RequestTable
-from gossipd.control.subscribers import Subscribers
-from gossipd.control.subscription import SubscriptionTable
+from gossipd.control.session_driver import SessionDriver
+from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.control_delegate import ControlDelegate
-from gossipd.daemon.deployment import Deployment
 from gossipd.daemon.triggers import Triggers
+from gossipd.deployment.commands import Answer
+from gossipd.deployment.events import OrderTriggered
 from gossipd.deployment.statement import _DOMAIN, _HEAD, Statement, Verb
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import Manifest, deployment_id
+from gossipd.manifest.manifest import deployment_id
+from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.wire import control
 from gossipd.wire.control_frame import FRAME_VERSION, encode
@@ -37,10 +38,9 @@ from membership.member import node_id
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, mutate_value, pick
 from tests.fuzz.surface import Case
 from tests.fuzz.surfaces.application import _CLIENT, MODEL, Application
-from tests.fuzz.surfaces.manifest import TRUSTED, ManifestSurface, genuine
+from tests.fuzz.surfaces.manifest import ManifestSurface, genuine
 
 _NOW_S = 1_800_000_000
-_DEPLOYMENTS_MAX = 64
 _PART_BYTES = 400  # so that an upload takes a few parts
 
 
@@ -55,39 +55,18 @@ class _Nursery:
         self.jobs.append((job, arguments))
 
 
-class _Deployments:
-    """The table that Triggers asks; nothing lives in it."""
+class _Driver:
+    """The deployment brain's turn, taken at once."""
 
-    def __init__(self) -> None:
-        self.by_id: dict[DeploymentId, Deployment] = {}
+    def __init__(self, application: Application) -> None:
+        self._application = application
 
-    def manifest_of(self, deployment: DeploymentId) -> Manifest | None:
-        """See Deployments."""
-        known = self.by_id.get(deployment)
-        return None if known is None else known.manifest
-
-    def find(self, name: str, version: int | None = None) -> list[Deployment]:
-        """See Deployments."""
-        return [
-            one
-            for one in self.by_id.values()
-            if one.manifest is not None and one.manifest.name == name and version in (None, one.manifest.version)
-        ]
-
-    async def keep(self, manifest: Manifest) -> None:
-        """See Deployments; the register is written as bytes there."""
-        self.manifest = manifest
-
-    def act(self, statement: Statement) -> None:
-        """See Deployments."""
-        deployment = self.by_id.setdefault(statement.deployment, Deployment(statement.deployment, statement))
-        deployment.statement = statement
-        if self.manifest is not None and self.manifest.id == statement.deployment:
-            deployment.manifest = self.manifest
-        while len(self.by_id) > _DEPLOYMENTS_MAX:
-            del self.by_id[next(iter(self.by_id))]
-
-    manifest: Manifest | None = None
+    async def trigger(self, statement: Statement, envelope: bytes | None) -> Answer:
+        """See DeploymentDriver."""
+        [answer] = self._application.deploy(OrderTriggered(1, statement, envelope))
+        if answer.error is not None:
+            raise answer.error
+        return answer
 
 
 class TriggerSurface:
@@ -99,8 +78,6 @@ class TriggerSurface:
     def __init__(self, rng: Random) -> None:
         publics = [bytes([number + 1]) * 32 for number in range(2)]
         application = self._application = Application(publics)
-        deployments = cast(Any, _Deployments())
-        application.spread.deployments = deployments
         delegate = ControlDelegate(
             cluster=application.cluster,
             tokens=None,
@@ -109,27 +86,19 @@ class TriggerSurface:
             post=application.post,
             audit=application.audit,
         )
-        delegate.deployments = cast(Any, SimpleNamespace(by_id={}))
         self._nursery = _Nursery()
         triggers = Triggers(
-            register=application.register,
-            deployments=deployments,
-            dissemination=application.spread,
-            trusted=lambda: frozenset(TRUSTED),
-            audit=self._accepted,
+            statements=application.statements,
+            lifecycle=application.brain.lifecycle,
+            driver=cast(Any, _Driver(application)),
         )
         self._trigger_server = delegate.trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
-        self.accepted = 0
         self._replies = 0
-        self._dispatcher = FrameDispatcher(
-            host=delegate,
-            following=SubscriptionTable(resubscribe_s=5.0),
-            followers=Subscribers(first_stream=0),
-            requests=RequestTable(limit=8),
-            send=lambda node, message: True,
-            answer=self._answer,
-            counters=Counter(),
+        requests = RequestTable(limit=8)
+        driver = SessionDriver(
+            host=delegate, requests=requests, settings=ControlSettings(), rng=Random(1), turn_loop=TurnLoop()
         )
+        self._dispatcher = FrameDispatcher(host=delegate, requests=requests, driver=driver, counters=Counter())
         self._visitors = (
             Identity(client=_CLIENT.public.ed25519), Identity(client=b"x" * 32), Identity(node=node_id(publics[1])),
             Identity(node=node_id(publics[0])),
@@ -144,6 +113,11 @@ class TriggerSurface:
             control.TriggerOrder(self._statement(self._envelopes[0], 1, rng=None)),
         ]  # fmt: skip
         self._frames = [encode(message, number=3) for message in self._messages]
+
+    @property
+    def accepted(self) -> int:
+        """Orders that were carried out."""
+        return self._application.audited_kinds["trigger accepted"]
 
     # ---- making --------------------------------------------------------------------------------------
 
@@ -234,7 +208,7 @@ class TriggerSurface:
         """See Door."""
         identity, frames = arrived
         for frame in frames:
-            self._dispatcher.from_identity(identity, b"route", frame)
+            self._dispatcher.from_identity(identity, self._answer, frame)
         jobs, self._nursery.jobs = self._nursery.jobs, []
         for job, arguments in jobs:
             await job(*arguments)
@@ -245,10 +219,7 @@ class TriggerSurface:
     def close(self) -> None:
         """See Door."""
 
-    def _accepted(self, *words: object, **fields: object) -> None:
-        self.accepted += 1
-
-    def _answer(self, route: bytes, frame: bytes) -> bool:
+    def _answer(self, frame: bytes) -> bool:
         self._replies += 1
         return True
 

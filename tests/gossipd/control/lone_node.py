@@ -9,7 +9,7 @@ import sys
 
 import trio
 
-from gossipd.control.peer_channel import Endpoint
+from gossipd.sessions.peer_channel import Endpoint
 from membership.member import node_id
 from tests.gossipd.control.nodes import secret_of, start
 

@@ -13,12 +13,15 @@ import trio
 from gossipd.control.authenticator import Identity
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.delegate import Reply
-from gossipd.control.peer_channel import Endpoint
 from gossipd.control.settings import ControlSettings
-from gossipd.core.events import Event
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.events import DeploymentOpened, Event, SendDelta, SendHoldings, StartSubscription
 from gossipd.core.ids import DeploymentId
+from gossipd.core.model import Shape
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import TurnLoop
+from gossipd.sessions.events import LinkDown
+from gossipd.sessions.peer_channel import Endpoint, PeerChannel
 from gossipd.wire import control
 from membership.member import NodeId, node_id
 
@@ -36,9 +39,7 @@ class FakeHost:
     directory: dict[NodeId, Endpoint] = field(default_factory=dict)
     known: dict[bytes, NodeId] = field(default_factory=dict)
     clients: dict[bytes, bytes] = field(default_factory=dict)
-    chunk_counts: dict[DeploymentId, int] = field(default_factory=dict)
     events: list[Event] = field(default_factory=list)
-    messages: list[tuple[NodeId, control.Message]] = field(default_factory=list)
     requests: list[tuple[Identity, control.Message]] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)
     answer: Callable[[control.Message], control.Message | None] = lambda _: None
@@ -58,9 +59,6 @@ class FakeHost:
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         return self.directory.get(node)
 
-    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
-        return self.chunk_counts.get(deployment)
-
     def greeting(self) -> control.Hello:
         return control.Hello("gossipd test")
 
@@ -72,9 +70,6 @@ class FakeHost:
 
     def on_event(self, event: Event) -> None:
         self.events.append(event)
-
-    def on_message(self, node: NodeId, message: control.Message) -> None:
-        self.messages.append((node, message))
 
     def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         self.requests.append((identity, message))
@@ -103,6 +98,33 @@ class Node:
 
     def of(self, kind: type[_Kind]) -> list[_Kind]:
         return [event for event in self.host.events if isinstance(event, kind)]
+
+    @property
+    def greetings(self) -> int:
+        """How often somebody has said Hello."""
+        return self.plane.statistics().get("control_greetings", 0)
+
+    def channel(self, other: Node) -> PeerChannel | None:
+        return self.plane.driver.sessions._channels.get(other.host.node)
+
+    def lose(self, other: Node) -> None:
+        """The link to ``other`` fails."""
+        self.plane.driver.feed(LinkDown(other.host.node, "lost"))
+
+    def open(self, size: int = 1000) -> None:
+        self.plane.hear(DeploymentOpened(DEPLOYMENT, Shape(size, 1, size, 1), ChunkSet(size)))
+
+    def subscribe(self, peer: NodeId) -> None:
+        self.plane.hear(StartSubscription(peer, DEPLOYMENT))
+
+    def send_holdings(self, to: Node, held: ChunkSet, free_slots: int = 4) -> None:
+        self.plane.hear(SendHoldings(to.host.node, DEPLOYMENT, held, free_slots))
+
+    def send_delta(
+        self, *to: Node, added: tuple[int, ...] = (), dropped: tuple[int, ...] = (), reading: tuple[int, ...] = (),
+        free_slots: int = 0,
+    ) -> None:  # fmt: skip
+        self.plane.hear(SendDelta(tuple(one.host.node for one in to), DEPLOYMENT, added, dropped, reading, free_slots))
 
 
 def secret_of(number: int) -> SecretKey:

@@ -14,6 +14,7 @@ from gossipd.control.authenticator import ZapAuthenticator
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
 from gossipd.control.self_check import SelfCheckError, self_check
+from gossipd.core import events
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.zmq_trio import SocketWakeup
 from gossipd.wire import control
@@ -129,7 +130,7 @@ async def test_a_joiner_is_let_in_as_soon_as_its_record_arrives() -> None:
 async def test_a_joiner_whose_record_is_late_gets_in_without_being_told_to_try_again() -> None:
     async with nodes(2, acquainted=False) as (member, joiner):
         joiner.host.introduce(member.host, member.port)
-        joiner.plane.subscribe(member.host.node, DEPLOYMENT)  # a reason to keep dialing
+        joiner.subscribe(member.host.node)  # a reason to keep dialing
         await until(lambda: member.plane.statistics()["zap_refused"] >= 1)  # it has had its 400 already
         member.host.introduce(joiner.host, joiner.port)
         await until(lambda: member.plane.statistics()["zap_accepted"] == 1)
@@ -155,9 +156,9 @@ async def test_a_member_that_is_forgotten_is_heard_no_more_on_its_old_connection
     async with nodes(2) as (a, b):
         await a.plane.request(b.host.node, control.Ping(), 5)
         del b.host.directory[a.host.node]
-        a.plane.send_nowait(b.host.node, control.Hello("still here"))
+        a.plane.driver.put(b.host.node, control.Hello("still here"))
         await until(lambda: b.plane.statistics().get("control_not_a_member") == 1)
-        assert (a.host.node, control.Hello("still here")) not in b.host.messages
+        assert b.greetings == 1, "that of the connection, before"
 
 
 async def test_a_socket_without_encryption_is_cut_off() -> None:
@@ -238,12 +239,12 @@ async def test_further_parts_of_a_message_are_dropped() -> None:
 
 
 async def test_identity_is_the_keys_and_not_the_messages() -> None:
-    async with nodes(3) as (a, b, c):
+    async with nodes(3) as (a, _, c):
         with visit(c, a.host.secret) as identity:
-            identity.socket.send(encode(control.Hello("gossipd visiting")))
-            await until(lambda: c.host.messages)
-        assert [node for node, _ in c.host.messages] == [a.host.node]
-        assert b.host.node not in [node for node, _ in c.host.messages]
+            c.open()
+            identity.socket.send(encode(control.Subscribe(DEPLOYMENT)))
+            await until(lambda: c.host.events)
+        assert c.host.events == [events.SubscribeHeard(a.host.node, DEPLOYMENT)]
 
 
 async def test_memory_for_refused_keys_is_bounded() -> None:

@@ -6,32 +6,29 @@ import pytest
 import trio
 import trio.testing
 
-from gossipd.control import dialer
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
 from gossipd.control.settings import ControlSettings
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.ids import DeploymentId
 from gossipd.runtime import zmq_trio
 from gossipd.wire import control
+from gossipd.wire.control_frame import encode
 from tests.gossipd.control.nodes import DEPLOYMENT, QUICK, Node, nodes, start, until
-
-OTHER = DeploymentId(b"o" * 32)
+from tests.gossipd.control.test_admission import visit
 
 
 def opened(*found: Node, size: int = 1000) -> None:
     for node in found:
-        node.host.chunk_counts[DEPLOYMENT] = size
-        node.plane.deployment_opened(DEPLOYMENT)
+        node.open(size)
 
 
 async def follow(follower: Node, told: Node, held: ChunkSet, *, free_slots: int = 4) -> None:
-    """``follower`` follows ``told``, and has its Holdings."""
+    """``follower`` is subscribed at ``told``, and has its Holdings."""
     before = len(told.of(events.SubscribeHeard))
     heard = len(follower.of(events.HoldingsHeard))
-    follower.plane.subscribe(told.host.node, DEPLOYMENT)
+    follower.subscribe(told.host.node)
     await until(lambda: len(told.of(events.SubscribeHeard)) > before)
-    assert told.plane.send_holdings(follower.host.node, DEPLOYMENT, held, free_slots)
+    told.send_holdings(follower, held, free_slots)
     await until(lambda: len(follower.of(events.HoldingsHeard)) > heard)
 
 
@@ -95,7 +92,7 @@ async def test_a_request_to_a_stranger_or_to_a_closed_port_fails_at_once() -> No
         with pytest.raises(PeerUnreachableError):
             await a.plane.request(b.host.node, control.Ping(), 30)
         del a.host.directory[b.host.node]
-        a.plane.member_gone(b.host.node)
+        a.plane.hear(events.PeerLost(b.host.node))
         with pytest.raises(PeerUnreachableError):
             await a.plane.request(b.host.node, control.Ping(), 30)
 
@@ -104,11 +101,11 @@ async def test_a_request_does_not_sit_out_a_long_pause_before_dialing_again() ->
     slow = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, redial_min_s=0.01, redial_max_s=3600)
     async with nodes(2, settings=slow) as (a, b):
         await a.plane.request(b.host.node, control.Ping(), 5)
-        channel = a.plane.channels.peek(b.host.node)
+        channel = a.channel(b)
         assert channel is not None
-        a.plane.subscribe(b.host.node, DEPLOYMENT)  # a reason to keep the link
+        a.subscribe(b.host.node)  # a reason to keep the link
         channel._pause_s = 3600
-        a.plane.channels._fail(channel, "lost")
+        a.lose(b)
         assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
 
 
@@ -120,12 +117,8 @@ async def test_a_worker_thread_can_ask() -> None:
 
 async def test_a_link_begins_with_hello_and_carries_one_way_words() -> None:
     async with nodes(2) as (a, b):
-        assert a.plane.send_nowait(b.host.node, control.Hello("gossipd test, again"))
-        await until(lambda: len(b.host.messages) == 2)
-        assert set(b.host.messages) == {
-            (a.host.node, control.Hello("gossipd test")),
-            (a.host.node, control.Hello("gossipd test, again")),
-        }
+        assert a.plane.driver.put(b.host.node, control.Hello("gossipd test, again"))
+        await until(lambda: b.greetings == 2)
 
 
 async def test_a_follower_hears_holdings_and_then_every_delta_in_order() -> None:
@@ -134,7 +127,7 @@ async def test_a_follower_hears_holdings_and_then_every_delta_in_order() -> None
         held = ChunkSet.of(1000, [1, 2, 999])
         await follow(a, b, held)
         for chunk in range(300):
-            b.plane.send_delta([a.host.node], DEPLOYMENT, added=[chunk], reading=[chunk + 1], free_slots=chunk % 5)
+            b.send_delta(a, added=(chunk,), reading=(chunk + 1,), free_slots=chunk % 5)
             if chunk % 10 == 0:
                 await trio.lowlevel.checkpoint()
         await until(lambda: {c for e in a.of(events.DeltaHeard) for c in e.added} == set(range(300)))
@@ -148,8 +141,7 @@ async def test_one_delta_reaches_all_followers_and_nobody_else() -> None:
         opened(a, b, c, d)
         for follower in (b, c):
             await follow(follower, a, ChunkSet(1000))
-        everybody = [b.host.node, c.host.node, d.host.node]
-        a.plane.send_delta(everybody, DEPLOYMENT, added=[4], dropped=[5], reading=[6], free_slots=1)
+        a.send_delta(b, c, d, added=(4,), dropped=(5,), reading=(6,), free_slots=1)
         await until(lambda: b.of(events.DeltaHeard) and c.of(events.DeltaHeard))
         expected = events.DeltaHeard(a.host.node, DEPLOYMENT, (4,), (5,), (6,), 1)
         assert b.of(events.DeltaHeard) == c.of(events.DeltaHeard) == [expected]
@@ -160,7 +152,7 @@ async def test_more_news_than_one_frame_holds_is_split_without_a_gap() -> None:
     async with nodes(2) as (a, b):
         opened(a, b, size=100_000)
         await follow(a, b, ChunkSet(100_000))
-        b.plane.send_delta([a.host.node], DEPLOYMENT, added=range(0, 100_000, 50), free_slots=2)
+        b.send_delta(a, added=tuple(range(0, 100_000, 50)), free_slots=2)
         wanted = set(range(0, 100_000, 50))
         await until(lambda: {c for e in a.of(events.DeltaHeard) for c in e.added} == wanted)
         assert a.plane.statistics()["follow_gaps"] == 0
@@ -169,7 +161,7 @@ async def test_more_news_than_one_frame_holds_is_split_without_a_gap() -> None:
 async def test_a_follower_that_asks_too_early_is_heard_when_the_deployment_opens() -> None:
     async with nodes(2) as (a, b):
         opened(a)
-        a.plane.subscribe(b.host.node, DEPLOYMENT)
+        a.subscribe(b.host.node)
         await until(lambda: b.plane.statistics()["entrance_received"] >= 2)
         assert b.of(events.SubscribeHeard) == []
         opened(b)
@@ -180,15 +172,17 @@ async def test_unsubscribing_ends_the_news() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)
         await follow(a, b, ChunkSet(1000))
-        a.plane.unsubscribe(b.host.node, DEPLOYMENT)
+        a.plane.hear(events.EndSubscription(b.host.node, DEPLOYMENT))
         await until(lambda: b.of(events.UnsubscribeHeard))
-        assert not b.plane.send_holdings(a.host.node, DEPLOYMENT, ChunkSet(1000), 1)
+        b.send_holdings(a, ChunkSet(1000))
+        await a.plane.request(b.host.node, control.Ping(), 5)
+        assert len(a.of(events.HoldingsHeard)) == 1
 
 
 async def test_a_subscription_without_an_answer_is_repeated() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)
-        a.plane.subscribe(b.host.node, DEPLOYMENT)
+        a.subscribe(b.host.node)
         await until(lambda: len(b.of(events.SubscribeHeard)) >= 3)
 
 
@@ -205,7 +199,7 @@ async def test_a_restarted_node_is_followed_again_by_itself() -> None:
         again.host.introduce(a.host, a.port)
         opened(again)
         await until(lambda: again.of(events.SubscribeHeard))
-        assert again.plane.send_holdings(a.host.node, DEPLOYMENT, ChunkSet.of(1000, [1, 2]), 4)
+        again.send_holdings(a, ChunkSet.of(1000, [1, 2]))
         await until(lambda: len(a.of(events.HoldingsHeard)) == 2)
         assert a.of(events.PeerReachable) == [
             events.PeerReachable(b.host.node, True),
@@ -222,7 +216,7 @@ async def test_a_peer_that_was_lost_when_nobody_needed_it_may_be_asked_again() -
         b.host.introduce(a.host, a.port)
         opened(a, b)
         await follow(a, b, ChunkSet.of(1000, [1]))
-        a.plane.unsubscribe(b.host.node, DEPLOYMENT)
+        a.plane.hear(events.EndSubscription(b.host.node, DEPLOYMENT))
         b.scope.cancel()
         await until(lambda: len(a.of(events.PeerReachable)) == 3)
         assert [heard.reachable for heard in a.of(events.PeerReachable)] == [True, False, True]
@@ -237,7 +231,7 @@ async def test_a_node_whose_link_to_a_follower_broke_tells_it_everything_again()
         opened(a, b)
         await follow(a, b, ChunkSet(1000))
         before = len(b.of(events.SubscribeHeard))
-        b.plane.channels._fail(b.plane.channels._links[a.host.node], "lost")
+        b.lose(a)
         await until(lambda: len(b.of(events.SubscribeHeard)) > before)
         nursery.cancel_scope.cancel()
 
@@ -261,7 +255,7 @@ async def test_an_idle_link_is_closed_and_opened_again_when_needed() -> None:
     idle = ControlSettings(handshake_s=0.4, zap_hold_s=0.1, link_idle_s=0.05, redial_min_s=0.02)
     async with nodes(2, settings=idle) as (a, b):
         await a.plane.request(b.host.node, control.Ping(), 5)
-        await until(lambda: a.plane.channels.peek(b.host.node) is None)
+        await until(lambda: a.channel(b) is None)
         assert await a.plane.request(b.host.node, control.Ping(), 5) == control.Pong()
         assert a.plane.statistics()["link_dialed"] == 2
 
@@ -271,25 +265,25 @@ async def test_links_to_acquaintances_are_dialed_a_few_at_a_time_and_stay_withou
     async with nodes(4, settings=idle) as (a, *others):
         known = frozenset(other.host.node for other in others)
         a.plane.keep_links(known, dials_max=2)
-        assert sum(a.plane.channels.peek(node) is not None for node in known) == 2
+        assert sum(a.channel(other) is not None for other in others) == 2
         a.plane.keep_links(known, dials_max=2)
-        await until(lambda: all(other.host.messages for other in others))  # greeted
+        await until(lambda: all(other.greetings for other in others))  # greeted
         a.plane.keep_links(known - {others[0].host.node}, dials_max=2)
-        await until(lambda: a.plane.channels.peek(others[0].host.node) is None)
-        assert all(a.plane.channels.peek(other.host.node) is not None for other in others[1:])
+        await until(lambda: a.channel(others[0]) is None)
+        assert all(a.channel(other) is not None for other in others[1:])
         assert a.plane.statistics()["link_dialed"] == 3
 
 
 async def test_a_link_to_an_acquaintance_that_broke_is_dialed_again_by_itself() -> None:
     async with nodes(2) as (a, b):
         a.plane.keep_links(frozenset({b.host.node}), dials_max=1)
-        await until(lambda: b.host.messages)
+        await until(lambda: b.greetings)
         b.scope.cancel()
         await until(lambda: a.of(events.PeerReachable)[-1] == events.PeerReachable(b.host.node, False))
         async with trio.open_nursery() as nursery:
             again = await start(nursery, 2, port=b.port)
             again.host.introduce(a.host, a.port)
-            await until(lambda: again.host.messages)
+            await until(lambda: again.greetings)
             assert a.of(events.PeerReachable)[-1] == events.PeerReachable(b.host.node, True)
             nursery.cancel_scope.cancel()
 
@@ -297,17 +291,17 @@ async def test_a_link_to_an_acquaintance_that_broke_is_dialed_again_by_itself() 
 async def test_when_a_deployment_opens_acquaintances_are_dialed_without_sitting_out_a_pause() -> None:
     async with nodes(2) as (a, b):
         a.plane.keep_links(frozenset({b.host.node}), dials_max=1)
-        await until(lambda: b.host.messages)
+        await until(lambda: b.greetings)
         b.scope.cancel()
         await until(lambda: a.plane.statistics()["link_failed"])
         async with trio.open_nursery() as nursery:
-            channel = a.plane.channels.peek(b.host.node)
+            channel = a.channel(b)
             assert channel is not None
-            channel.failed(trio.current_time(), jitter=1e6)  # so long a pause that only this test could sit it out
+            channel.dial_at_s += 1e6  # so long a pause that only this test could sit it out
             again = await start(nursery, 2, port=b.port)
             again.host.introduce(a.host, a.port)
             opened(a)
-            await until(lambda: again.host.messages)
+            await until(lambda: again.greetings)
             nursery.cancel_scope.cancel()
 
 
@@ -317,9 +311,8 @@ async def test_holdings_bring_tokens_and_only_to_whoever_follows() -> None:
         b.host.tokens = (b"t" * 32, b"u" * 32)
         await follow(a, b, ChunkSet(1000))
         assert a.host.given == [(b.host.node, (b"t" * 32, b"u" * 32), 10)]
-        assert not b.plane.send_holdings(a.host.node, OTHER, ChunkSet(1000), 4)
         b.host.tokens = ()
-        assert b.plane.send_holdings(a.host.node, DEPLOYMENT, ChunkSet(1000), 4)
+        b.send_holdings(a, ChunkSet(1000))
         await until(lambda: len(a.of(events.HoldingsHeard)) == 2)
         assert len(a.host.given) == 1
 
@@ -327,7 +320,7 @@ async def test_holdings_bring_tokens_and_only_to_whoever_follows() -> None:
 async def test_a_full_queue_refuses_and_counts() -> None:
     narrow = ControlSettings(link_queue_messages_max=3)
     async with nodes(2, settings=narrow) as (a, b):
-        sent = [a.plane.send_nowait(b.host.node, control.Hello(f"word {word}")) for word in range(5)]
+        sent = [a.plane.driver.put(b.host.node, control.Hello(f"word {word}")) for word in range(5)]
         assert sent == [True, True, True, False, False]
         assert a.plane.statistics()["control_dropped_Hello"] == 2
 
@@ -335,17 +328,17 @@ async def test_a_full_queue_refuses_and_counts() -> None:
 async def test_what_a_peer_must_not_send_is_dropped_and_counted() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)
-        channel = a.plane.channels.channel_to(b.host.node)
-        assert channel is not None
-        for frame in (b"\x07", b"\x01\xc1", b"\x01\x92\x63\x00", b"\x01\x92\x09\x00", b"\x01\x93\x02\x00\xa1x"):
-            channel.put(frame)
-        b.plane._following.begin(a.host.node, DEPLOYMENT, trio.current_time())
-        for size, chunks in ((999, ChunkSet(999)), (1000, ChunkSet(16))):
-            a.plane.send_nowait(
-                b.host.node, control.Holdings(DEPLOYMENT, 1, size, chunks.to_wire() + b"\x00\x00\x00\x00", 1)
-            )
-        a.plane.send_nowait(b.host.node, control.Hello("the last word"))
-        await until(lambda: (a.host.node, control.Hello("the last word")) in b.host.messages)
+        b.subscribe(a.host.node)
+        holdings: list[control.Message] = [
+            control.Holdings(DEPLOYMENT, 1, size, chunks.to_wire() + b"\x00\x00\x00\x00", 1)
+            for size, chunks in ((999, ChunkSet(999)), (1000, ChunkSet(16)))
+        ]
+        with visit(b, a.host.secret) as identity:
+            for frame in (b"\x07", b"\x01\xc1", b"\x01\x92\x63\x00", b"\x01\x92\x09\x00", b"\x01\x93\x02\x00\xa1x"):
+                identity.socket.send(frame)
+            for message in (*holdings, control.Ping()):
+                identity.socket.send(encode(message))
+            assert await identity.reply() == control.Pong()
         counted = b.plane.statistics()
         assert counted["control_undecodable_version"] == 1
         assert counted["control_undecodable_msgpack"] == 1
@@ -360,9 +353,9 @@ async def test_news_past_the_end_of_the_model_is_dropped() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)
         await follow(a, b, ChunkSet(1000))
-        b.plane.send_delta([a.host.node], DEPLOYMENT, added=[1000])
+        b.send_delta(a, added=(1000,))
         await until(lambda: a.plane.statistics().get("control_bad_delta"))
-        b.plane.send_delta([a.host.node], DEPLOYMENT, added=[999])
+        b.send_delta(a, added=(999,))
         await until(lambda: a.of(events.DeltaHeard))
         assert [e.added for e in a.of(events.DeltaHeard)] == [(999,)]
         assert a.plane.statistics()["control_bad_delta"] == 1
@@ -372,8 +365,8 @@ async def test_a_closed_deployment_is_spoken_of_no_more() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)
         await follow(a, b, ChunkSet(1000))
-        b.plane.deployment_closed(DEPLOYMENT)
-        b.plane.send_delta([a.host.node], DEPLOYMENT, added=[1])
+        b.plane.hear(events.DeploymentClosed(DEPLOYMENT))
+        b.send_delta(a, added=(1,))
         assert b.plane.statistics()["control_dropped_Delta"] == 1
 
 
@@ -381,10 +374,12 @@ async def test_a_member_that_is_gone_is_neither_followed_nor_told() -> None:
     async with nodes(2) as (a, b):
         opened(a, b)
         await follow(a, b, ChunkSet(1000))
-        a.plane.member_gone(b.host.node)
-        b.plane.member_gone(a.host.node)
-        assert a.plane.channels.peek(b.host.node) is None
-        assert not b.plane.send_holdings(a.host.node, DEPLOYMENT, ChunkSet(1000), 1)
+        a.plane.hear(events.PeerLost(b.host.node))
+        b.plane.hear(events.PeerLost(a.host.node))
+        assert a.channel(b) is None
+        b.send_holdings(a, ChunkSet(1000))
+        await a.plane.request(b.host.node, control.Ping(), 5)
+        assert len(a.of(events.HoldingsHeard)) == 1
 
 
 async def test_a_plane_that_stops_leaves_its_port_free() -> None:
@@ -399,13 +394,12 @@ async def test_a_plane_that_stops_leaves_its_port_free() -> None:
 
 async def test_no_wake_up_is_lost_when_sending_and_receiving_interleave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zmq_trio, "SAFETY_POLL_S", 3600.0)  # nothing else wakes a task whose edge was eaten
-    monkeypatch.setattr(dialer, "_SWEEP_S_MAX", 3600.0)
     async with nodes(2) as (a, b):
 
         async def ask(asking: Node, asked: Node, number: int) -> None:
             for _ in range(60):
                 assert await asking.plane.request(asked.host.node, control.Ping(), 20) == control.Pong()
-                asking.plane.send_nowait(asked.host.node, control.Hello(f"word {number}"))
+                asking.plane.driver.put(asked.host.node, control.Hello(f"word {number}"))
 
         with trio.fail_after(20):
             async with trio.open_nursery() as nursery:

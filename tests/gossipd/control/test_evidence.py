@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from gossipd.control.peer_channel import Endpoint
 from gossipd.control.settings import ControlSettings
 from gossipd.core.events import PeerReachable
+from gossipd.sessions.peer_channel import Endpoint
 from gossipd.wire import control
 from membership.member import NodeId, node_id
-from tests.gossipd.control.nodes import DEPLOYMENT, Node, nodes, secret_of, until
+from tests.gossipd.control.nodes import Node, nodes, secret_of, until
 
 ROOT = Path(__file__).resolve().parents[3]
 SOON = ControlSettings(
@@ -82,7 +82,7 @@ async def test_a_killed_peer_is_known_to_be_gone_without_waiting_for_a_heartbeat
 async def test_a_stopped_peer_is_known_by_its_missing_heartbeats_and_comes_back() -> None:
     async with nodes(1, settings=SOON) as (node,), process(2) as (running, port):
         peer = introduce(node, 2, port)
-        node.plane.subscribe(peer, DEPLOYMENT)  # a reason to keep the link
+        node.subscribe(peer)  # a reason to keep the link
         assert await node.plane.request(peer, control.Ping(), 10) == control.Pong()
         running.send_signal(signal.SIGSTOP)
         await until(lambda: PeerReachable(peer, False) in node.host.events)
@@ -98,10 +98,10 @@ async def test_a_vanished_host_is_known_by_what_it_has_not_acknowledged_and_not_
         within = ("ip", "netns", "exec", name)
         async with nodes(1, settings=settings) as (node,), process(2, within=within, address=address) as (_, port):
             peer = introduce(node, 2, port, address)
-            node.plane.subscribe(peer, DEPLOYMENT)  # a reason to dial again, should the cable not have been ready
+            node.subscribe(peer)  # a reason to dial again, should the cable not have been ready
             await until(lambda: node.host.events[-1:] == [PeerReachable(peer, True)])
             assert await node.plane.request(peer, control.Ping(), 10) == control.Pong()
             await trio.to_thread.run_sync(subprocess.run, ["ip", "-n", name, "link", "set", name, "down"])
             assert node.host.events[-1] == PeerReachable(peer, True)
-            node.plane.send_nowait(peer, control.Hello("are you there?"))
+            node.plane.driver.put(peer, control.Hello("are you there?"))
             await until(lambda: node.host.events[-1] == PeerReachable(peer, False))

@@ -193,7 +193,7 @@ async def test_a_state_that_cannot_be_written_is_an_alarm_until_it_can(
         await trio.sleep(3 * LOOK_S)
         assert told.codes == []
         nursery.cancel_scope.cancel()
-    assert state.register().trusted("org/model")
+    assert state.register().state.versions["org/model"]
 
 
 async def test_a_progress_table_that_could_not_be_written_is_written_at_the_next_look(

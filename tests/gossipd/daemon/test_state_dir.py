@@ -52,11 +52,12 @@ def test_a_boot_number_that_cannot_be_is_as_good_as_lost(tmp_path: Path, kept: b
 def test_what_is_believed_survives_a_restart_and_damage_is_an_operators_matter(tmp_path: Path) -> None:
     secret = SecretKey(b"k" * 32)
     register = StatementStore()
-    register.set_signers([secret.public.ed25519])
-    register.hear(sign_statement(secret, NAMED, epoch=3, verb=Verb.CANCEL, manifest_bytes=9, now_s=7))
+    register.hear(
+        sign_statement(secret, NAMED, epoch=3, verb=Verb.CANCEL, manifest_bytes=9, now_s=7), [secret.public.ed25519]
+    )
     state = StateDirectory(tmp_path / "state")
     state.keep_register(*snapshot(register))
-    assert state.register().digest() == register.digest()
+    assert state.register().statements() == register.statements()
     path = tmp_path / "state" / "register"
     path.write_bytes(path.read_bytes()[:-1])
     with pytest.raises(RegisterFormatError):

@@ -12,9 +12,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from gossipd.core.errors import LocalError, RemoteError
+from gossipd.core.errors import LocalError, QueueFullError, RemoteError
 from gossipd.inbox.drop_folder import DropError, DropFolder, UnfinishedError
-from gossipd.inbox.inbox import Inbox, InboxSettings, QueueFullError
+from gossipd.inbox.inbox import Inbox, InboxSettings
 
 GOOD = b"manifest: good"
 

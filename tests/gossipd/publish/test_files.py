@@ -10,10 +10,10 @@ from threading import Event
 
 import pytest
 
-from gossipd.manifest.chunk_layout import Layout
+from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout
 from gossipd.publish import files as files_module
 from gossipd.publish.errors import PublishError, TreeChangedError
-from gossipd.publish.extents import EXTENT_BYTES_MAX, FileExtent, runs
+from gossipd.publish.extents import FileExtent, runs
 from gossipd.publish.files import LocalFiles
 from gossipd.publish.hashing import hash_chunks
 from gossipd.publish.selection import Selection

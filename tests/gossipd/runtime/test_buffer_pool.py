@@ -90,7 +90,6 @@ def test_a_full_pool_makes_the_next_caller_wait_until_a_release() -> None:
     held.release()
     thread.join(WAIT_S)
     assert len(got) == 1
-    assert pool.statistics().waits == 1
     assert pool.statistics().waited_s > 0
     got[0].release()
 
@@ -153,20 +152,20 @@ def test_more_than_the_pool_can_never_be_asked_for() -> None:
 def test_many_threads_never_pass_the_bound() -> None:
     pool = BufferPool(8 * CLASS_BYTES_MIN)
 
+    seen = set[int]()
+
     def use(size: int) -> None:
         for _ in range(200):
             with pool.acquire(size):
-                pass
+                seen.add(pool.statistics().leased_bytes)
 
     threads = [threading.Thread(target=use, args=(size * CLASS_BYTES_MIN,)) for size in (1, 1, 2, 2, 4, 8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(WAIT_S)
-    seen = pool.statistics()
-    assert seen.leased_bytes == 0
-    assert seen.leased_bytes_max <= 8 * CLASS_BYTES_MIN
-    assert seen.leases == 1200
+    assert pool.statistics().leased_bytes == 0
+    assert max(seen) <= 8 * CLASS_BYTES_MIN
 
 
 def test_the_heap_is_trimmed_before_new_buffers_come_on_top_of_what_it_keeps() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import SOURCE, ChunkIndex, DeploymentId, Supplier
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
-from gossipd.sources.assembly import Assembly
+from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.errors import SourceHashError
+from gossipd.sources.requests import Job
 from tests.gossipd.sources.models import CHUNK_BYTES, MemoryStore, sign
 
 HALF = CHUNK_BYTES // 2
@@ -24,14 +26,15 @@ class Run:
         self.pool = BufferPool(4 * 1024 * 1024)
         self.listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
         self.ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
-        self.incoming_chunks = IncomingChunks(
-            lambda *what: self.listed.append(what), lambda *what: self.ended.append(what)
-        )
-        self.stored: list[ChunkIndex] = []
-        self.assembly = Assembly(
-            MANIFEST, (0, 1), what="a.bin", writer=self.store, pool=self.pool, incoming_chunks=self.incoming_chunks,
-            clock=lambda: 1.0, stopped=lambda: False, on_stored=self.stored.append,
-        )  # fmt: skip
+        self.incoming_chunks = IncomingChunks(self._post)
+        job = Job(MANIFEST)
+        self.stored = job.stored
+        delivery = Delivery(self.store, self.pool, self.incoming_chunks)
+        self.assembly = Assembly(job, (0, 1), delivery, what="a.bin", clock=lambda: 1.0)
+
+    def _post(self, event: ChunkArriving | ChunkEnding) -> None:
+        told = self.ended if isinstance(event, ChunkEnding) else self.listed
+        told.append((event.deployment, event.chunk, event.supplier))
 
     def feed(self, begin: int, end: int, body: bytes = BODY) -> None:
         self.assembly.feed(memoryview(body)[begin:end])

@@ -21,6 +21,7 @@ from gossipd.runtime.ports import DigestMismatchError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import small
 
 MODEL = small(version=1, seed=3)
@@ -48,9 +49,7 @@ class Bookkeeping(RuleBasedStateMachine):
             settings=StoreSettings(reserve_bytes=0),
             on_event=lambda event: None,
             disk=self.disk,
-            clock=lambda: 0.0,
-            wall=lambda: 1000.0,
-            boot=f"boot {self.boots}",
+            clock=SetClock(boot=f"boot {self.boots}"),
             background=False,
         )
         found = set(self.store.open(MODEL.manifest))

@@ -21,6 +21,7 @@ from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import Crash, MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import Model, small
 
 ONE = small(version=1, seed=1)
@@ -44,9 +45,7 @@ def _store(disk: MemoryDisk, *, boot: str = "a") -> ChunkStore:
         settings=StoreSettings(reserve_bytes=0),
         on_event=lambda event: None,
         disk=disk,
-        clock=lambda: 0.0,
-        wall=lambda: 1000.0,
-        boot=boot,
+        clock=SetClock(boot=boot),
         background=False,
     )
 

@@ -23,6 +23,7 @@ from gossipd.store.disk.condition import StoreHealth
 from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import Model, small
 
 T = TypeVar("T")
@@ -53,9 +54,7 @@ class Daemon:
             settings=StoreSettings(reserve_bytes=0, **settings),  # type: ignore[arg-type]
             on_event=self._hear,
             disk=disk,
-            clock=lambda: self.now,
-            wall=lambda: 1000.0,
-            boot=boot,
+            clock=SetClock(now=lambda: self.now, boot=boot),
             background=False,
         )
 

@@ -163,7 +163,7 @@ def test_users_are_led_to_a_version_when_opening_is_repeated() -> None:
     heal(daemon)
     daemon.store.open(MODEL.manifest)
     assert daemon.store.current("m") == 1
-    assert daemon.store.scrub_step(1), "and it is scrubbed"
+    assert daemon.store.scrubber.step(1), "and it is scrubbed"
 
 
 def test_a_read_only_disk_serves_a_version_that_users_cannot_be_led_to() -> None:

@@ -15,6 +15,14 @@ def refreshed(subs: Subscriptions, now: float, *, usable: bool = True, full: boo
     return subs.refresh([A], lambda peer: usable, lambda peer: full, now)
 
 
+def answered(subs: Subscriptions, now: float, *, usable: bool = True) -> tuple[list[NodeId], ...]:
+    """Refreshed, and a question has its answer at once."""
+    found = refreshed(subs, now, usable=usable)
+    if found[0]:
+        subs.heard(A, now, is_news=False)
+    return found
+
+
 def test_a_neighbour_is_asked_once_while_it_talks() -> None:
     subs = Subscriptions(SETTINGS)
     assert refreshed(subs, 0.0) == ([A], [])
@@ -23,9 +31,18 @@ def test_a_neighbour_is_asked_once_while_it_talks() -> None:
         assert refreshed(subs, second + 0.5) == ([], [])
 
 
+def test_a_question_without_an_answer_is_left_to_the_sessions() -> None:
+    subs = Subscriptions(SETTINGS)
+    assert refreshed(subs, 0.0) == ([A], [])
+    assert refreshed(subs, 100.0) == ([], [])
+    subs.heard(A, 100.0)
+    assert refreshed(subs, 105.1) == ([A], [])
+    assert refreshed(subs, 1000.0) == ([], [])
+
+
 def test_a_silent_neighbour_is_asked_again_unless_it_holds_everything() -> None:
     subs = Subscriptions(SETTINGS)
-    refreshed(subs, 0.0)
+    answered(subs, 0.0)
     assert refreshed(subs, 6.0, full=True) == ([], [])
     assert refreshed(subs, 6.0) == ([A], [])
     assert refreshed(subs, 7.0) == ([], [])
@@ -33,12 +50,8 @@ def test_a_silent_neighbour_is_asked_again_unless_it_holds_everything() -> None:
 
 def test_a_neighbour_that_has_nothing_to_say_is_asked_later_each_time_and_soon_again_when_it_had() -> None:
     subs = Subscriptions(SETTINGS)
-    refreshed(subs, 0.0)
-    asked = []
-    for tenth in range(1, 2000):
-        if refreshed(subs, tenth / 10)[0]:
-            asked.append(tenth / 10)
-            subs.heard(A, tenth / 10, is_news=False)
+    answered(subs, 0.0)
+    asked = [tenth / 10 for tenth in range(1, 2000) if answered(subs, tenth / 10)[0]]
     gaps = [round(after - before) for before, after in pairwise(asked)]
     assert gaps[:4] == [10, 20, 40, 40]
     subs.heard(A, 200.0)
@@ -48,11 +61,11 @@ def test_a_neighbour_that_has_nothing_to_say_is_asked_later_each_time_and_soon_a
 
 def test_where_chunks_are_slow_silence_is_asked_about_by_what_they_take_and_no_later_each_time() -> None:
     subs = Subscriptions(SETTINGS)
-    asked = [
-        float(second)
-        for second in range(400)
-        if subs.refresh([A], lambda peer: True, lambda peer: False, float(second), chunk_time_s=15.0)[0]
-    ]
+    asked = []
+    for second in range(400):
+        if subs.refresh([A], lambda peer: True, lambda peer: False, float(second), chunk_time_s=15.0)[0]:
+            asked.append(float(second))
+            subs.heard(A, float(second))
     assert {after - before for before, after in pairwise(asked)} == {61.0}
 
 
@@ -68,26 +81,25 @@ def test_a_neighbour_that_asks_again_has_restarted() -> None:
 
 def test_who_has_restarted_is_not_left_alone_for_the_silence_of_its_former_life() -> None:
     subs = Subscriptions(SETTINGS)
-    refreshed(subs, 0.0)
+    answered(subs, 0.0)
     subs.greeted(A, 0.1)
-    assert refreshed(subs, 6.0) == ([A], [])
-    assert refreshed(subs, 17.0) == ([A], []), "asked about its silence twice"
+    assert answered(subs, 6.0) == ([A], [])
+    assert answered(subs, 17.0) == ([A], []), "asked about its silence twice"
     subs.greeted(A, 19.0)
-    assert refreshed(subs, 19.1) == ([A], [])
-    assert refreshed(subs, 25.0) == ([A], [])
+    assert answered(subs, 19.1) == ([A], [])
+    assert answered(subs, 25.0) == ([A], [])
 
 
-def test_nothing_is_kept_of_who_is_no_neighbour() -> None:
+def test_nothing_is_kept_of_a_host_that_is_no_neighbour() -> None:
     subs = Subscriptions(SETTINGS)
-    refreshed(subs, 0.0)
-    refreshed(subs, 6.0)
-    subs.heard(A, 6.1, is_news=False)
+    answered(subs, 0.0)
+    assert answered(subs, 6.0) == ([A], [])
     subs.greeted(A, 6.2)
     subs.greeted(A, 8.0)
     subs.refresh([], lambda peer: True, lambda peer: False, 8.1)
     assert not subs.heard_s
-    assert refreshed(subs, 9.0) == ([A], [])
-    assert refreshed(subs, 14.5) == ([A], [])
+    assert answered(subs, 9.0) == ([A], [])
+    assert answered(subs, 14.5) == ([A], [])
 
 
 def test_who_is_no_neighbour_any_more_is_told() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
@@ -97,6 +98,35 @@ class Pair:
             return bytes(lease.view)
 
 
+class _Port:
+    """The server's; it remembers what it was told."""
+
+    def __init__(self, members: set[NodeId]) -> None:
+        self._members = members
+        self.slots_changed_condition = threading.Condition()
+        self.slots_seen: list[int] = []
+        self.complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = []
+        self.bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
+        self.sent: list[tuple[NodeId, DeploymentId, int]] = []
+
+    def is_member(self, node: NodeId) -> bool:
+        return node in self._members
+
+    def slots_changed(self, free: int) -> None:
+        with self.slots_changed_condition:
+            self.slots_seen.append(free)
+            self.slots_changed_condition.notify_all()
+
+    def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
+        self.sent.append((node, deployment, byte_count))
+
+    def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        self.complaints.append((node, deployment, chunk))
+
+    def read_failed(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
+        self.bad_reads.append((deployment, chunk))
+
+
 @contextmanager
 def pair(
     encryption: Encryption,
@@ -110,42 +140,29 @@ def pair(
     store.add_model(MODEL, bodies(), held=True)
     tokens, pool, upload, download = IssuedTokens(), BufferPool(8 * 1024 * 1024), RateLimit(), RateLimit()
     members = {CLIENT} if members is None else members
-    slots_seen: list[int] = []
-    complaints: list[tuple[NodeId, DeploymentId, ChunkIndex]] = []
-    bad_reads: list[tuple[DeploymentId, ChunkIndex]] = []
-    sent: list[tuple[NodeId, DeploymentId, int]] = []
-    slots_changed = threading.Condition()
+    port = _Port(members)
     listed: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
     listed_changed = threading.Condition()
 
-    def on_listed(deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier) -> None:
+    ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
+
+    def post(event: ChunkArriving | ChunkEnding) -> None:
         with listed_changed:
-            listed.append((deployment, chunk, supplier))
+            told = ended if isinstance(event, ChunkEnding) else listed
+            told.append((event.deployment, event.chunk, event.supplier))
             listed_changed.notify_all()
 
-    ended: list[tuple[DeploymentId, ChunkIndex, Supplier]] = []
     arriving = IncomingChunks()
-    received = IncomingChunks(
-        on_listed, lambda deployment, chunk, supplier: ended.append((deployment, chunk, supplier))
-    )
-
-    def on_slots(free: int) -> None:
-        with slots_changed:
-            slots_seen.append(free)
-            slots_changed.notify_all()
+    received = IncomingChunks(post)
 
     is_tls = encryption is Encryption.TLS
     server = BulkServer(
         reader=store,
         settings=chosen,
-        is_member=members.__contains__,
+        port=port,
         throttle=upload,
         credentials=tls_credentials(SERVER_KEY, [CLUSTER_KEY]) if is_tls else None,
         tokens=tokens,
-        on_slots=on_slots,
-        on_sent=lambda node, deployment, length: sent.append((node, deployment, length)),
-        on_complaint=lambda node, deployment, chunk: complaints.append((node, deployment, chunk)),
-        on_bad_read=lambda deployment, chunk: bad_reads.append((deployment, chunk)),
         incoming_chunks=arriving,
     )
     received_tokens = ReceivedTokens()
@@ -168,8 +185,8 @@ def pair(
     try:
         yield Pair(
             server, client, endpoint, store, tokens, pool, members, bodies(), upload, download,
-            slots_changed, slots_seen, complaints, bad_reads, sent, arriving, received, listed_changed, listed, ended,
-            received_tokens, asked,
+            port.slots_changed_condition, port.slots_seen, port.complaints, port.bad_reads, port.sent, arriving,
+            received, listed_changed, listed, ended, received_tokens, asked,
         )  # fmt: skip
     finally:
         client.close()

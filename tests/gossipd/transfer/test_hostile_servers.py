@@ -342,4 +342,3 @@ def test_a_fetch_that_waits_for_memory_can_be_cancelled() -> None:
 def test_cancelling_what_does_not_run_does_nothing() -> None:
     with client_of() as client:
         client.cancel(CLIENT, MODEL, 0)
-        client.drop_peer(CLIENT)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from gossipd.core.events import ChunkEnding
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.transfer.channel import Channel
@@ -201,7 +202,7 @@ def test_the_end_is_told_once_when_a_third_or_what_comes_in_a_tenth_of_a_second_
     for rate, told_at in ((1e9, 12), (31.0, 13), (11.0, 15), (1.0, None)):  # sixteenths of the chunk per second
         ended: list[int] = []
         incoming_chunks = IncomingChunks(
-            on_ending=lambda _deployment, chunk, _supplier, ended=ended: ended.append(chunk)  # type: ignore[misc]
+            lambda event, ended=ended: ended.append(event.chunk) if isinstance(event, ChunkEnding) else None  # type: ignore[misc]
         )
         incoming = incoming_chunks.begin(MODEL, CHUNK, SERVER, BufferPool(CHUNK_BYTES).acquire(CHUNK_BYTES))
         seen = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gossipd.transfer.channel import Cut
+from gossipd.transfer.channel import Channel, Cut
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.watchdog import Watchdog
 
@@ -37,9 +37,15 @@ class Rig:
 
     def __init__(self) -> None:
         self.silent: list[object] = []
-        self.watchdog = Watchdog(SETTINGS, name="test", on_silent=self.silent.append)
+        self.watchdog = Watchdog(SETTINGS, name="test", listener=self)
         self.channel = FakeChannel()
         self.watchdog.add(self.channel)  # type: ignore[arg-type]
+
+    def transfer_fell_silent(self, channel: Channel) -> None:
+        self.silent.append(channel)
+
+    def connections_looked_at(self, now: float) -> None:
+        """Nothing is closed here."""
 
     def look(self, now: float, *, moved: int | None = None) -> Cut | None:
         if moved is not None:

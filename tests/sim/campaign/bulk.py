@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ChunkArriving, ChunkEnding, FailReason, FetchFailed, StartFetch
 from gossipd.core.ids import SOURCE, DeploymentId, Supplier
+from gossipd.core.timing import ENDING_SHARE, TOLD_SHARE
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.slots import UploadSlots
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from tests.sim.campaign.daemon import Daemon
 
 _SETTINGS = BulkSettings()
-_TOLD_SHARE = 1 / 8  # gossipd.runtime.incoming_chunks's, and the next
-_ENDING_SHARE = 0.3
 _REFUSED_S = 0.001
 _PROBED_S = _SETTINGS.silence_s + _SETTINGS.probe_s  # until a host that is not there is given up
 
@@ -180,8 +179,8 @@ class Bulk:
 
     def arriving_in(self, took_s: float, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
         """A fetch or read begins that takes so long: others may ask for its chunk when so much of it is here."""
-        self._daemon.after(_TOLD_SHARE * took_s, self._arriving, deployment, chunk, supplier)
-        self._daemon.after((1 - _ENDING_SHARE) * took_s, self._ending, deployment, chunk, supplier)
+        self._daemon.after(TOLD_SHARE * took_s, self._arriving, deployment, chunk, supplier)
+        self._daemon.after((1 - ENDING_SHARE) * took_s, self._ending, deployment, chunk, supplier)
 
     def _ending(self, deployment: DeploymentId, chunk: int, supplier: Supplier) -> None:
         if supplier is SOURCE or (deployment, chunk, supplier) in self.fetches:

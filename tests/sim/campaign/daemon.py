@@ -2,7 +2,7 @@
 
 What lives here: lives and deaths of the process, the brain's loop (``gossipd.daemon.driver``), what commands become
 (``executor``), how the table of members hears (``cluster``, the real one). What does not: a deployment's steps
-(``deploying``), links (``plane``), fetches (``bulk``), faults.
+(``deployment_runner``), links (``plane``), fetches (``bulk``), faults.
 
 Every action of a host goes through ``after``: it dies with the life that began it, and waits while the process is
 stopped.
@@ -16,19 +16,23 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from gossipd.core import events
-from gossipd.core.errors import GossipdError
+from gossipd.core.errors import GossipdError, RemoteError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import SOURCE, DeploymentId
 from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.deployment.commands import OpenSwarm
+from gossipd.deployment.events import DiskConditionChanged, SourceTroubled
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
-from gossipd.store.notices import StoreEvent
+from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
+from membership.events import PayloadHeard
 from membership.member import NodeId
+from tests.gossipd.store.set_clock import SetClock
 from tests.sim.campaign.bulk import Bulk, recheck_quietly
-from tests.sim.campaign.deploying import Deploying
+from tests.sim.campaign.deployment_runner import WALL_S, DeploymentRunner, StateFiles
 from tests.sim.campaign.disk import SickDisk
 from tests.sim.campaign.plane import Plane
 
@@ -63,8 +67,8 @@ class Daemon:
         self.has_slow_disk = False
         self.link_slowness = 1.0
         self.lie_share = 0.0
-        self.kept: dict[DeploymentId, None] = {}
-        """Manifests kept in DIR/state: what the daemon acts on when it starts."""
+        self.secret = world.wires.secrets[world.wires.hosts[index].public]
+        self.files = StateFiles()
         self._reads = 0
         self._waiting: list[tuple[int, Callable[..., None], tuple[Any, ...]]] = []
 
@@ -93,20 +97,20 @@ class Daemon:
         self.members = MemberDirectory(self.node)
         self.bulk = Bulk(self)
         self.plane = Plane(self)
-        self.deploying = Deploying(self)
+        self.deployments = DeploymentRunner(self)
         self.members.callbacks = MemberCallbacks(
-            post=self.post, member_changed=lambda node: None, member_gone=self.plane.member_gone,
-            roster_changed=lambda: None, heard=self.deploying.heard, probe_wanted=lambda node: None,
+            post=self.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
+            roster_changed=self._roster_changed, heard=self._heard, probe_wanted=lambda node: None,
             alarm=lambda code, sentence: None,
         )  # fmt: skip
         swim = self.world.wires.begin_life(self.index, join=join, roster=roster)
         self.members.begin(swim.self_record(), roster)
         self.after(_UPKEEP_S * self.random.uniform(0.5, 1.0), self._keep_up)
         self.after(_SCRUB_S * self.random.uniform(0.5, 1.0), self._scrub)
-        self.deploying.begin()
+        self.deployments.begin()
 
     def _boot_again(self, life: int, join: tuple[int, ...], roster: list[Any]) -> None:
-        if self.life == life and not self.is_up and self.is_powered:
+        if self.life == life and not self.is_up and self.is_powered and self.world.faults.should_run(self.index):
             self.boot(join=join, roster=roster)
 
     def _open_store(self) -> ChunkStore:
@@ -116,9 +120,7 @@ class Daemon:
             settings=StoreSettings(reserve_bytes=0),
             on_event=self._store_reported,
             disk=self.disk,
-            clock=lambda: wires.now,
-            wall=lambda: 1_000_000.0 + wires.now,
-            boot=str(self.boot_id),
+            clock=SetClock(boot=str(self.boot_id), now=lambda: wires.now, wall=lambda: WALL_S + wires.now),
             background=False,
         )
 
@@ -143,7 +145,7 @@ class Daemon:
         ailments = self.disk.ailments
         self.disk = SickDisk(self.random, lambda kind: self.world.faults.struck(kind, self.index))
         self.disk.ailments = ailments
-        self.kept.clear()
+        self.files = StateFiles()
 
     def stop(self) -> None:
         """SIGSTOP."""
@@ -154,6 +156,9 @@ class Daemon:
         waiting, self._waiting = self._waiting, []
         for life, action, arguments in waiting:
             self._run(life, action, arguments)
+
+    def _member_gone(self, node: NodeId) -> None:
+        self.plane.hear(events.PeerLost(node))
 
     def watch(self, peer: int) -> None:
         """Something has happened between us and that host: the next heartbeat will tell."""
@@ -198,6 +203,8 @@ class Daemon:
         self._plan_at, self._plan_earliest = math.inf, now + _PLAN_INTERVAL_S
         heard, self._events = self._events, []
         for event in heard:
+            if type(event) is events.ChunkStored or type(event) is events.ChunkLost:
+                self.deployments.post(event)
             if type(event) is events.FetchFailed and event.reason is FailReason.CORRUPT:
                 oracle.hear_corrupt(self, event)
             else:
@@ -208,15 +215,12 @@ class Daemon:
             self._perform(command)
         oracle.planned(self)
         due = planner.next_deadline(now)
-        self._plan_by(max(due, now + (_IDLE_PLAN_S if self.deploying.is_idle else _TIMER_PLAN_S)))
+        self._plan_by(max(due, now + (_IDLE_PLAN_S if self.deployments.is_idle else _TIMER_PLAN_S)))
 
     def _perform(self, command: Command) -> None:
         match command:
-            case events.SendDelta():
-                self.plane.send_delta(
-                    command.peers, command.deployment, added=command.added, dropped=command.dropped,
-                    reading=command.reading, free_slots=command.free_slots,
-                )  # fmt: skip
+            case events.StartSubscription() | events.EndSubscription() | events.SendHoldings() | events.SendDelta():
+                self.plane.hear(command)
             case events.StartFetch():
                 self.bulk.start(command)
             case events.CancelFetch():
@@ -225,23 +229,18 @@ class Daemon:
                 self._read_source(command)
             case events.ProbeSource():
                 self.probe(command.deployment)
-            case events.StartSubscription():
-                self.plane.subscribe(command.peer, command.deployment)
-            case events.EndSubscription():
-                self.plane.unsubscribe(command.peer, command.deployment)
-            case events.SendHoldings():
-                self.plane.send_holdings(command.peer, command.deployment, command.chunks, command.free_slots)
             case events.ClaimSeed():
                 self.seed_term = command.term
                 self.world.wires.publish_capabilities(
                     self.index, NodeCapabilities(can_read_sources=True, seed_term=command.term)
                 )
             case events.FinishModel():
-                self.deploying.finish_wanted(command.deployment)
+                self.deployments.post(command)
             case events.LimitUploads():
                 self.bulk.limit_uploads(command.slots)
             case events.ReportStall():
                 self.world.stalls += command.reason is not None
+                self.deployments.post(command)
 
     # ---- external storage ----------------------------------------------------------------------
 
@@ -251,7 +250,8 @@ class Daemon:
 
     def _probed(self, deployment: DeploymentId) -> None:
         readable = self.world.storage.probe()
-        self.deploying.source_trouble(deployment, bad=not readable)
+        if not readable:
+            self._source_troubled(deployment)
         self.post(events.SourceProbed(deployment, readable))
 
     def _read_source(self, command: events.StartSourceRead) -> None:
@@ -278,9 +278,13 @@ class Daemon:
             if reason is not None:
                 failed.setdefault(reason, []).append(chunk)
         bad = [reason for reason in failed if reason in (FailReason.SOURCE, FailReason.CORRUPT)]
-        self.deploying.source_trouble(deployment, bad=bool(bad))
+        if bad:
+            self._source_troubled(deployment)
         for reason, chunks in failed.items():
             self.post(events.SourceReadFailed(deployment, tuple(chunks), reason))
+
+    def _source_troubled(self, deployment: DeploymentId) -> None:
+        self.deployments.post(SourceTroubled(deployment, RemoteError("simulated", code="E_SOURCE_UNREACHABLE")))
 
     def _put_read(self, deployment: DeploymentId, chunk: int, body: bytes, elapsed_s: float) -> FailReason | None:
         try:
@@ -302,6 +306,11 @@ class Daemon:
         elif isinstance(event, events.ChunkLost):
             self.world.oracle.lost(self, event)
             self.post(event)
+        elif isinstance(event, StoreConditionChanged):
+            self.after(0.0, self._disk_changed, event.condition.code)
+
+    def _disk_changed(self, code: str) -> None:
+        self.deployments.post(DiskConditionChanged(code))
 
     def _keep_up(self) -> None:
         """The background thread's step."""
@@ -310,7 +319,7 @@ class Daemon:
         self.after(_UPKEEP_S + self.disk_wait_s(), self._keep_up)
 
     def _scrub(self) -> None:
-        self.store.scrub_step(_SCRUB_BYTES)
+        self.store.scrubber.step(_SCRUB_BYTES)
         self.after(_SCRUB_S, self._scrub)
 
     def recheck(self, deployment: DeploymentId, chunk: int) -> None:
@@ -331,6 +340,25 @@ class Daemon:
             return bytes([body[0] ^ 1]) + body[1:]
         return body
 
-    def chunk_count_of(self, deployment: DeploymentId) -> int | None:
-        """ControlDelegate.chunk_count_of."""
-        return self.deploying.chunk_count_of(deployment)
+    # ---- what the deployment brain wants ---------------------------------------------------------
+
+    def open_swarm(self, command: OpenSwarm) -> None:
+        """See SwarmPort."""
+        manifest = command.manifest
+        opened = events.DeploymentOpened(
+            manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets
+        )
+        self.post(opened)
+        self.plane.hear(opened)
+
+    def close_swarm(self, deployment: DeploymentId) -> None:
+        """See SwarmPort."""
+        closed = events.DeploymentClosed(deployment)
+        self.post(closed)
+        self.plane.hear(closed)
+
+    def _heard(self, event: PayloadHeard) -> None:
+        self.deployments.heard(event)
+
+    def _roster_changed(self) -> None:
+        self.deployments.roster_changed()

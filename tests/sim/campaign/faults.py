@@ -8,7 +8,7 @@ through and a lie that nobody heard have tested nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -43,11 +43,10 @@ class Fault:
 class Faults:
     """The faults of one run."""
 
-    def __init__(self, world: World, random: Random, kinds: tuple[str, ...] | None = None) -> None:
+    def __init__(self, world: World, random: Random, kinds: tuple[str, ...]) -> None:
         self._world = world
         self._random = random
-        chosen = tuple(random.sample(KINDS, PER_RUN)) if kinds is None else kinds
-        self.all = [self._draw(kind) for kind in chosen]
+        self.all = [self._draw(kind) for kind in kinds]
         self._active: dict[str, list[Fault]] = {}
         self._pairs: dict[tuple[int, int], list[Fault]] = {}
         self._died_s: dict[int, float] = {}
@@ -56,7 +55,7 @@ class Faults:
         """Hosts whose membership some fault touches, now or earlier."""
 
     def _draw(self, kind: str) -> Fault:
-        random, count = self._random, len(self._world.daemons)
+        random, count = self._random, self._world.host_count
         most = {"kill_final": 2, "partition": count // 2, "swizzle": 8, "one_way": 6, "corrupting_peer": 8, "rot": 8}
         others = [index for index in range(count) if index != _ORIGIN]
         least = 1 if count < 20 else {"partition": 2, "swizzle": 3, "corrupting_peer": 4, "rot": 3}.get(kind, 1)
@@ -98,6 +97,13 @@ class Faults:
         for fault in self._pairs.get((source, target), ()):
             fault.has_struck = True
 
+    def audited(self, index: int, kind: str, fields: Mapping[str, object]) -> None:
+        """A host has recorded that it refused something."""
+        if kind == "refused" and fields["code"] in ("E_EXPIRED", "E_ROLLBACK"):
+            self.struck("expired" if fields["code"] == "E_EXPIRED" else "rollback")
+        elif kind == "statement refused":
+            self.struck("forged")
+
     def since(self, index: int) -> float:
         """When the host died last."""
         return self._died_s.get(index, 0.0)
@@ -128,9 +134,30 @@ class Faults:
             else:
                 self._gone.add(index)
 
+    def not_yet(self, daemon: Daemon) -> None:
+        """The host does not run before ``starts``."""
+        self._gone.add(daemon.index)
+
+    def starts(self, daemon: Daemon) -> None:
+        """From now on it is expected to run."""
+        self._gone.discard(daemon.index)
+
+    @property
+    def over_s(self) -> float:
+        """When the last fault is over."""
+        return OVER_S
+
+    def end_for_good(self, daemon: Daemon) -> None:
+        """The host's process ends, if it has not, and nothing starts it again."""
+        self._gone.add(daemon.index)
+        self.sick.add(daemon.index)
+        if daemon.is_up:
+            self._died_s[daemon.index] = self._world.now
+            self._world.die(daemon, power=True)
+
     def _restart(self, daemon: Daemon, life: int, roster: list[Any]) -> None:
-        if daemon.life == life and not daemon.is_up:
-            others = [index for index in range(len(self._world.daemons)) if index != daemon.index]
+        if daemon.life == life and not daemon.is_up and daemon.index not in self._gone:
+            others = [index for index in range(self._world.host_count) if index != daemon.index]
             daemon.boot(join=tuple(self._random.sample(others, min(3, len(others)))), roster=roster)
 
     def _pause(self, fault: Fault) -> None:
@@ -280,8 +307,8 @@ class Faults:
         for index in fault.hosts:
             daemon = self._world.daemons[index]
             if daemon.is_up:
-                for deployment in list(daemon.deploying.by_id):
-                    if daemon.deploying.chunk_count_of(deployment) is not None:
+                for deployment in [record.id for record in daemon.deployments.records]:
+                    if daemon.deployments.chunk_count_of(deployment) is not None:
                         held = list(daemon.store.held(deployment))
                         for chunk in self._random.sample(held, min(len(held), self._random.randint(1, 3))):
                             self._spoil(fault, daemon, deployment, chunk)
@@ -327,6 +354,22 @@ _BEGINNINGS: dict[str, Callable[[Faults, Fault], None]] = {
     "source_slow": Faults._source,
     "source_lying": Faults._source,
     "slow_link": Faults._slow_link,
+    "cancel": lambda faults, fault: faults._world.operations.cancel(fault),
+    "redeploy": lambda faults, fault: faults._world.operations.cancel(fault, then_deploy=True),
+    "remove": lambda faults, fault: faults._world.operations.remove(fault),
+    "outside": lambda faults, fault: faults._world.operations.outside(fault),
+    "expired": lambda faults, fault: faults._world.operations.expired(fault),
+    "rollback": lambda faults, fault: faults._world.operations.rollback(fault),
+    "forged": lambda faults, fault: faults._world.operations.forged(fault),
+    "dead_join": lambda faults, fault: faults._world.operations.join(fault, forget=False),
+    "forget_join": lambda faults, fault: faults._world.operations.join(fault, forget=True),
 }
 KINDS = tuple(_BEGINNINGS)
+
+
+def choose_kinds(random: Random) -> tuple[str, ...]:
+    """The kinds of one run."""
+    return tuple(random.sample(KINDS, PER_RUN))
+
+
 _LASTS_S = {"pause": (0.5, 12.0), "source_changed": (2.0, 8.0), "swizzle": (4.0, 12.0), "corrupting_peer": (8.0, 20.0)}

@@ -15,7 +15,13 @@ The rules, by the name that a violation carries:
 * ``again``       a chunk that is held is not asked for: not by a fetch, not by a read;
 * ``blamed``      a chunk that came corrupt is held against the peer that sent it, and no other peer's standing changes;
 * ``bounds``      fetches in flight, uploads in all and per peer stay under what was set;
+* ``announced``   what a peer announces is heard, or known to be missing;
 * ``ended``       every fetch ends; none is asked of a host that has been dead for long;
+* ``cancelled``   a cancelled deployment is not opened, in no later life either, unless it is published already;
+* ``removed``     what was removed from a host is never opened there again;
+* ``outside``     a host outside the targets opens nothing;
+* ``trusted``     no version below one that was opened is accepted, and none is opened that had expired;
+* ``newcomer``    a host that joins after another was forgotten knows all deployments within 30 s;
 * ``alive``       when the faults are over, every host that runs publishes everything, and all views agree.
 
 False deaths (a healthy host declared dead by a healthy one) are counted, not judged: membership's own simulation judges
@@ -30,13 +36,17 @@ from typing import TYPE_CHECKING
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ChunkLost, ChunkStored, Command, FetchFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
+from gossipd.deployment.commands import OpenSwarm
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Verb
+from gossipd.manifest.manifest import Manifest
 from gossipd.store.models import layout
 from membership.checkers import Rule
 from membership.events import Event as SaidEvent
 from membership.events import MemberDown
 from membership.member import NodeId
 from membership.testing import SimulatedCluster
-from tests.sim.campaign.deploying import Step
+from tests.sim.campaign.deployment_runner import WALL_S
 from tests.sim.campaign.model import CHUNK_BYTES
 
 if TYPE_CHECKING:
@@ -85,6 +95,10 @@ class Oracle:
         self.claimed: dict[tuple[int, DeploymentId], int] = {}
         """Bits of what each host's journal has claimed, and must remember."""
         self._read_failures: dict[int, int] = {}
+        self.removed: set[tuple[int, DeploymentId]] = set()
+        """What hosts have said to have removed for good."""
+        self._opened_versions: dict[tuple[int, str], set[int]] = {}
+        self._kept_versions: dict[tuple[int, str], set[int]] = {}
 
     # ---- bytes ---------------------------------------------------------------------------------
 
@@ -178,6 +192,55 @@ class Oracle:
         """The host's disk is empty: nothing that it claimed or that had rotted is there."""
         self.claimed = {key: bits for key, bits in self.claimed.items() if key[0] != daemon.index}
         self.rotten = {key for key in self.rotten if key[0] != daemon.index}
+        self.removed = {key for key in self.removed if key[0] != daemon.index}
+        for versions in (self._opened_versions, self._kept_versions):
+            for key in [key for key in versions if key[0] == daemon.index]:
+                del versions[key]
+
+    # ---- deployments ---------------------------------------------------------------------------
+
+    def swarm_opened(self, daemon: Daemon, command: OpenSwarm) -> None:
+        """A host begins to fetch, or to serve what is published."""
+        manifest, statements = command.manifest, daemon.deployments.statements
+        key = (daemon.index, manifest.id)
+        self.looked["cancelled"] += 1
+        last = statements.statement(manifest.id)
+        is_published = daemon.store.is_published(manifest.id)
+        if last is not None and last.verb is Verb.CANCEL and not is_published:
+            raise Violation("cancelled", f"host {daemon.index} opens {manifest.name}, which is cancelled")
+        self.looked["removed"] += 1
+        if statements.is_removed(manifest.id) or key in self.removed:
+            raise Violation("removed", f"host {daemon.index} opens {manifest.name}, which was removed from it")
+        self.looked["outside"] += 1
+        if not manifest.is_target(daemon.name, daemon.rack):
+            raise Violation("outside", f"host {daemon.index} opens {manifest.name}, which is for others")
+        self.looked["trusted"] += 1
+        if manifest.expires_s is not None and manifest.expires_s <= WALL_S:
+            raise Violation("trusted", f"host {daemon.index} opens {manifest.name}, which has expired")
+        self._opened_versions.setdefault((daemon.index, manifest.name), set()).add(manifest.version)
+
+    def manifest_accepted(self, daemon: Daemon, manifest: Manifest) -> None:
+        """A host trusts a manifest that it had not kept yet."""
+        key = (daemon.index, manifest.name)
+        kept = self._kept_versions.setdefault(key, set())
+        self.looked["trusted"] += 1
+        is_older = any(manifest.version < one for one in self._opened_versions.get(key, ()))
+        if manifest.version not in kept and is_older:
+            raise Violation("trusted", f"host {daemon.index} accepts {manifest.name}@{manifest.version}, a rollback")
+        kept.add(manifest.version)
+
+    def newcomer(self, daemon: Daemon) -> None:
+        """Some time after it joined a host knows every deployment that is to be everywhere."""
+        for deployment in self._world.opened:
+            self.looked["newcomer"] += 1
+            if daemon.deployments.records.get(deployment) is None:
+                raise Violation("newcomer", f"host {daemon.index} has joined and knows nothing of a deployment")
+
+    def deleted(self, daemon: Daemon, deployment: DeploymentId) -> None:
+        """The store has deleted what is not published of a deployment, or all of it."""
+        if not any(one.deployment == deployment and one.is_published for one in daemon.store.models()):
+            self.claimed.pop((daemon.index, deployment), None)
+            self.rotten = {one for one in self.rotten if one[:2] != (daemon.index, deployment)}
 
     # ---- commands ------------------------------------------------------------------------------
 
@@ -209,9 +272,14 @@ class Oracle:
         """All commands of a plan are begun."""
         self.looked["bounds"] += 1
         settings = self._world.settings
-        most = settings.fetches_max + len(daemon.deploying.by_id)  # each deployment may always have one
+        most = settings.fetches_max + len(list(daemon.deployments.records))  # each deployment may always have one
         if len(daemon.bulk.fetches) > most:
             raise Violation("bounds", f"host {daemon.index} has {len(daemon.bulk.fetches)} fetches in flight")
+        compared, holes = daemon.plane.announcements.holes(daemon.plane, self._world.now)
+        self.looked["announced"] += compared
+        if holes:
+            peer = self._world.index_of[holes[0][0]]
+            raise Violation("announced", f"host {daemon.index} has not heard all that host {peer} announced to it")
 
     def upload_began(self, daemon: Daemon, node: NodeId) -> None:
         """A slot was taken, and is not counted yet."""
@@ -251,18 +319,29 @@ class Oracle:
         if len(digests) > 1:
             wrong.append(f"{len(digests)} different views")
         for daemon in running:
-            live = world.wires.swim(daemon.index).live_count
+            live = world.wires.swim(daemon.index).statistics()["members_live"]
             if live != len(running):
                 wrong.append(f"host {daemon.index} counts {live} of {len(running)} hosts")
             for deployment in world.opened:
-                life = daemon.deploying.by_id.get(deployment)
-                held = daemon.planner.statistics().swarms.get(deployment)
-                if life is None or life.step is not Step.COMPLETE:
-                    wrong.append(f"host {daemon.index} is {'unaware' if life is None else life.step.value}")
-                elif held is None or held.chunks_held < held.chunks_total:
-                    wrong.append(f"host {daemon.index} lacks chunks of what it published")
+                wrong += self._incomplete(daemon, deployment)
+            wrong += world.operations.wrong(daemon)
+        wrong += world.operations.unfinished()
         down = [daemon.index for daemon in world.daemons if not daemon.is_up and world.faults.should_run(daemon.index)]
         return wrong + [f"host {index} does not start" for index in down]
+
+    def _incomplete(self, daemon: Daemon, deployment: DeploymentId) -> list[str]:
+        record = daemon.deployments.records.get(deployment)
+        held = daemon.planner.statistics().swarms.get(deployment)
+        if record is not None and record.reason is HostReason.ROLLBACK:
+            manifest = self._world.models[deployment].manifest  # a newcomer may hear of the newer version first
+            newest = max(daemon.deployments.statements.state.versions[manifest.name])
+            if newest > manifest.version:
+                return []
+        if record is None or record.state is not HostState.COMPLETE:
+            return [f"host {daemon.index} is {'unaware' if record is None else record.state.value}"]
+        if held is None or held.chunks_held < held.chunks_total:
+            return [f"host {daemon.index} lacks chunks of what it published"]
+        return []
 
     def close(self) -> None:
         """The run is over. Raises Violation when the cluster has not recovered, or a fetch has never ended."""

@@ -1,92 +1,60 @@
-"""The control plane of one simulated host: links that are dialed, fall silent, are reset; news in order over them.
+"""The network under one simulated host's sessions: connections that are dialed, fall silent, are reset; messages in
+order over them.
 
-What lives here: what ``gossipd.control`` does with sockets (``plane``, ``links``, ``link``, ``hearing``), with its own
-tables ``SubscriptionTable`` and ``Subscribers`` and its own times, on the virtual clock. What does not: frames
-(messages go as values), CURVE (everybody is who they say), requests and replies.
+What lives here: time, cuts and resets, on the virtual clock. What does not: any decision, which are those of the real
+``gossipd.sessions``; frames (messages go as values); CURVE (everybody is who they say); requests and replies.
 
 A message under way when its direction is cut waits as TCP would have it wait, and arrives when the cut is mended, or is
-lost with the link when nothing has acknowledged it for ``silence_s``. A stopped process answers neither a dial nor a
-heartbeat, while its kernel acknowledges what is said to it.
+lost with the connection when nothing has acknowledged it for ``silence_s``; so many and no more are under way on one
+connection. A stopped process answers neither a dial nor a heartbeat, while its kernel acknowledges what is said to it.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING, TypeAlias
+import math
+from random import Random
+from typing import TYPE_CHECKING
 
 from gossipd.control.settings import ControlSettings
-from gossipd.control.subscribers import STREAMS_MAX, Subscribers
-from gossipd.control.subscription import SubscriptionTable
-from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import DeltaHeard, HoldingsHeard, PeerReachable, SubscribeHeard, UnsubscribeHeard
 from gossipd.core.ids import DeploymentId
+from gossipd.sessions.events import (
+    Dial,
+    EndpointChanged,
+    HangUp,
+    LinkDown,
+    LinkUp,
+    MessageHeard,
+    ReportEvent,
+    SendReady,
+    SessionEvent,
+    SessionWord,
+)
+from gossipd.sessions.peer_channel import Endpoint
+from gossipd.sessions.send_queue import DeltaPayload, Outgoing
+from gossipd.sessions.sessions import Sessions
+from gossipd.wire.control import Hello
 from membership.member import NodeId
+from tests.sim.campaign.announced import Announcements
 
 if TYPE_CHECKING:
     from tests.sim.campaign.daemon import Daemon
 
 _SETTINGS = ControlSettings()
+_GREETING = Hello("campaign")
 _DIAL_S = 0.002  # TCP and CURVE on an idle network
-_RESET_S = 0.001
+_RETRANSMIT_S = 0.2
 
 
-class Asked:
-    """Subscribe (or no more) to a deployment."""
+class Connection:
+    """One dialed connection, from the dial to its end; what is sent on it is lost with it."""
 
-    __slots__ = ("deployment", "wanted")
-
-    def __init__(self, deployment: DeploymentId, *, wanted: bool) -> None:
-        self.deployment = deployment
-        self.wanted = wanted
-
-
-class Held:
-    """Holdings: the stream begins anew with number 0."""
-
-    __slots__ = ("chunks", "deployment", "free_slots", "stream")
-
-    def __init__(self, deployment: DeploymentId, stream: int, chunks: ChunkSet, free_slots: int) -> None:
-        self.deployment = deployment
-        self.stream = stream
-        self.chunks = chunks
-        self.free_slots = free_slots
-
-
-class Told:
-    """A delta, shared by its receivers; each link numbers it."""
-
-    __slots__ = ("added", "dropped", "free_slots", "reading", "stream")
-
-    def __init__(
-        self, stream: int, added: tuple[int, ...], dropped: tuple[int, ...], reading: tuple[int, ...], free_slots: int
-    ) -> None:
-        self.stream = stream
-        self.added = added
-        self.dropped = dropped
-        self.reading = reading
-        self.free_slots = free_slots
-
-
-Message: TypeAlias = Asked | Held | Told
-
-
-class Link:
-    """One dialed connection."""
-
-    __slots__ = (
-        "age", "arrives_s", "is_dialing", "is_unanswered", "is_up", "is_watched", "pause_s", "peer", "queue", "streams",
-    )  # fmt: skip
+    __slots__ = ("arrives_s", "is_over", "is_unanswered", "is_up", "is_watched", "peer", "under_way")
 
     def __init__(self, peer: int) -> None:
         self.peer = peer
-        self.is_up = False
-        self.is_dialing = False
-        self.is_watched = False
-        self.is_unanswered = False
-        self.age = 0  # which connection of this link: what was sent on an earlier one is lost
-        self.pause_s = _SETTINGS.redial_min_s
-        self.queue: deque[Message] = deque()
-        self.streams: dict[int, int] = {}
+        self.is_up = self.is_over = False
+        self.is_watched = self.is_unanswered = False
+        self.under_way = 0
         self.arrives_s = 0.0
 
 
@@ -96,263 +64,181 @@ class Plane:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._world = daemon.world
-        self._following = SubscriptionTable(resubscribe_s=_SETTINGS.resubscribe_s)
-        self._followers = Subscribers(first_stream=daemon.random.randrange(STREAMS_MAX))
-        self._links: dict[int, Link] = {}
-        self._reachable: dict[int, bool] = {}
-        self._broken: set[int] = set()
-        daemon.after(_SETTINGS.resubscribe_s / 5, self._repeat)
+        self.sessions = Sessions(
+            self, greeting=_GREETING, settings=_SETTINGS, rng=Random(daemon.random.getrandbits(64))
+        )
+        self.announcements = Announcements()
+        self._connections: dict[int, Connection] = {}
+        self._wake_s = math.inf
 
-    # ---- what the daemon says ------------------------------------------------------------------
+    # ---- the sessions' caller ------------------------------------------------------------------
 
-    def subscribe(self, peer: NodeId, deployment: DeploymentId) -> None:
+    def hear(self, word: SessionWord) -> None:
         """See ControlPlane."""
-        self._following.begin(peer, deployment, self._world.now)
-        link = self._link_to(peer)
-        if link is not None and link.is_up:
-            self._send(link, Asked(deployment, wanted=True))
+        self.announcements.say(word)
+        self._feed(word)
 
-    def unsubscribe(self, peer: NodeId, deployment: DeploymentId) -> None:
+    def member_changed(self, node: NodeId) -> None:
         """See ControlPlane."""
-        if self._following.end(peer, deployment):
-            link = self._links.get(self._world.index_of[peer])
-            if link is not None and link.is_up:
-                self._send(link, Asked(deployment, wanted=False))
+        self._feed(EndpointChanged(node))
 
-    def send_holdings(self, peer: NodeId, deployment: DeploymentId, chunks: ChunkSet, free_slots: int) -> None:
-        """See ControlPlane."""
-        if not self._followers.follows(peer, deployment):
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        """See EndpointDirectory."""
+        if self._daemon.members.record(node) is None:
+            return None
+        return Endpoint(str(self._world.index_of[node]), 1, node)
+
+    def _feed(self, event: SessionEvent) -> None:
+        self.sessions.handle(event, self._world.now)
+        self._perform()
+
+    def _perform(self) -> None:
+        for command in self.sessions.drain():
+            match command:
+                case ReportEvent():
+                    self.announcements.hear(command.event)
+                    self._daemon.post(command.event)
+                case SendReady():
+                    self._send(self._connections[self._world.index_of[command.peer]])
+                case Dial():
+                    self._dial(self._world.index_of[command.peer])
+                case HangUp():
+                    connection = self._connections.pop(self._world.index_of[command.peer], None)
+                    if connection is not None:
+                        connection.is_over = True
+        due_s = self.sessions.next_deadline(self._world.now)
+        if due_s < self._wake_s:
+            self._wake_s = due_s
+            self._daemon.after(max(0.0, due_s - self._world.now), self._wake, due_s)
+
+    def _wake(self, due_s: float) -> None:
+        if due_s == self._wake_s:
+            self._wake_s = math.inf
+            self.sessions.advance(self._world.now)
+            self._perform()
+
+    # ---- dialing -------------------------------------------------------------------------------
+
+    def _dial(self, index: int) -> None:
+        connection = self._connections[index] = Connection(index)
+        peer = self._world.daemons[index]
+        if not self._world.wires.is_whole(self._daemon.index, index) or peer.is_stopped or not peer.is_powered:
+            self._daemon.after(_SETTINGS.handshake_s, self._dialed, connection, False)
+        else:
+            self._daemon.after(_DIAL_S, self._dialed, connection, peer.is_up)
+
+    def _dialed(self, connection: Connection, answered: bool) -> None:
+        peer = self._world.daemons[connection.peer]
+        if connection.is_over:
             return
-        stream = self._followers.stream(deployment)
-        link = self._link_to(peer)
-        if link is None:
-            return
-        link.streams[stream] = 0
-        link.queue = deque(m for m in link.queue if not (isinstance(m, Told) and m.stream == stream))
-        self._put(link, Held(deployment, stream, chunks, free_slots))
-
-    def send_delta(
-        self, peers: tuple[NodeId, ...], deployment: DeploymentId, *, added: tuple[int, ...],
-        dropped: tuple[int, ...], reading: tuple[int, ...], free_slots: int,
-    ) -> None:  # fmt: skip
-        """See ControlPlane."""
-        stream = self._followers.stream(deployment)
-        told = Told(stream, added, dropped, reading, free_slots)
-        index_of = self._world.index_of
-        for peer in peers:
-            link = self._links.get(index_of[peer])
-            if link is not None and stream in link.streams:
-                self._put(link, told)
-
-    def deployment_opened(self, deployment: DeploymentId) -> None:
-        """See ControlPlane."""
-        for peer in self._followers.take_early(deployment):
-            self._follow(peer, deployment)
-
-    def member_gone(self, node: NodeId) -> None:
-        """See ControlPlane."""
-        self._following.forget(node)
-        self._followers.forget(node)
-        peer = self._world.index_of[node]
-        link = self._links.pop(peer, None)
-        if link is not None:
-            link.age += 1
-            link.is_up = False
-        self._broken.discard(peer)
-        self._reachable.pop(peer, None)
+        if answered and peer.is_up and peer.members.record(self._daemon.node) is not None:
+            connection.is_up = True
+            self._feed(LinkUp(peer.node))
+        else:
+            self._feed(LinkDown(peer.node, "unreachable"))
 
     # ---- sending -------------------------------------------------------------------------------
 
-    def _link_to(self, node: NodeId) -> Link | None:
-        if self._daemon.members.record(node) is None:
-            return None
-        peer = self._world.index_of[node]
-        link = self._links.get(peer)
-        if link is None:
-            link = self._links[peer] = Link(peer)
-            self._dial(link)
-        return link
-
-    def _put(self, link: Link, message: Message) -> None:
-        if link.is_up:
-            self._send(link, message)
-        elif len(link.queue) < _SETTINGS.link_queue_messages_max:
-            link.queue.append(message)
-
-    def _send(self, link: Link, message: Message) -> None:
-        number = 0
-        if type(message) is Told:
-            if message.stream not in link.streams:
+    def _send(self, connection: Connection) -> None:
+        """As much as a connection takes; the rest stays where it is merged."""
+        world, node = self._world, self._world.nodes[connection.peer]
+        while connection.under_way < _SETTINGS.link_send_messages_max:
+            outgoing = self.sessions.take(node)
+            if outgoing is None:
                 return
-            number = link.streams[message.stream] = link.streams[message.stream] + 1
-        world = self._world
-        link.arrives_s = max(link.arrives_s, world.now + world.delay())
-        world.at(link.arrives_s, self._arrive, link, link.age, message, number)
+            connection.under_way += 1
+            connection.arrives_s = max(connection.arrives_s, world.now + world.delay())
+            world.at(connection.arrives_s, self._arrive, connection, outgoing)
 
-    def _arrive(self, link: Link, age: int, message: Message, number: int) -> None:
-        """The message is at the peer's door."""
-        own, peer = self._daemon, self._world.daemons[link.peer]
-        if link.age != age or not link.is_up:
+    def _arrive(self, connection: Connection, outgoing: Outgoing) -> None:
+        """The message is at the peer's host."""
+        own, peer = self._daemon, self._world.daemons[connection.peer]
+        if connection.is_over:
             return
         if not peer.is_up:
-            self.reset(link.peer)
-        elif not self._world.wires.is_open(own.index, link.peer):
-            self._world.wires.cut_struck(own.index, link.peer)
-            self._unanswered(link)
-            self._world.after(0.2, self._arrive_late, link, age, message, number)
-        elif peer.is_stopped:
-            peer.after(0.0, peer.plane.hear, own.node, message, number)
+            self._feed(LinkDown(peer.node, "lost"))
+        elif not self._world.wires.is_open(own.index, connection.peer):
+            self._world.wires.cut_struck(own.index, connection.peer)
+            self._unanswered(connection)
+            self._world.after(_RETRANSMIT_S, self._arrive_late, connection, outgoing)
         else:
-            peer.plane.hear(own.node, message, number)
+            connection.under_way -= 1
+            if peer.is_stopped:
+                peer.after(0.0, peer.plane.hear_message, own.node, outgoing)
+            else:
+                peer.plane.hear_message(own.node, outgoing)
+            if not connection.is_over and not own.is_stopped:
+                self._send(connection)
 
-    def _arrive_late(self, link: Link, age: int, message: Message, number: int) -> None:
+    def _arrive_late(self, connection: Connection, outgoing: Outgoing) -> None:
         # Retransmitted in order: what was sent later comes no earlier than this.
-        if link.age == age and link.is_up:
-            link.arrives_s = max(link.arrives_s, self._world.now)
-            self._arrive(link, age, message, number)
+        connection.arrives_s = max(connection.arrives_s, self._world.now)
+        self._arrive(connection, outgoing)
 
-    # ---- links ---------------------------------------------------------------------------------
+    def hear_message(self, node: NodeId, outgoing: Outgoing) -> None:
+        """See FrameDispatcher."""
+        if self._daemon.members.record(node) is not None:
+            message, number = outgoing
+            said = message.message if isinstance(message, DeltaPayload) else message
+            self._feed(MessageHeard(node, said, number))
 
-    def _dial(self, link: Link) -> None:
-        if self._links.get(link.peer) is not link or link.is_up or link.is_dialing:
-            return
-        if not self._is_wanted(link.peer) and not link.queue:
-            del self._links[link.peer]
-            self._let_go(link.peer)
-            return
-        link.is_dialing = True
-        peer = self._world.daemons[link.peer]
-        if not self._world.wires.is_whole(self._daemon.index, link.peer) or peer.is_stopped or not peer.is_powered:
-            self._daemon.after(_SETTINGS.handshake_s, self._dialed, link, False)
-        else:
-            self._daemon.after(_DIAL_S, self._dialed, link, peer.is_up)
-
-    def _dialed(self, link: Link, answered: bool) -> None:
-        if self._links.get(link.peer) is not link:
-            return
-        link.is_dialing = False
-        peer = self._world.daemons[link.peer]
-        if answered and peer.is_up and peer.members.record(self._daemon.node) is not None:
-            link.is_up = True
-            link.age += 1
-            link.pause_s = _SETTINGS.redial_min_s
-            self._up(link)
-        else:
-            self._failed(link)
-
-    def _failed(self, link: Link) -> None:
-        link.is_up = False
-        link.age += 1
-        link.queue.clear()
-        link.streams.clear()
-        self._daemon.after(link.pause_s * self._daemon.random.uniform(0.5, 1.0), self._dial, link)
-        link.pause_s = min(2 * link.pause_s, _SETTINGS.redial_max_s)
-        if self._followers.of(self._world.nodes[link.peer]):
-            self._broken.add(link.peer)
-        self._reach(link.peer, reachable=False)
-
-    def _up(self, link: Link) -> None:
-        node = self._world.nodes[link.peer]
-        self._reach(link.peer, reachable=True)
-        queued, link.queue = link.queue, deque()
-        for deployment in self._following.link_up(node, self._world.now):
-            self._send(link, Asked(deployment, wanted=True))
-        for message in queued:
-            self._send(link, message)
-        if link.peer in self._broken:
-            self._broken.discard(link.peer)
-            for deployment in sorted(self._followers.of(node)):
-                self._follow(node, deployment)
-
-    def _reach(self, peer: int, *, reachable: bool) -> None:
-        if self._reachable.get(peer) is not reachable:
-            self._reachable[peer] = reachable
-            self._daemon.post(PeerReachable(self._world.nodes[peer], reachable))
-
-    def _let_go(self, peer: int) -> None:
-        if self._reachable.pop(peer, True) is False:
-            self._daemon.post(PeerReachable(self._world.nodes[peer], True))
-
-    def _is_wanted(self, peer: int) -> bool:
-        node = self._world.nodes[peer]
-        return bool(self._following.of(node) or self._followers.of(node))
+    # ---- what ends a connection ----------------------------------------------------------------
 
     def reset(self, peer: int) -> None:
         """The peer's process is gone, and its kernel says so."""
-        link = self._links.get(peer)
-        if link is not None and link.is_up:
-            self._failed(link)
+        if self.is_up_to(peer):
+            self._feed(LinkDown(self._world.nodes[peer], "lost"))
 
     def watch(self, peer: int) -> None:
         """Something may keep the peer from answering: the next heartbeat will tell."""
-        link = self._links.get(peer)
-        if link is not None and link.is_up and not link.is_watched:
-            link.is_watched = True
+        connection = self._connections.get(peer)
+        if connection is not None and connection.is_up and not connection.is_watched:
+            connection.is_watched = True
             wait_s = _SETTINGS.heartbeat_s * self._daemon.random.random() + _SETTINGS.silence_s
-            self._daemon.after(wait_s, self._heartbeat, link, link.age)
+            self._daemon.after(wait_s, self._heartbeat, connection)
 
-    def _heartbeat(self, link: Link, age: int) -> None:
-        link.is_watched = False
-        if link.age == age and link.is_up and (self._world.daemons[link.peer].is_stopped or self._is_cut(link)):
-            self._failed(link)
+    def _heartbeat(self, connection: Connection) -> None:
+        connection.is_watched = False
+        if self._world.daemons[connection.peer].is_stopped or self._is_cut(connection):
+            self._lose(connection)
 
-    def _unanswered(self, link: Link) -> None:
-        if not link.is_unanswered:
-            link.is_unanswered = True
-            self._daemon.after(_SETTINGS.silence_s, self._give_up, link, link.age)
+    def _unanswered(self, connection: Connection) -> None:
+        if not connection.is_unanswered:
+            connection.is_unanswered = True
+            self._daemon.after(_SETTINGS.silence_s, self._give_up, connection)
 
-    def _give_up(self, link: Link, age: int) -> None:
-        link.is_unanswered = False
-        if link.age == age and link.is_up and self._is_cut(link):
-            self._failed(link)
+    def _give_up(self, connection: Connection) -> None:
+        connection.is_unanswered = False
+        if self._is_cut(connection):
+            self._lose(connection)
 
-    def _is_cut(self, link: Link) -> bool:
-        is_there = self._world.daemons[link.peer].is_up
-        return not is_there or not self._world.wires.is_whole(self._daemon.index, link.peer)
+    def _lose(self, connection: Connection) -> None:
+        if not connection.is_over:
+            self._feed(LinkDown(self._world.nodes[connection.peer], "lost"))
 
-    def silent_with(self, peer: int) -> bool:
-        """Whether there is a link up to that peer, for faults to look at."""
-        link = self._links.get(peer)
-        return link is not None and link.is_up
+    def _is_cut(self, connection: Connection) -> bool:
+        is_there = self._world.daemons[connection.peer].is_up
+        return not is_there or not self._world.wires.is_whole(self._daemon.index, connection.peer)
 
-    def _repeat(self) -> None:
-        for node, deployment in self._following.due(self._world.now):
-            link = self._link_to(node)
-            if link is not None and link.is_up:
-                self._send(link, Asked(deployment, wanted=True))
-        self._daemon.after(_SETTINGS.resubscribe_s / 5, self._repeat)
+    def is_up_to(self, peer: int) -> bool:
+        """Whether there is a connection up to that peer."""
+        connection = self._connections.get(peer)
+        return connection is not None and connection.is_up
 
-    # ---- hearing -------------------------------------------------------------------------------
+    def told_by(self, peer: NodeId, deployment: DeploymentId) -> int | None:
+        """What the peer has announced to this host; None while either has a reason to doubt that it arrived."""
+        daemon, own = self._world.daemons[self._world.index_of[peer]], self._daemon
+        subscription = self.sessions._exchange.subscriptions._by_peer.get(peer, {}).get(deployment)
+        if subscription is None or subscription.number is None or not daemon.is_up or daemon.is_stopped:
+            return None
+        channel = daemon.plane.sessions._channels.get(own.node)
+        if channel is None or channel.queue or not self.is_quiet_to(daemon.index):
+            return None
+        return (
+            daemon.plane.announcements.told.get((own.node, deployment)) if daemon.plane.is_quiet_to(own.index) else None
+        )
 
-    def hear(self, node: NodeId, message: Message, number: int) -> None:
-        """What came in at the entrance; see ``FrameDispatcher``."""
-        daemon = self._daemon
-        if daemon.members.record(node) is None:
-            return
-        if type(message) is Told:
-            deployment, ask = self._following.heard_delta(node, message.stream, number, self._world.now)
-            if deployment is None:
-                return
-            if ask and (link := self._link_to(node)) is not None:
-                self._put(link, Asked(deployment, wanted=True))
-            if daemon.chunk_count_of(deployment) is not None:
-                daemon.post(
-                    DeltaHeard(node, deployment, message.added, message.dropped, message.reading, message.free_slots)
-                )
-        elif type(message) is Held:
-            if message.chunks.size == daemon.chunk_count_of(message.deployment) and self._following.heard_holdings(
-                node, message.deployment, message.stream, number
-            ):
-                daemon.post(HoldingsHeard(node, message.deployment, message.chunks, message.free_slots))
-        elif type(message) is Asked:
-            if message.wanted:
-                self._follow(node, message.deployment)
-            elif self._followers.remove(node, message.deployment):
-                daemon.post(UnsubscribeHeard(node, message.deployment))
-
-    def _follow(self, node: NodeId, deployment: DeploymentId) -> None:
-        if self._daemon.chunk_count_of(deployment) is None:
-            self._followers.add_early(node, deployment)
-            return
-        self._followers.add(node, deployment)
-        self._daemon.post(SubscribeHeard(node, deployment))
+    def is_quiet_to(self, peer: int) -> bool:
+        """Whether there is a connection up to that peer, with nothing on its way."""
+        connection = self._connections.get(peer)
+        return connection is not None and connection.is_up and not connection.under_way

@@ -11,20 +11,42 @@ from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
+from gossipd.identity.keys import SecretKey
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership.events import SendDatagram
+from membership.fakes import FakeKeys
 from membership.member import NodeId, Record
 from membership.swim import Swim
 from membership.testing import SimulatedCluster, SimulatedHost
+
+
+class SigningKeys(FakeKeys):
+    """Stand-in signatures for membership, under keys with which statements can really be signed."""
+
+    def __init__(self, secrets: dict[bytes, SecretKey]) -> None:
+        super().__init__()
+        self.secrets = secrets
+
+    def make(self, rng: Random) -> bytes:
+        """See FakeKeys."""
+        seed = rng.randbytes(32)
+        secret = SecretKey(seed)
+        public = secret.public.ed25519
+        self._seeds[public], self.secrets[public] = seed, secret
+        return public
 
 
 class Wires(SimulatedCluster):
     """``cuts`` counts, for each direction of each pair, the faults that hold it cut."""
 
     def __init__(self, hosts: int, *, racks: int, seed: int, checkers: Sequence[Any]) -> None:
+        self.secrets: dict[bytes, SecretKey] = {}
         super().__init__(hosts, racks=racks, seed=seed, checkers=checkers, trace=True)
         self.cuts: Counter[tuple[int, int]] = Counter()
         self.cut_struck: Callable[[int, int], None] = lambda source, target: None
+
+    def _make_keys(self) -> SigningKeys:
+        return SigningKeys(self.secrets)
 
     def is_open(self, source: int, target: int) -> bool:
         """Whether what ``source`` sends arrives at ``target``."""

@@ -21,8 +21,9 @@ from membership.checkers import EventsAreNews, HealthyStayAlive, Rule, all_rules
 from membership.events import MemberUp
 from membership.member import NodeId
 from tests.sim.campaign.daemon import Daemon
-from tests.sim.campaign.faults import OVER_S, Faults
+from tests.sim.campaign.faults import OVER_S, Faults, choose_kinds
 from tests.sim.campaign.model import Model, make_model
+from tests.sim.campaign.operations import Operations
 from tests.sim.campaign.oracle import FalseDeaths, Oracle
 from tests.sim.campaign.source import Storage
 from tests.sim.campaign.wires import Wires
@@ -75,12 +76,21 @@ class World:
             rule for rule in all_rules(set()) if not isinstance(rule, HealthyStayAlive | EventsAreNews)
         ]
         racks = max(4, hosts // HOSTS_PER_RACK)
-        self.wires = Wires(hosts, racks=racks, seed=seed, checkers=[*rules, self._false_deaths])
+        faults_random = Random(f"{seed} faults")
+        chosen = choose_kinds(faults_random) if kinds is None else kinds
+        self.host_count = hosts
+        newcomers = sum(kind in ("dead_join", "forget_join") for kind in chosen)
+        self.wires = Wires(hosts + newcomers, racks=racks, seed=seed, checkers=[*rules, self._false_deaths])
         self.random = Random(f"{seed} world")
         self.nodes: list[NodeId] = [host.node for host in self.wires.hosts]
         self.index_of = {node: index for index, node in enumerate(self.nodes)}
-        self.daemons = [Daemon(self, index) for index in range(hosts)]
-        self.faults = Faults(self, Random(f"{seed} faults"), kinds)
+        self.daemons = [Daemon(self, index) for index in range(hosts + newcomers)]
+        self.operations: Operations = Operations(self, Random(f"{seed} operations"))
+        self.faults = Faults(self, faults_random, chosen)
+        self.newcomers = self.daemons[hosts:]
+        """Hosts that do not run before an operation starts them."""
+        for daemon in self.newcomers:
+            self.faults.not_yet(daemon)
         self.wires.cut_struck = self.faults.cut_struck
         self.wires.on_event = lambda index, event: self.daemons[index].members.hear(event)
         self.storage = Storage(
@@ -145,7 +155,7 @@ class World:
 
     def run(self) -> None:
         """Play it. Raises Violation."""
-        for daemon in self.daemons:
+        for daemon in self.daemons[: self.host_count]:
             daemon.boot(join=(), roster=[])
         self._acquaint()
         for when, deployment in zip(ORDERS_S, self.models, strict=True):
@@ -162,10 +172,10 @@ class World:
         """Everybody knows everybody: the state that a quiet cluster is in."""
         wires = self.wires
         first = wires.swim(0)
-        first.adopt_view([wires.swim(index) for index in range(len(self.daemons))])
-        for index in range(1, len(self.daemons)):
+        first.adopt_view([wires.swim(index) for index in range(self.host_count)])
+        for index in range(1, self.host_count):
             wires.swim(index).adopt_view([first])
-        for daemon in self.daemons:
+        for daemon in self.daemons[: self.host_count]:
             wires.flush(daemon.index)
             for member in wires.swim(daemon.index).members():
                 if member.node != daemon.node:
@@ -173,7 +183,7 @@ class World:
 
     def _order(self, deployment: DeploymentId) -> None:
         self.opened.append(deployment)
-        self.daemons[0].after(0.0, self.daemons[0].deploying.order, deployment)
+        self.operations.drop(self.daemons[0], deployment)
 
     @property
     def false_deaths(self) -> int:

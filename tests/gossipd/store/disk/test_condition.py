@@ -15,6 +15,7 @@ from gossipd.store.disk.condition import PROBE_INTERVAL_S_MAX, ConditionTracker,
 from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, small
 
 ONE = small()
@@ -33,9 +34,7 @@ class Host:
             settings=StoreSettings(reserve_bytes=0),
             on_event=self.events.append,
             disk=disk,
-            clock=lambda: self.now,
-            wall=lambda: 1000.0,
-            boot="a",
+            clock=SetClock(now=lambda: self.now),
             background=False,
         )
 

@@ -15,6 +15,7 @@ from gossipd.store.errors import NoSpaceError, StoreFormatError
 from gossipd.store.notices import SpaceFreed, StoreEvent
 from gossipd.store.settings import StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, Model, small
 
 ONE = small()
@@ -32,9 +33,7 @@ def _store(
         settings=StoreSettings(reserve_bytes=reserve_bytes),
         on_event=heard.append,
         disk=disk,
-        clock=lambda: 0.0,
-        wall=lambda: 1000.0,
-        boot=boot,
+        clock=SetClock(boot=boot),
         background=False,
     )
 

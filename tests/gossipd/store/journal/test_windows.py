@@ -17,6 +17,7 @@ from gossipd.store.disk.handles import Handles
 from gossipd.store.journal import claims
 from gossipd.store.settings import MIB, StoreSettings
 from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, build, small
 from tests.gossipd.store.waiting import hear_of_waits
 
@@ -40,9 +41,7 @@ def _store(disk: MemoryDisk, *, boot: str = "a", clock: Callable[[], float] = la
         settings=StoreSettings(reserve_bytes=0),
         on_event=lambda event: None,
         disk=disk,
-        clock=clock,
-        wall=lambda: 1000.0,
-        boot=boot,
+        clock=SetClock(now=clock, boot=boot),
         background=False,
     )
 
@@ -224,7 +223,7 @@ def test_the_device_begins_to_write_before_the_window_ends() -> None:
     big = build({"f": bytes(range(256)) * (40 * CHUNK // 256)})
     settings = StoreSettings(reserve_bytes=0, window_bytes=MIB)
     store = ChunkStore(
-        Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=lambda: 0.0, background=False
+        Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=SetClock(), background=False
     )
     store.open(big.manifest)
     per_mib = MIB // CHUNK
@@ -245,7 +244,12 @@ def test_the_device_begins_four_times_a_second_where_little_comes() -> None:
     model = build({"f": bytes(8 * CHUNK)})
     settings = StoreSettings(reserve_bytes=0)
     store = ChunkStore(
-        Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=lambda: now, background=False
+        Path("unused"),
+        settings=settings,
+        on_event=lambda event: None,
+        disk=disk,
+        clock=SetClock(now=lambda: now),
+        background=False,
     )
     store.open(model.manifest)
     begun = []
@@ -271,7 +275,7 @@ def test_a_chunk_of_many_small_files_is_copied_with_few_files_open_at_once() -> 
     disk = MemoryDisk()
     settings = StoreSettings(reserve_bytes=0, open_files_max=8)
     store = ChunkStore(
-        Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=lambda: 0.0, background=False
+        Path("unused"), settings=settings, on_event=lambda event: None, disk=disk, clock=SetClock(), background=False
     )
     store.open(one.manifest)
     for chunk in range(len(one.chunks)):

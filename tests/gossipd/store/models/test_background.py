@@ -14,9 +14,10 @@ from gossipd.core.events import ChunkLost
 from gossipd.core.ids import SOURCE
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.durable import PosixDisk
-from gossipd.store.models.background import Background
+from gossipd.store.models.background import BackgroundThread
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import MIB, StoreSettings
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, Model, build
 from tests.gossipd.store.waiting import hear_of_waits
 
@@ -56,7 +57,7 @@ class GatedDisk(PosixDisk):
 def _running(root: Path, settings: StoreSettings, events: list[StoreEvent]) -> Iterator[tuple[ChunkStore, GatedDisk]]:
     disk = GatedDisk(root)
     ticks = count()  # a hundredth of a second passes between any two looks at the clock
-    clock = lambda: next(ticks) / 100  # noqa: E731
+    clock = SetClock(now=lambda: next(ticks) / 100)
     store = ChunkStore(root, settings=settings, on_event=events.append, disk=disk, clock=clock)
     try:
         yield store, disk
@@ -133,8 +134,8 @@ def test_the_scrub_waits_as_long_as_its_rate_makes_it() -> None:
             return None  # nothing more to read: a minute's rest, which stopping cuts short
         return 0.0
 
-    background = Background(step=lambda: None, scrub=scrub)
-    background.start(with_scrub=True)
+    thread = BackgroundThread("scrub", scrub, woken=Event(), idle_s=60.0)
+    thread.start()
     assert done.wait(WAIT_S)
-    background.stop()
+    thread.stop()
     assert len(steps) == 3

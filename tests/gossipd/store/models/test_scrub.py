@@ -15,6 +15,7 @@ from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.notices import StoreEvent
 from gossipd.store.settings import StoreSettings
+from tests.gossipd.store.set_clock import SetClock
 from tests.gossipd.store.small_models import CHUNK, small
 
 ONE = small()
@@ -39,7 +40,7 @@ class Published:
             self.root,
             settings=StoreSettings(reserve_bytes=0),
             on_event=self.events.append,
-            wall=lambda: self.wall,
+            clock=SetClock(wall=lambda: self.wall),
             background=False,
         )
 
@@ -157,21 +158,21 @@ def test_verifying_names_every_bad_chunk_and_how_far_it_is(published: Published)
 def test_the_scrub_walks_over_everything_and_says_how_long_ago_the_oldest_check_was(published: Published) -> None:
     published.wall += 500
     assert published.store.statistics().oldest_unchecked_age_s == 500
-    assert published.store.scrub_step(1) == CHUNK
+    assert published.store.scrubber.step(1) == CHUNK
     assert published.store.statistics().oldest_unchecked_age_s == 500
     while published.store.statistics().oldest_unchecked_age_s:
-        published.store.scrub_step(1)
+        published.store.scrubber.step(1)
     assert published.store.statistics().scrubbed_bytes == ONE.manifest.bytes_total
 
 
 def test_the_scrub_goes_on_after_a_restart_where_it_was(published: Published) -> None:
     published.wall += 500
-    published.store.scrub_step(3 * CHUNK)
+    published.store.scrubber.step(3 * CHUNK)
     published.restart()
     published.wall += 100
     assert published.store.statistics().oldest_unchecked_age_s == 600
     published.rot("two.bin", CHUNK)
-    published.store.scrub_step(1)
+    published.store.scrubber.step(1)
     assert published.lost == [4]
 
 
@@ -190,7 +191,7 @@ def test_without_a_file_of_check_times_the_journal_says_when_the_model_was_publi
 
 def test_a_damaged_file_of_check_times_costs_only_a_check(published: Published) -> None:
     published.wall += 10
-    published.store.scrub_step(1)
+    published.store.scrubber.step(1)
     published.store.close()
     checked = published.root / ".manifests" / ID.hex() / "checked"
     body = bytearray(checked.read_bytes())

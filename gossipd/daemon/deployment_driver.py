@@ -1,0 +1,125 @@
+"""The deployment brain's turn: events in, commands out to one place, and the answers of orders.
+
+What lives here: which work is under way, who waits for an answer, and the one timer. What does not: any decision, and
+what a command does (``deployment_executor``). Everything is on the trio loop.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.deployment_executor import DeploymentExecutor
+from gossipd.deployment import commands, events
+from gossipd.deployment.brain import DeploymentBrain
+from gossipd.deployment.statement import Statement
+
+
+class DeploymentDriver:
+    """Feeds one brain.
+
+    Args:
+        nursery: in which work is done; the daemon's.
+    """
+
+    def __init__(self, brain: DeploymentBrain, executor: DeploymentExecutor, nursery: trio.Nursery) -> None:
+        self._brain = brain
+        self._executor = executor
+        self._nursery = nursery
+        self._events: deque[events.DeploymentEvent] = deque()
+        self._is_turning = False
+        self._scopes: dict[commands.WorkNumber, trio.CancelScope] = {}
+        self._requests = 0
+        self._answered: dict[commands.RequestNumber, trio.Event] = {}
+        self._answers: dict[commands.RequestNumber, commands.Answer] = {}
+        self._due_s = -math.inf
+        self._due_changed = trio.Event()
+
+    def post(self, event: events.DeploymentEvent) -> None:
+        """Hand an event to the brain, and carry out what follows."""
+        self._events.append(event)
+        if self._is_turning:
+            return
+        self._is_turning = True
+        try:
+            while self._events:
+                self._brain.handle(self._events.popleft(), trio.current_time(), time.time())
+                self._carry_out()
+        finally:
+            self._is_turning = False
+
+    async def run(self) -> None:
+        """Never returns: tell the brain when its time has come."""
+        while True:
+            self._due_changed = trio.Event()
+            with trio.move_on_at(self._due_s):
+                await self._due_changed.wait()
+            if trio.current_time() >= self._due_s:
+                self._brain.tick(trio.current_time(), time.time())
+                self._carry_out()
+
+    def _carry_out(self) -> None:
+        for command in self._brain.drain():
+            match command:
+                case commands.Answer(request):
+                    if request in self._answered:  # else the one who asked has gone
+                        self._answers[request] = command
+                        self._answered[request].set()
+                case commands.AbandonWork(work):
+                    self._scopes[work].cancel()
+                case _ if isinstance(command, commands.Work):
+                    scope = self._scopes[command.work] = trio.CancelScope()
+                    self._nursery.start_soon(self._work, command, scope)
+                case _:
+                    self._executor.perform(command)
+        due_s = self._brain.next_deadline()
+        if due_s != self._due_s:
+            self._due_s = due_s
+            self._due_changed.set()
+
+    async def _work(self, work: commands.Work, scope: trio.CancelScope) -> None:
+        ended: events.WorkEnded = events.WorkAbandoned(work.work)
+        try:
+            with scope:
+                ended = await self._executor.carry_out(work)
+        finally:
+            del self._scopes[work.work]
+        self.post(ended)
+
+    # ---- orders --------------------------------------------------------------------------------------
+
+    async def ask(self, order_of: Callable[[commands.RequestNumber], events.Order]) -> commands.Answer:
+        """The answer to an order, which is given the number of its request. Raises the error of a refusal."""
+        self._requests += 1
+        request = self._requests
+        answered = self._answered[request] = trio.Event()
+        try:
+            self.post(order_of(request))
+            await answered.wait()
+        finally:
+            del self._answered[request]
+            answer = self._answers.pop(request, None)
+        assert answer is not None
+        if answer.error is not None:
+            raise answer.error
+        return answer
+
+    async def offer(self, envelope: bytes, file_name: str) -> str:
+        """A file from the inbox: what was done with it, in words.
+
+        Raises ManifestError, and QueueFullError to be asked again later.
+        """
+        return (await self.ask(lambda request: events.ManifestDropped(request, envelope, file_name))).sentence
+
+    async def trigger(self, statement: Statement, envelope: bytes | None) -> commands.Answer:
+        """A member's or client's signed statement. Raises GossipdError."""
+        return await self.ask(lambda request: events.OrderTriggered(request, statement, envelope))
+
+    async def evict(self, deployment: DeploymentId) -> None:
+        """The store is about to delete it: remember that first."""
+        await self.ask(lambda request: events.EvictionBegun(request, deployment))

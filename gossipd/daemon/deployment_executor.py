@@ -1,0 +1,191 @@
+"""The deployment brain's commands as calls: its work in threads, everything else at once.
+
+What lives here: which call each command is, and which failure each error is. What does not: deciding, and which work
+is under way (``deployment_driver``).
+
+Each kind of work at the store has a few threads of its own: trio's forty are shared by everything else, and forty
+models that wait for a disk must not stop the audit log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+import structlog
+import trio
+
+from gossipd.audit.log import AuditLog
+from gossipd.core.errors import GossipdError, NotFoundError
+from gossipd.core.events import ProbeSource
+from gossipd.core.ids import DeploymentId, short
+from gossipd.daemon.judging import judge_manifest
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment import commands, events
+from gossipd.deployment.commands import OpenSwarm
+from gossipd.deployment.events import Failure
+from gossipd.deployment.statement import Statement
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import deployment_id
+from gossipd.runtime.ports import NotHeldError, StoreWriteError
+from gossipd.runtime.worker_threads import run_blocking
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.errors import NoSpaceError, NotWholeError
+from gossipd.transfer.client import BulkClient
+from gossipd.transfer.errors import TransferError
+from membership.member import NodeId
+
+STORE_THREADS = 4  # for each of opening, publishing, deleting: one disk does little more at once
+PULL_THREADS = 8  # at once: a host that announces many manifests must not hold all threads, nor the pool
+PULL_TIMEOUT_S = 20.0  # the largest manifest, 50 MiB, over 100 Mbit/s is 6 s
+_FAILURES: tuple[tuple[type[GossipdError], Failure], ...] = (  # the first that fits
+    (NoSpaceError, Failure.NO_SPACE),
+    (NotWholeError, Failure.NOT_WHOLE),
+    (NotHeldError, Failure.GONE),
+    (NotFoundError, Failure.GONE),
+    (StoreWriteError, Failure.DISK),
+    (StateWriteError, Failure.DISK),
+    (GossipdError, Failure.FINAL),
+)
+log = structlog.get_logger("deployments")
+T = TypeVar("T")
+
+
+class SwarmPort(Protocol):
+    """What the rest of the daemon does for deployments. Called on the trio loop; nothing waits."""
+
+    def trusted(self) -> frozenset[bytes]:
+        """Ed25519 keys of publishers whose manifests are accepted."""
+        ...
+
+    def open_swarm(self, command: OpenSwarm) -> None:
+        """The planner and the sessions hear of an open deployment."""
+        ...
+
+    def close_swarm(self, deployment: DeploymentId) -> None:
+        """They forget it, and the source reader does."""
+        ...
+
+    def probe_source(self, command: ProbeSource) -> None:
+        """Find out whether a source can be read."""
+        ...
+
+    def tell_statement(self, statement: Statement) -> None:
+        """Gossip it."""
+        ...
+
+
+class ManifestClient:
+    """Asks one peer for a manifest."""
+
+    def __init__(self, client: BulkClient, directory: MemberDirectory) -> None:
+        self._client = client
+        self._directory = directory
+        self._pulling = trio.CapacityLimiter(PULL_THREADS)
+
+    async def pull(self, peer: NodeId, deployment: DeploymentId, manifest_bytes: int) -> bytes | None:
+        """The envelope; None when this peer does not give it. Cut short by cancelling, its thread ends by itself."""
+        endpoint = self._directory.bulk_endpoint(peer)
+        if endpoint is None:
+            return None
+
+        def fetch() -> bytes:
+            return self._client.fetch_manifest(peer, endpoint, deployment, manifest_bytes, timeout_s=PULL_TIMEOUT_S)
+
+        try:
+            return await run_blocking(fetch, abandon_on_cancel=True, limiter=self._pulling)
+        except TransferError as error:
+            log.debug("manifest not to be had", deployment=short(deployment), code=error.code)
+            return None
+
+
+class DeploymentExecutor:
+    """Carries out commands; decides nothing."""
+
+    def __init__(
+        self, *, state: StateDirectory, store: ChunkStore, client: ManifestClient, swarm: SwarmPort, audit: AuditLog
+    ) -> None:
+        self._state = state
+        self._store = store
+        self._client = client
+        self._swarm = swarm
+        self._audit = audit
+        self._opening, self._publishing, self._deleting = (trio.CapacityLimiter(STORE_THREADS) for _ in range(3))
+
+    def perform(self, command: commands.DeploymentCommand) -> None:
+        """Do what takes no time."""
+        match command:
+            case commands.OpenSwarm():
+                self._swarm.open_swarm(command)
+            case commands.CloseSwarm(deployment):
+                self._swarm.close_swarm(deployment)
+            case commands.TellStatement(statement):
+                self._swarm.tell_statement(statement)
+            case commands.RecordAudit(kind, fields):
+                self._audit.record(kind, **fields)  # type: ignore[arg-type]  # a subject is among the fields
+            case commands.RecordLog(level, sentence, fields):
+                (log.warning if level == "warning" else log.info)(sentence, **fields)
+            case ProbeSource():
+                self._swarm.probe_source(command)
+            case _:
+                raise AssertionError(command)
+
+    async def carry_out(self, work: commands.Work) -> events.WorkEnded:
+        """Do what takes time; how it ended."""
+        try:
+            return await self._carry_out(work)
+        except GossipdError as error:
+            return events.WorkFailed(work.work, failure_of(error), error)
+
+    async def _carry_out(self, work: commands.Work) -> events.WorkEnded:
+        match work:
+            case commands.ReadManifest(number, deployment):
+                return events.EnvelopeFound(number, await run_blocking(self._state.envelope, deployment))
+            case commands.PullManifest(number, deployment, peer, size):
+                return events.EnvelopeFound(number, await self._client.pull(peer, deployment, size))
+            case commands.OpenManifest():
+                return await _open(work, self._swarm.trusted())
+            case commands.ReserveSpace(number, manifest):
+                held = await run_blocking(self._store.open, manifest, limiter=self._opening)
+                return events.SpaceReserved(number, held, self._store.is_published(manifest.id))
+            case commands.KeepManifest(_, manifest):
+                await run_blocking(self._state.keep_envelope, manifest.id, manifest.envelope)
+            case commands.KeepStatements(_, kept, revision):
+                await _to_the_end(run_blocking(self._state.keep_register, kept, revision))
+            case commands.PublishModel(_, deployment):
+                await _to_the_end(run_blocking(self._store.finish, deployment, limiter=self._publishing))
+            case commands.DeleteModel(_, deployment):
+                await run_blocking(self._store.abandon, deployment, limiter=self._deleting)
+            case commands.RemoveModel(_, name, version):
+                await run_blocking(self._store.remove, name, version)
+        return events.WorkDone(work.work)
+
+
+def failure_of(error: GossipdError) -> Failure:
+    """What an error of the store or the state directory means to the brain."""
+    return next(failure for kind, failure in _FAILURES if isinstance(error, kind))
+
+
+async def _to_the_end(call: Awaitable[T]) -> T:
+    """Also while the daemon stops: publishing may evict, and waits then for the statements to be kept."""
+    with trio.CancelScope(shield=True):
+        result = await call
+    return result
+
+
+async def _open(
+    work: commands.OpenManifest, trusted: frozenset[bytes]
+) -> events.ManifestOpened | events.ManifestRefused:
+    try:
+        return events.ManifestOpened(work.work, await judge_manifest(work.envelope, trusted))
+    except ManifestError as error:
+        is_announced = work.announced is not None and await run_blocking(_is_of, work)
+        return events.ManifestRefused(work.work, error, is_announced)
+
+
+def _is_of(work: commands.OpenManifest) -> bool:
+    try:
+        return deployment_id(work.envelope) == work.announced
+    except ManifestError:
+        return False

@@ -1,0 +1,57 @@
+"""Who belongs to the cluster, as the deployment brain asks it: the body of ``deployment.context.RosterPort``.
+
+What lives here: answers from the member directory and the configured clients, taken at each question. What does not:
+the directory itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.identity.keys import PublicKey
+from membership.member import NodeId, node_id
+
+
+class Signers:
+    """The keys that may sign statements. Nothing is copied, so nothing can be out of date."""
+
+    def __init__(self, directory: MemberDirectory, clients: Callable[[], tuple[PublicKey, ...]]) -> None:
+        self._directory = directory
+        self._clients = clients
+
+    def __contains__(self, key: object) -> bool:
+        if not isinstance(key, bytes):
+            return False
+        record = self._directory.record(node_id(key))
+        return (record is not None and record.public_key == key) or any(key == one.ed25519 for one in self._clients())
+
+
+class ClusterRoster:
+    """See RosterPort."""
+
+    def __init__(self, own: NodeId, directory: MemberDirectory, clients: Callable[[], tuple[PublicKey, ...]]) -> None:
+        self._own = own
+        self._directory = directory
+        self._clients = clients
+        self.signers = Signers(directory, clients)
+
+    def vouchers(self) -> frozenset[bytes]:
+        """See RosterPort."""
+        records = map(self._directory.record, (self._own, *self._directory.live()))
+        keys = [record.public_key for record in records if record is not None]
+        return frozenset(keys + [client.ed25519 for client in self._clients()])
+
+    @property
+    def host_count(self) -> int:
+        """See RosterPort."""
+        return len(self._directory.records)
+
+    def live(self) -> set[NodeId]:
+        """See RosterPort."""
+        return self._directory.live()
+
+    def rack_of(self, node: NodeId) -> str | None:
+        """See RosterPort."""
+        record = self._directory.record(node)
+        return None if record is None else record.rack

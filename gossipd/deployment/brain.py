@@ -1,0 +1,81 @@
+"""The deployment brain: events in, commands out; it calls nobody and has no clock.
+
+What lives here: ``DeploymentBrain``, which passes each event to the part that it concerns. What does not: any rule.
+
+The caller owes it, after each ``handle`` and ``tick``: to carry out what ``drain`` gives, in order, and to end each
+piece of work with its one event (``commands``); and to call ``tick`` when ``next_deadline`` has come. Times are
+seconds: ``now`` on any clock that never goes back, ``wall_s`` since 1970.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment import events
+from gossipd.deployment.commands import DeploymentCommand
+from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity, RosterPort
+from gossipd.deployment.dissemination import Dissemination
+from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.orders import Orders
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.statement_store import StatementStore
+
+
+class DeploymentBrain:
+    """One per daemon. ``lifecycle`` is the table of deployments, to be read."""
+
+    def __init__(
+        self,
+        identity: HostIdentity,
+        *,
+        statements: StatementStore,
+        roster: RosterPort,
+        progress: ClusterProgress,
+        rng: Random,
+        settings: DeploymentSettings | None = None,
+        complete_before: frozenset[DeploymentId] = frozenset(),
+    ) -> None:
+        """
+        Args:
+            complete_before: models that the store had published when the daemon started.
+        """
+        self._context = BrainContext(
+            identity, statements, roster, progress, settings or DeploymentSettings(), complete_before
+        )
+        self.lifecycle = Lifecycle(self._context, rng)
+        self._dissemination = Dissemination(self._context, self.lifecycle)
+        self._orders = Orders(self._context, self.lifecycle, self._dissemination)
+
+    def handle(self, event: events.DeploymentEvent, now: float, wall_s: float) -> None:
+        """Take in what happened."""
+        match event:
+            case events.StatementHeard():
+                self._dissemination.heard(event, wall_s)
+            case events.RosterChanged():
+                self._dissemination.roster_changed(wall_s)
+            case events.DaemonStarted():
+                self._dissemination.begin(now, wall_s)
+            case events.VersionEvicted():
+                self.lifecycle.remove(event.deployment)
+                self._context.audit("evicted", name=event.name, version=event.version)
+            case _ if isinstance(event, events.WorkEnded):
+                self._context.work_ended(event, now, wall_s)
+            case _ if isinstance(event, events.Order):
+                self._orders.handle(event, wall_s)
+            case _:
+                self.lifecycle.handle(event)
+
+    def tick(self, now: float, wall_s: float) -> None:
+        """Do what is due."""
+        self.lifecycle.tick(now)
+        self._dissemination.tick(now, wall_s)
+
+    def next_deadline(self) -> float:
+        """When ``tick`` is wanted next."""
+        return min(self.lifecycle.next_deadline(), self._dissemination.next_deadline())
+
+    def drain(self) -> list[DeploymentCommand]:
+        """What is to be done, in order; each is given once."""
+        commands, self._context.commands = self._context.commands, []
+        return commands

@@ -1,0 +1,176 @@
+"""What the deployment brain wants done: frozen values, imperative.
+
+What lives here: values only. What does not: doing it (``daemon.deployment_executor``).
+
+Each command with a ``work`` number ends in exactly one event with the same number (``events``): the one named in its
+docstring, ``WorkFailed`` where it says so, or ``WorkAbandoned`` after ``AbandonWork``. The others end in nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import ProbeSource
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.statement import Statement
+from gossipd.manifest.manifest import Manifest
+from membership.member import NodeId
+
+WorkNumber: TypeAlias = int
+RequestNumber: TypeAlias = int
+Scalar: TypeAlias = str | int | float | bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadManifest:
+    """Look for the envelope among our own files; ends in EnvelopeFound."""
+
+    work: WorkNumber
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class PullManifest:
+    """Ask this peer for the envelope; ends in EnvelopeFound. It may be abandoned at any time."""
+
+    work: WorkNumber
+    deployment: DeploymentId
+    peer: NodeId
+    manifest_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenManifest:
+    """Verify an envelope, which takes a processor's time; ends in ManifestOpened or ManifestRefused.
+
+    ``announced``: the id that it should have, when that is known.
+    """
+
+    work: WorkNumber
+    envelope: bytes = field(repr=False)
+    announced: DeploymentId | None
+
+
+@dataclass(frozen=True, slots=True)
+class KeepManifest:
+    """Make the envelope durable; ends in WorkDone or WorkFailed."""
+
+    work: WorkNumber
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class KeepStatements:
+    """Make the statement store durable, this revision or a later one; ends in WorkDone or WorkFailed."""
+
+    work: WorkNumber
+    kept: bytes = field(repr=False)
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReserveSpace:
+    """Open the model in the store; ends in SpaceReserved or WorkFailed. May take minutes."""
+
+    work: WorkNumber
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class PublishModel:
+    """Sync, rename, point ``current``; ends in WorkDone or WorkFailed. Never abandoned."""
+
+    work: WorkNumber
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteModel:
+    """Delete what is not published; ends in WorkDone or WorkFailed."""
+
+    work: WorkNumber
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveModel:
+    """Delete a version, published or not; ends in WorkDone or WorkFailed."""
+
+    work: WorkNumber
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbandonWork:
+    """Nobody waits for that work any more: end it if it has not begun or can be cut short, else let it end."""
+
+    work: WorkNumber
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSwarm:
+    """The model is open in the store: the planner and the sessions hear of it."""
+
+    manifest: Manifest
+    held: ChunkSet
+
+
+@dataclass(frozen=True, slots=True)
+class CloseSwarm:
+    """The planner, the sessions and the source reader forget the deployment."""
+
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class TellStatement:
+    """Gossip the statement to everybody, late joiners too."""
+
+    statement: Statement
+
+
+@dataclass(frozen=True, slots=True)
+class RecordAudit:
+    """Into the audit log. A ``subject`` among the fields bounds how often the same one is recorded."""
+
+    kind: str
+    fields: dict[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLog:
+    """Into the log. ``level``: info or warning."""
+
+    level: str
+    sentence: str
+    fields: dict[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The one answer to a request: what was done, in words, or the error to raise."""
+
+    request: RequestNumber
+    sentence: str = ""
+    is_changed: bool = True
+    error: GossipdError | None = None
+
+
+Work: TypeAlias = (
+    ReadManifest
+    | PullManifest
+    | OpenManifest
+    | KeepManifest
+    | KeepStatements
+    | ReserveSpace
+    | PublishModel
+    | DeleteModel
+    | RemoveModel
+)
+DeploymentCommand: TypeAlias = (
+    Work | AbandonWork | OpenSwarm | CloseSwarm | TellStatement | RecordAudit | RecordLog | Answer | ProbeSource
+)

@@ -1,0 +1,158 @@
+"""What all parts of the deployment brain share: who we are, what is believed, and the queue of commands.
+
+What lives here: ``BrainContext`` and its ports. What does not: any decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.commands import (
+    DeploymentCommand,
+    KeepStatements,
+    RecordAudit,
+    RecordLog,
+    Scalar,
+    WorkNumber,
+)
+from gossipd.deployment.events import WorkDone, WorkEnded
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.statement_file import snapshot
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.keys import SecretKey
+from membership.member import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class HostIdentity:
+    """Who we are, as targets name us, and the key that signs our statements."""
+
+    node: NodeId
+    name: str
+    rack: str
+    secret: SecretKey = field(repr=False)
+
+
+class WorkOwner(Protocol):
+    """A part of the brain that has asked for work."""
+
+    def work_ended(self, event: WorkEnded, now: float, wall_s: float) -> None:
+        """Work that this part has asked for has ended."""
+        ...
+
+
+class RosterPort(Protocol):
+    """Who belongs to the cluster, as known at this moment. Only read, at each use: nothing of it is remembered."""
+
+    @property
+    def signers(self) -> Container[bytes]:
+        """Ed25519 keys that may sign statements: of every host on the roster and of configured clients."""
+        ...
+
+    def vouchers(self) -> Container[bytes]:
+        """The signers that a host which joins now would know: the living hosts, this one, and configured clients."""
+        ...
+
+    @property
+    def host_count(self) -> int:
+        """Hosts on the roster, this one and dead ones included."""
+        ...
+
+    def live(self) -> set[NodeId]:
+        """Hosts that membership counts on, without this one."""
+        ...
+
+    def rack_of(self, node: NodeId) -> str | None:
+        """The rack of a host on the roster."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeploymentSettings:
+    """Times in seconds, and bounds."""
+
+    space_retry_s: float = 5.0  # a freed disk is noticed within the 10 s that the fault table allows
+    pull_retry_first_s: float = 0.05  # doubled in between: holders multiply as fast as we wait
+    pull_retry_max_s: float = 5.0
+    pulls_refused_max: int = 3
+    """Manifests with the announced content and a signature that does not verify: the signature was altered on the way,
+    or no trusted key is among the signers. Other content is always its sender's fault and another holder is asked."""
+    pull_any_share: float = 0.2
+    """Of the pulls, asked of any live host instead of one that is known to have the manifest."""
+    probe_again_s: float = 10.0  # storage that is back is found within the least pause of a seed
+    live_max: int = 64  # under way at once; as many as the table of progress has room for with 4,096 hosts
+    unproven_max: int = 64
+    orphan_interval_s: float = 15.0  # two looks pass while a host restarts slowly, and a newcomer waits no longer
+    orphan_uptime_s: float = 120.0  # by then every living host of the persisted roster has been heard
+    orphan_ranks_max: int = 4
+    """Intervals for which a host waits at most for hosts with a lower id to adopt orphans."""
+
+
+@dataclass(slots=True)
+class BrainContext:
+    """Owned by the brain; its parts share it.
+
+    Args:
+        statements: the last statements on all deployments, trusted versions, removed marks.
+        progress: the table from which this host's own counters are restored.
+        complete_before: models that the store had published when the daemon started.
+    """
+
+    identity: HostIdentity
+    statements: StatementStore
+    roster: RosterPort
+    progress: ClusterProgress
+    settings: DeploymentSettings
+    complete_before: frozenset[DeploymentId]
+    commands: list[DeploymentCommand] = field(default_factory=list, init=False)
+    retries: dict[DeploymentId, float] = field(default_factory=dict, init=False)
+    """When work is to be asked for again, of the deployments that wait for that."""
+    _works: WorkNumber = field(default=0, init=False)
+    _owners: dict[WorkNumber, WorkOwner] = field(default_factory=dict, init=False)  # one for each work under way
+    _kept_revision: int = field(default=0, init=False)
+    _keeping: dict[WorkNumber, int] = field(default_factory=dict, init=False)
+
+    def next_work(self, owner: WorkOwner) -> WorkNumber:
+        """A number that no other piece of work has. ``owner`` hears how it ended."""
+        self._works += 1
+        self._owners[self._works] = owner
+        return self._works
+
+    def work_ended(self, event: WorkEnded, now: float, wall_s: float) -> None:
+        """Pass it on to the owner of the work."""
+        revision = self._keeping.pop(event.work, 0)
+        if isinstance(event, WorkDone):
+            self._kept_revision = max(self._kept_revision, revision)
+        self._owners.pop(event.work).work_ended(event, now, wall_s)
+
+    def put(self, command: DeploymentCommand) -> None:
+        """Queue a command."""
+        self.commands.append(command)
+
+    def audit(self, kind: str, **fields: Scalar) -> None:
+        """Queue a record for the audit log."""
+        self.commands.append(RecordAudit(kind, fields))
+
+    def info(self, sentence: str, **fields: Scalar) -> None:
+        """Queue a line for the log."""
+        self.commands.append(RecordLog("info", sentence, fields))
+
+    def warning(self, sentence: str, **fields: Scalar) -> None:
+        """Queue a line for the log that an operator should see."""
+        self.commands.append(RecordLog("warning", sentence, fields))
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether the statement store is known to be on disk as it is now."""
+        return self._kept_revision >= self.statements.revision
+
+    def keep_statements(self, owner: WorkOwner) -> WorkNumber:
+        """Have the statement store made durable as it is now."""
+        work = self.next_work(owner)
+        kept, revision = snapshot(self.statements)
+        self._keeping[work] = revision
+        self.put(KeepStatements(work, kept, revision))
+        return work

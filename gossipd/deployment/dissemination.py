@@ -1,0 +1,121 @@
+"""Statements between hosts: signing ours, believing others', and keeping all of them believable.
+
+What lives here: what to do with a statement that was heard or made here. What does not: who tells whom (membership's
+gossip brings statements to every host, late joiners too), orders (``orders``), a deployment's life (``lifecycle``).
+
+A statement may come before the member record that vouches for its signer; some such are kept and tried again when the
+roster changes. They are bounded, and where there are too many the host that brought most of them loses its oldest, so
+that one host cannot push out what the others bring.
+
+A statement whose signer is dead, has left or is forgotten is an **orphan**: a host that joins now is told of living
+members only, so it would refuse the statement. A host that knows the orphan says it again, one epoch higher, when it
+has found it at two looks in a row. The host with the lowest id does so first; each next one waits one look longer, for
+the case that the hosts before it cannot: they have only just started, or never heard the orphan.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gossipd.core.ids import DeploymentId, short
+from gossipd.deployment.commands import TellStatement
+from gossipd.deployment.context import BrainContext
+from gossipd.deployment.events import StatementHeard
+from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.statement import Statement, Verb, sign_statement
+from gossipd.deployment.statement_store import Heard
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
+
+
+class Dissemination:
+    """One per brain."""
+
+    def __init__(self, context: BrainContext, lifecycle: Lifecycle) -> None:
+        self._context = context
+        self._lifecycle = lifecycle
+        self._unproven: dict[bytes, StatementHeard] = {}  # at most settings.unproven_max, oldest first
+        self._orphans_s = math.inf  # when to look for orphans
+        self._orphaned: dict[DeploymentId, int] = {}  # at how many looks in a row; as many as there are statements
+
+    def begin(self, now: float, wall_s: float) -> None:
+        """At start: act on what was believed in the last run, and tell it again."""
+        self._orphans_s = now + self._context.settings.orphan_uptime_s
+        for statement in self._context.statements.statements():
+            self.tell(statement, wall_s)
+
+    # ---- heard ---------------------------------------------------------------------------------------
+
+    def heard(self, event: StatementHeard, wall_s: float) -> None:
+        """A statement from gossip, which passes it on."""
+        try:
+            statement = Statement.decode(event.wire)
+            if event.key != statement.deployment:
+                raise ManifestError("a statement that is told under another deployment's key", code="E_DECODE")
+            heard = self._context.statements.hear(statement, self._context.roster.signers)
+        except ManifestError as error:
+            if error.code == "E_KEY_UNKNOWN":
+                self._keep_unproven(event)
+            else:
+                self._context.audit("statement refused", subject=short(event.forwarder), code=error.code)
+            return
+        if heard is Heard.NEWS:
+            self.act(statement, wall_s)
+        self._lifecycle.holder_heard(statement.deployment, event.forwarder)
+
+    def _keep_unproven(self, event: StatementHeard) -> None:
+        self._unproven.setdefault(event.wire, event)
+        if len(self._unproven) > self._context.settings.unproven_max:
+            forwarders = [one.forwarder for one in self._unproven.values()]
+            loudest = max(forwarders, key=forwarders.count)
+            del self._unproven[next(wire for wire, one in self._unproven.items() if one.forwarder == loudest)]
+
+    def roster_changed(self, wall_s: float) -> None:
+        """Who may sign has changed: the unproven may be proven now."""
+        unproven, self._unproven = self._unproven, {}
+        for event in unproven.values():
+            self.heard(event, wall_s)
+
+    # ---- said ----------------------------------------------------------------------------------------
+
+    def sign(self, deployment: DeploymentId, verb: Verb, manifest_bytes: int, wall_s: float) -> Statement:
+        """Our own next statement on a deployment, in the store and not told yet."""
+        context = self._context
+        epoch = context.statements.next_epoch(deployment)
+        statement = sign_statement(
+            context.identity.secret, deployment, epoch=epoch, verb=verb, manifest_bytes=manifest_bytes, now_s=wall_s
+        )
+        context.statements.hear(statement, context.roster.signers)
+        return statement
+
+    def tell(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
+        """Tell a statement of the store to everybody, and act on it."""
+        self._context.put(TellStatement(statement))
+        self.act(statement, wall_s, manifest)
+
+    def act(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
+        """Act on a statement that is news, or on a later one that has come since."""
+        last = self._context.statements.statement(statement.deployment) or statement
+        self._context.info("statement", deployment=short(last.deployment), verb=last.verb.name, epoch=last.epoch)
+        self._lifecycle.act(last, wall_s, manifest)
+
+    # ---- orphans -------------------------------------------------------------------------------------
+
+    def tick(self, now: float, wall_s: float) -> None:
+        """Look for orphans, when it is time."""
+        if now < self._orphans_s:
+            return
+        settings, roster = self._context.settings, self._context.roster
+        self._orphans_s = now + settings.orphan_interval_s
+        live = roster.live()
+        is_majority = len(live) + 1 > roster.host_count // 2
+        orphans = self._context.statements.orphans(roster.vouchers()) if is_majority else ()
+        self._orphaned = {one.deployment: self._orphaned.get(one.deployment, 0) + 1 for one in orphans}
+        rank = sum(node < self._context.identity.node for node in live)
+        for orphan in orphans:
+            if self._orphaned[orphan.deployment] >= 2 + min(rank, settings.orphan_ranks_max):
+                self.tell(self.sign(orphan.deployment, orphan.verb, orphan.manifest_bytes, wall_s), wall_s)
+
+    def next_deadline(self) -> float:
+        """When ``tick`` is wanted next."""
+        return self._orphans_s

@@ -1,0 +1,204 @@
+"""What the deployment brain hears: frozen values, past tense.
+
+What lives here: values only. What does not: what they lead to. Of ``core.events`` it also hears ``ChunkStored`` and
+``ChunkLost``, before the planner does, and the planner's ``FinishModel`` and ``ReportStall``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeAlias
+
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.errors import GossipdError
+from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ReportStall
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.commands import RequestNumber, WorkNumber
+from gossipd.deployment.statement import Statement
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
+from membership.member import NodeId
+
+# ---- how work has ended --------------------------------------------------------------------------
+
+
+class Failure(Enum):
+    """What a piece of work failed for, as far as it decides what follows."""
+
+    NO_SPACE = "no_space"  # the model does not fit; it will when space is freed
+    DISK = "disk"  # the disk refused; it may take the same later
+    NOT_WHOLE = "not_whole"  # chunks are missing, and are fetched again
+    GONE = "gone"  # the model was removed meanwhile, or the store is being closed
+    FINAL = "final"  # nothing but an operator can cure it
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeFound:
+    """A manifest's envelope, from our own files or a peer; None when there was none."""
+
+    work: WorkNumber
+    envelope: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestOpened:
+    """The envelope is signed by a trusted key and breaks no rule."""
+
+    work: WorkNumber
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRefused:
+    """It is not. ``is_as_announced``: the content is the announced one, so that its sender is perhaps not at fault."""
+
+    work: WorkNumber
+    error: ManifestError
+    is_as_announced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceReserved:
+    """The store has opened the model. ``is_published``: it is in its place already."""
+
+    work: WorkNumber
+    held: ChunkSet
+    is_published: bool
+
+
+@dataclass(frozen=True, slots=True)
+class WorkDone:
+    """Work that yields nothing has succeeded."""
+
+    work: WorkNumber
+
+
+@dataclass(frozen=True, slots=True)
+class WorkFailed:
+    """Work that did not succeed."""
+
+    work: WorkNumber
+    failure: Failure
+    error: GossipdError
+
+
+@dataclass(frozen=True, slots=True)
+class WorkAbandoned:
+    """Work that was ended by AbandonWork before it had an effect."""
+
+    work: WorkNumber
+
+
+# ---- what is said, ordered and noticed -----------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStarted:
+    """Act on what was believed in the last run, and tell it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatementHeard:
+    """Gossip brought this and passes it on. ``forwarder`` has its manifest, or is about to.
+
+    ``key``: under which gossip keeps it and bounds the number of them; it must be the deployment's.
+    """
+
+    wire: bytes = field(repr=False)
+    key: bytes
+    forwarder: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class RosterChanged:
+    """A host joined or is forgotten, or the configured clients changed: the unproven may be proven now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressHeard:
+    """A host has told of its progress, under the first bytes of the deployment's id: it has the manifest."""
+
+    node: NodeId
+    key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestDropped:
+    """A file was put into the inbox: judge it, deploy it."""
+
+    request: RequestNumber
+    envelope: bytes = field(repr=False)
+    file_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OrderTriggered:
+    """A member or client sent its own signed statement, and perhaps the manifest: carry it out."""
+
+    request: RequestNumber
+    statement: Statement
+    envelope: bytes | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class CancelOrdered:
+    """The operator of this host cancels a deployment in the whole cluster."""
+
+    request: RequestNumber
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveOrdered:
+    """The operator removes a version from this host, for good."""
+
+    request: RequestNumber
+    name: str
+    version: int
+    is_dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionBegun:
+    """``keep_versions`` is about to delete an old version: remember that, durably, before it does."""
+
+    request: RequestNumber
+    deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class VersionEvicted:
+    """``keep_versions`` has deleted it."""
+
+    deployment: DeploymentId
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTroubled:
+    """This host could not read the deployment's source."""
+
+    deployment: DeploymentId
+    error: GossipdError
+
+
+@dataclass(frozen=True, slots=True)
+class DiskConditionChanged:
+    """The store's disk began to refuse writes with this code, or takes them again (empty)."""
+
+    code: str
+
+
+WorkEnded: TypeAlias = (
+    EnvelopeFound | ManifestOpened | ManifestRefused | SpaceReserved | WorkDone | WorkFailed | WorkAbandoned
+)
+Order: TypeAlias = ManifestDropped | OrderTriggered | CancelOrdered | RemoveOrdered | EvictionBegun
+Notice: TypeAlias = (
+    ChunkStored | ChunkLost | FinishModel | ReportStall | ProgressHeard | SourceTroubled | DiskConditionChanged
+)
+DeploymentEvent: TypeAlias = (
+    WorkEnded | Order | Notice | DaemonStarted | StatementHeard | RosterChanged | VersionEvicted
+)

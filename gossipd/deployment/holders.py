@@ -1,0 +1,44 @@
+"""Which hosts are asked for one deployment's manifest, and in which order.
+
+What lives here: the choice. What does not: asking, and trying again (``life``).
+
+A manifest takes the way of its statement. The host that brought the statement is asked first: it answers when it has
+the body itself. So each host is asked by the few that it told, and the body follows the gossip.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from membership.member import NodeId
+
+
+class Holders:
+    """Hosts that have the manifest or are about to, in the order in which gossip told that.
+
+    Args:
+        any_share: of the choices after the first, those that fall on any live host.
+    """
+
+    def __init__(self, rng: Random, *, any_share: float) -> None:
+        self._rng = rng
+        self._any_share = any_share
+        self._known: dict[NodeId, None] = {}  # bounded by the roster: only members bring statements
+        self._choices = 0
+
+    def add(self, node: NodeId) -> None:
+        """This host has the manifest."""
+        self._known[node] = None
+
+    def clear(self) -> None:
+        """The manifest is here."""
+        self._known.clear()
+
+    def choose(self, live: set[NodeId]) -> NodeId | None:
+        """The next host to ask; None when there is nobody."""
+        known = [node for node in self._known if node in live]
+        is_first, self._choices = not self._choices, self._choices + 1
+        if known and is_first:
+            return known[0]
+        candidates = known if known and self._rng.random() >= self._any_share else sorted(live)
+        return self._rng.choice(candidates) if candidates else None

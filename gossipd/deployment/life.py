@@ -1,0 +1,357 @@
+"""The steps of one deployment on this host, from a statement to a published directory.
+
+What lives here: what each step asks for, what its end leads to, and when it is tried again. What does not: the tables
+of steps and states (``states``), which deployments there are (``lifecycle``), which chunk comes from where (the
+planner).
+
+A life ends by a failure, a cancel, a removal or an eviction, in whatever step it is. Work that is under way then is
+abandoned, and its end is waited for: the store cannot be cut short. Only then what is not published is deleted, and
+only after that the next life begins, so that it counts what the store really holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from gossipd.core.errors import GossipdError
+from gossipd.core.ids import DeploymentId, short
+from gossipd.deployment import commands, events
+from gossipd.deployment.context import BrainContext
+from gossipd.deployment.events import Failure
+from gossipd.deployment.holders import Holders
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.states import STEPS, Step
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
+
+# What a flipped bit in a manifest that was right when it was kept can look like.
+_ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_SCHEMA_VERSION", "E_LIMIT")
+_ENDINGS = {
+    "E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK),
+    "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER),
+}
+_COMMANDS: dict[Step, Callable[..., commands.Work]] = {
+    Step.READ: commands.ReadManifest,
+    Step.PULL: commands.PullManifest,
+    Step.OPEN: commands.OpenManifest,
+    Step.KEEP: commands.KeepManifest,
+    Step.RESERVE: commands.ReserveSpace,
+    Step.PUBLISH: commands.PublishModel,
+    Step.DELETE: commands.DeleteModel,
+}
+_DISK_REASONS = {
+    "E_NO_SPACE": HostReason.NO_SPACE,
+    "E_STORE_READ_ONLY": HostReason.DISK_READ_ONLY,
+    "E_STORE_ACCESS": HostReason.DISK_READ_ONLY,
+    "E_STORE_IO": HostReason.DISK_FAILING,
+}
+
+
+def disk_reason(code: str) -> HostReason:
+    """The reason for a refusal by the store or the state directory, in the words of ``status``."""
+    return _DISK_REASONS.get(code, HostReason.DISK)
+
+
+class Life:
+    """One deployment's steps."""
+
+    def __init__(self, context: BrainContext, record: DeploymentRecord, holders: Holders) -> None:
+        self._context = context
+        self.record = record
+        self.holders = holders
+        self.step = Step.IDLE
+        self._work: commands.WorkNumber | None = None
+        self._fields: tuple[object, ...] = ()
+        """Of the present step's command, for another attempt."""
+        self._is_stale = False
+        """The work under way belongs to a life that was ended."""
+        self._begins_next = self._deletes_next = False
+        self._given: Manifest | None = None
+        """Handed over by an order, which has had it accepted and kept."""
+        self._manifest: Manifest | None = None
+        self._pull_delay_s = 0.0
+        self._refused_count = 0
+        self._is_from_disk = False
+
+    @property
+    def id(self) -> DeploymentId:
+        """The deployment's."""
+        return self.record.id
+
+    @property
+    def has_the_store_at_work(self) -> bool:
+        """Whether the store is opening or deleting it, so that it must not be forgotten."""
+        return self.step is Step.DELETE or (self.step is Step.RESERVE and self._work is not None)
+
+    # ---- beginning and ending ------------------------------------------------------------------------
+
+    def begin(self, given: Manifest | None, wall_s: float) -> None:
+        """A new life. ``given``: the manifest, if it is accepted and kept already."""
+        self._given = given
+        self.record.elapsed_s = 0
+        self.record.enter(HostState.INIT)
+        if not self.record.started_s:
+            self.record.started_s = int(wall_s)
+        self._begins_next = True
+        self._go_on()
+
+    def hand_over(self, manifest: Manifest) -> None:
+        """The manifest of a life that is still looking for it."""
+        if self.record.state is not HostState.INIT:
+            return
+        if self._begins_next:
+            self._given = manifest
+        elif self.step in (Step.READ, Step.PULL, Step.OPEN):
+            self._stop()
+            self._given, self._begins_next = manifest, True
+            self._go_on()
+
+    def forget(self) -> None:
+        """Nobody speaks of it any more: end the life without a trace."""
+        self._stop()
+
+    def close(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
+        """End the life. A complete model stays on disk; an incomplete one is deleted."""
+        record = self.record
+        was_complete = record.state is HostState.COMPLETE
+        if was_complete and reason is not HostReason.REMOVED:
+            return
+        self._stop()
+        was_open, record.is_open = record.is_open, False
+        if was_open:
+            self._context.put(commands.CloseSwarm(self.id))
+        # A cancelled one may be just about to open, or was left by a run that ended before it was deleted.
+        if not was_complete and (was_open or state is HostState.CANCELLED) and self.step is not Step.DELETE:
+            self._deletes_next = True
+        record.enter(state, reason, sentence)
+        self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value)
+        self._go_on()
+
+    def _stop(self) -> None:
+        self._begins_next = False
+        self._given = None
+        if self.step is Step.DELETE:
+            return
+        self._context.retries.pop(self.id, None)
+        if self._work is None:
+            self._enter(Step.IDLE)
+        elif not self._is_stale:
+            self._is_stale = True
+            if self.step is not Step.PUBLISH:
+                self._context.put(commands.AbandonWork(self._work))
+
+    def _go_on(self) -> None:
+        """What comes after the life that ended: deleting first."""
+        if self.step is not Step.IDLE or self._work is not None:
+            return
+        if self._deletes_next:
+            self._deletes_next = False
+            self._ask(Step.DELETE, self.id)
+        elif self._begins_next:
+            self._begins_next = False
+            self._pull_delay_s, self._refused_count = self._context.settings.pull_retry_first_s, 0
+            given, self._given = self._given, None
+            if given is not None:
+                self._accepted(given)
+            else:
+                self._ask(Step.READ, self.id)
+
+    def _enter(self, step: Step) -> None:
+        assert step in STEPS[self.step], (self.step, step)
+        self.step = step
+
+    def _fail(self, error: GossipdError, reason: HostReason = HostReason.REFUSED) -> None:
+        state, reason = _ENDINGS.get(error.code, (HostState.FAILED, reason))
+        self._context.audit("refused", deployment=self.id.hex(), code=error.code, reason=str(error.args[0]))
+        self.close(state, reason, error.sentence)
+
+    # ---- asking for work -----------------------------------------------------------------------------
+
+    def _ask(self, step: Step, *fields: object) -> None:
+        """Enter a step and ask for its work, whose command has these fields."""
+        self._enter(step)
+        self._fields = fields
+        if step is Step.REGISTER:
+            self._work = self._context.keep_statements(self)
+        else:
+            self._work = self._context.next_work(self)
+            self._context.put(_COMMANDS[step](self._work, *fields))
+
+    def retry(self, now: float) -> None:
+        """Its time among the ``retries`` has come."""
+        del self._context.retries[self.id]
+        if self.step is Step.PULL:
+            self._pull(now)
+        else:
+            self._ask(self.step, *self._fields)
+
+    def _pull(self, now: float) -> None:
+        peer = self.holders.choose(self._context.roster.live())
+        if peer is None:
+            self._pull_later(now)
+        else:
+            self._ask(Step.PULL, self.id, peer, self.record.statement.manifest_bytes)
+
+    def _pull_later(self, now: float) -> None:
+        self._enter(Step.PULL)
+        self._context.retries[self.id] = now + self._pull_delay_s
+        self._pull_delay_s = min(2 * self._pull_delay_s, self._context.settings.pull_retry_max_s)
+
+    def _look_further(self, now: float) -> None:
+        """What was found is not the manifest."""
+        if self._is_from_disk:
+            self._pull(now)
+        else:
+            self._pull_later(now)
+
+    # ---- how work ended ------------------------------------------------------------------------------
+
+    def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
+        """See WorkOwner."""
+        assert event.work == self._work
+        self._work = None
+        if self._is_stale:
+            self._is_stale = False
+            if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
+                self._audit_published()  # cancelled meanwhile: it stays on disk as what is complete does
+            self._enter(Step.IDLE)
+            self._go_on()
+            return
+        match event:
+            case events.EnvelopeFound(envelope=envelope):
+                self._found(envelope, now)
+            case events.ManifestOpened(manifest=manifest):
+                self._opened(manifest, now, wall_s)
+            case events.ManifestRefused():
+                self._refused(event, now)
+            case events.SpaceReserved():
+                self._reserved(event)
+            case events.WorkDone():
+                self._done()
+            case events.WorkFailed():
+                self._failed(event, now)
+            case events.WorkAbandoned():
+                raise AssertionError("only work that was abandoned ends so")
+
+    def _found(self, envelope: bytes | None, now: float) -> None:
+        self._is_from_disk = self.step is Step.READ
+        if envelope is None:
+            self._look_further(now)
+        else:
+            self._ask(Step.OPEN, envelope, self.id)
+
+    def _opened(self, manifest: Manifest, now: float, wall_s: float) -> None:
+        if manifest.id != self.id:
+            self._look_further(now)
+            return
+        try:
+            self._context.statements.accept(manifest, wall_s)
+        except ManifestError as error:
+            self._fail(error)
+            return
+        self._manifest = manifest
+        if self._is_from_disk:
+            self._register()
+        else:
+            self._ask(Step.KEEP, manifest)
+
+    def _register(self) -> None:
+        assert self._manifest is not None
+        if self._context.is_durable:
+            self._accepted(self._manifest)
+        else:
+            self._ask(Step.REGISTER)
+
+    def _refused(self, event: events.ManifestRefused, now: float) -> None:
+        error = event.error
+        if self._is_from_disk:
+            is_final, words = error.code not in _ROTTEN, "kept manifest is damaged"
+        else:
+            self._refused_count += event.is_as_announced
+            is_final = self._refused_count >= self._context.settings.pulls_refused_max
+            words = "manifest came wrong"
+        self._context.warning(words, deployment=short(self.id), code=error.code)
+        if is_final:
+            self._fail(error)
+        else:
+            self._look_further(now)
+
+    def _accepted(self, manifest: Manifest) -> None:
+        """The manifest is trusted, and that is durable."""
+        record, identity = self.record, self._context.identity
+        self._manifest = record.manifest = manifest
+        record.is_target = manifest.is_target(identity.name, identity.rack)
+        self.holders.clear()
+        record.enter(HostState.INIT)
+        self._context.info("manifest accepted", deployment=record.label, id=short(manifest.id), target=record.is_target)
+        if record.is_target:
+            self._ask(Step.RESERVE, manifest)
+        else:
+            self._enter(Step.IDLE)
+
+    def _reserved(self, event: events.SpaceReserved) -> None:
+        record, manifest = self.record, self._manifest
+        assert manifest is not None
+        is_complete = event.held.is_full and event.is_published
+        record.chunks_verified = len(event.held)
+        record.is_open = True
+        record.base = replace(record.counters)
+        record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
+        self._enter(Step.IDLE if is_complete else Step.FETCH)
+        self._context.put(commands.OpenSwarm(manifest, event.held))
+
+    def finish(self) -> None:
+        """The planner says that everything is held."""
+        if self.step is Step.FETCH:
+            self.record.enter(HostState.VERIFYING)
+            self._ask(Step.PUBLISH, self.id)
+
+    def _done(self) -> None:
+        match self.step:
+            case Step.KEEP:
+                self._register()
+            case Step.REGISTER:
+                assert self._manifest is not None
+                self._accepted(self._manifest)
+            case Step.PUBLISH:
+                self._audit_published()
+                assert self._manifest is not None
+                self.record.chunks_verified = self._manifest.chunk_count
+                self.record.enter(HostState.COMPLETE)
+                self._enter(Step.IDLE)
+                self._context.info("model complete", deployment=self.record.label)
+            case _:
+                assert self.step is Step.DELETE
+                self._enter(Step.IDLE)
+                self._go_on()
+
+    def _audit_published(self) -> None:
+        assert self._manifest is not None
+        manifest = self._manifest
+        self._context.audit("published", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version)
+
+    def _failed(self, event: events.WorkFailed, now: float) -> None:
+        record, error = self.record, event.error
+        match event.failure:
+            case _ if self.step is Step.DELETE:
+                self._context.warning("not deleted yet", deployment=record.label, reason=error.sentence)
+            case Failure.FINAL:
+                self._enter(Step.IDLE)
+                self._fail(error, HostReason.DISK)
+                return
+            case Failure.GONE:  # given up while it was published, which has a reason of its own; or the store closes
+                self._enter(Step.IDLE)
+                return
+            case Failure.NO_SPACE:
+                if record.reason is not HostReason.NO_SPACE:
+                    self._context.warning("no space", deployment=record.label, reason=error.sentence)
+                record.enter(record.state, HostReason.NO_SPACE, error.sentence)
+            case Failure.NOT_WHOLE:
+                self._context.warning("not whole", deployment=record.label, reason=error.sentence)
+                record.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
+            case Failure.DISK:
+                state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
+                record.enter(state, disk_reason(error.code), error.sentence)
+        self._context.retries[self.id] = now + self._context.settings.space_retry_s

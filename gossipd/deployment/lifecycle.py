@@ -1,0 +1,228 @@
+"""Every deployment on this host, by id, and what each event means to it.
+
+What lives here: which life a statement begins or ends, which events reach which life, counting, and the room for
+deployments. What does not: the steps of one (``life``, ``states``), and how statements merge (``dissemination``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from random import Random
+
+from gossipd.core.errors import QueueFullError
+from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
+from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin
+from gossipd.deployment import events
+from gossipd.deployment.context import BrainContext
+from gossipd.deployment.holders import Holders
+from gossipd.deployment.life import Life, disk_reason
+from gossipd.deployment.progress import HostReason, HostState, progress_key
+from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_store import STATEMENTS_MAX
+from gossipd.manifest.manifest import Manifest
+from membership.member import NodeId
+
+_SOURCE_TROUBLES = {
+    "E_SOURCE_AUTH": HostReason.SOURCE_AUTH,
+    "E_SOURCE_NOT_FOUND": HostReason.SOURCE_NOT_FOUND,
+    "E_SOURCE_CHANGED": HostReason.SOURCE_CHANGED,
+    "E_SOURCE_UNREACHABLE": HostReason.SOURCE_UNREACHABLE,
+    "E_SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
+}
+_BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
+
+
+class Lifecycle:
+    """The table of deployments. Its records may be read from anywhere, and from any thread."""
+
+    def __init__(self, context: BrainContext, rng: Random) -> None:
+        self._context = context
+        self._rng = rng
+        self._lives: dict[DeploymentId, Life] = {}
+        self._disk_trouble = HostReason.NONE
+        self._probe_s = -math.inf
+
+    # ---- what is said about a deployment -------------------------------------------------------------
+
+    def act(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
+        """Bring this host in line with the last statement on a deployment.
+
+        Args:
+            manifest: of the deployment, when it is accepted and kept already.
+        """
+        life = self._lives.get(statement.deployment)
+        is_new = life is None
+        if life is None:
+            life = self._add(statement)
+        life.record.statement = statement
+        # One that was complete when it was cancelled stays, after a restart too.
+        is_kept = is_new and statement.deployment in self._context.complete_before
+        if self._context.statements.is_removed(statement.deployment):
+            life.close(HostState.CANCELLED, HostReason.REMOVED)
+        elif statement.verb is Verb.CANCEL and not is_kept:
+            life.close(HostState.CANCELLED)
+        elif is_new or life.record.state in _BEGINS_AGAIN:
+            life.begin(manifest, wall_s)
+        elif manifest is not None:
+            life.hand_over(manifest)
+
+    def _add(self, statement: Statement) -> Life:
+        self._make_room()
+        context = self._context
+        record = DeploymentRecord(statement.deployment, statement, disk_trouble=self._disk_trouble)
+        earlier = context.progress.host(context.identity.node, progress_key(record.id))
+        if earlier is not None:
+            record.restore(earlier.progress)
+        holders = Holders(self._rng, any_share=context.settings.pull_any_share)
+        life = self._lives[record.id] = Life(context, record, holders)
+        return life
+
+    def _make_room(self) -> None:
+        """Forget what the store of statements has forgotten as too old, or a member could fill the table."""
+        if len(self._lives) < STATEMENTS_MAX:
+            return
+        for life in list(self._lives.values()):
+            is_busy = life.record.is_open or life.has_the_store_at_work
+            if not is_busy and self._context.statements.statement(life.id) is None:
+                life.forget()
+                del self._lives[life.id]
+
+    def remove(self, deployment: DeploymentId) -> None:
+        """It is marked as removed from this host, or was evicted."""
+        life = self._lives.get(deployment)
+        if life is not None:
+            life.close(HostState.CANCELLED, HostReason.REMOVED)
+
+    def holder_heard(self, deployment: DeploymentId, node: NodeId) -> None:
+        """That host has the deployment's manifest, or is about to."""
+        life = self._lives.get(deployment)
+        if life is not None and life.record.manifest is None:
+            life.holders.add(node)
+
+    # ---- time ----------------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        for deployment, retry_s in list(self._context.retries.items()):
+            if retry_s <= now:
+                self._lives[deployment].retry(now)
+        if now >= self._probe_s:
+            self._probe_s = now + self._context.settings.probe_again_s
+            for record in self:
+                if record.state is HostState.DOWNLOADING and record.source_trouble is not HostReason.NONE:
+                    self._context.put(ProbeSource(record.id))
+
+    def next_deadline(self) -> float:
+        """When ``tick`` is wanted next."""
+        return min((self._probe_s, *self._context.retries.values()))
+
+    # ---- what the planner and the adapters tell ------------------------------------------------------
+
+    def handle(self, event: events.Notice) -> None:
+        """Something that concerns one deployment here, or the disk of all."""
+        match event:
+            case ChunkStored():
+                self._stored(event)
+            case ChunkLost():
+                self._lost(event)
+            case FinishModel():
+                if (life := self._lives.get(event.deployment)) is not None:
+                    life.finish()
+            case ReportStall():
+                self._stalled(event)
+            case events.ProgressHeard():
+                for life in self._lives.values():
+                    if life.record.manifest is None and progress_key(life.id) == event.key:
+                        life.holders.add(event.node)
+            case events.SourceTroubled():
+                self._source_troubled(event)
+            case events.DiskConditionChanged():
+                self._disk_changed(event.code)
+
+    def _stored(self, event: ChunkStored) -> None:
+        record = self.get(event.deployment)
+        if record is None or not record.is_open or event.supplier is LOCAL:
+            return  # local copies are counted when the store has opened the model
+        record.chunks_verified += 1
+        if record.state is HostState.COMPLETE:
+            self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
+        record.rate_in.add(event.length)
+        if event.supplier is SOURCE:
+            record.source_trouble = HostReason.NONE
+        rack = None if isinstance(event.supplier, Origin) else self._context.roster.rack_of(event.supplier)
+        record.counters.add(event.supplier, event.length, same_rack=rack == self._context.identity.rack)
+
+    def _lost(self, event: ChunkLost) -> None:
+        record = self.get(event.deployment)
+        if record is not None and record.is_open:
+            record.chunks_verified -= 1
+            if record.state is HostState.COMPLETE:
+                self._context.audit("chunk lost", subject=record.label, chunk=event.chunk)
+                self._context.warning("chunk lost, fetched again", deployment=record.label, chunk=event.chunk)
+
+    def _stalled(self, report: ReportStall) -> None:
+        record = self.get(report.deployment)
+        if record is not None and record.stall is not report.reason:
+            record.stall = report.reason
+            record.changed = True
+            if report.reason is not None:
+                self._context.warning("no progress", deployment=record.label, reason=report.reason.value)
+
+    def _source_troubled(self, event: events.SourceTroubled) -> None:
+        record, error = self.get(event.deployment), event.error
+        if record is not None:
+            trouble = _SOURCE_TROUBLES.get(error.code, HostReason.STORAGE)
+            if trouble is not record.source_trouble:
+                self._context.audit("source trouble", subject=record.label, code=error.code, reason=str(error.args[0]))
+            record.source_trouble = trouble
+            record.sentence = error.sentence
+            record.changed = True
+
+    def _disk_changed(self, code: str) -> None:
+        self._disk_trouble = disk_reason(code) if code else HostReason.NONE
+        for record in self:
+            record.disk_trouble = self._disk_trouble
+            record.changed = record.changed or record.stall is not None
+
+    # ---- for those who ask ---------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[DeploymentRecord]:
+        return iter([life.record for life in list(self._lives.values())])
+
+    def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
+        """What this host knows of it."""
+        life = self._lives.get(deployment)
+        return None if life is None else life.record
+
+    def is_coming(self, deployment: DeploymentId) -> bool:
+        """Whether its manifest is being pulled, or kept."""
+        record = self.get(deployment)
+        return record is not None and record.manifest is None and record.state is HostState.INIT
+
+    def manifest_of(self, deployment: DeploymentId) -> Manifest | None:
+        """The manifest, once accepted."""
+        record = self.get(deployment)
+        return None if record is None else record.manifest
+
+    def find(self, name: str, version: int | None = None) -> list[DeploymentRecord]:
+        """Deployments of that model, newest version first."""
+        found = [
+            one
+            for one in self
+            if one.manifest is not None and one.manifest.name == name and version in (None, one.manifest.version)
+        ]
+        return sorted(found, key=lambda one: one.manifest.version if one.manifest else 0, reverse=True)
+
+    def check_room(self, wanted: DeploymentId) -> None:
+        """Whether this host may begin one more; one that it has begun with already needs no room.
+
+        Raises:
+            QueueFullError: not before one of those under way has ended.
+        """
+        live, live_max = {one.id for one in self if one.is_live}, self._context.settings.live_max
+        if wanted not in live and len(live) >= live_max:
+            raise QueueFullError(
+                f"{len(live)} deployments are under way on this host, at most {live_max}; it waits its turn"
+            )

@@ -1,0 +1,251 @@
+"""What operators order: manifests dropped here, statements sent by trigger, cancel, ``rm``, and evictions.
+
+What lives here: each order's steps until its one answer. What does not: who may give orders (the inbox's and the
+socket's mode, the control port's keys), and what a deployment does afterwards (``lifecycle``).
+
+An order is a script: a generator that asks for work and is resumed with its end. It returns what was done, or raises
+the error that refuses the order. An order to deploy has these steps, each once:
+
+1. the manifest is verified, and there is room for one more deployment;
+2. the manifest is accepted (rollback, equivocation, expiry) and made durable;
+3. its statement is made or taken in, and the statement store is made durable: once for both;
+4. the statement is told, and the lifecycle begins with the manifest in hand.
+
+When the disk refuses step 3 the statement is withdrawn: nothing was told yet, and the order can be repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import TypeAlias
+
+from gossipd.core.errors import GossipdError, NotFoundError, QueueFullError
+from gossipd.deployment import commands, events
+from gossipd.deployment.context import BrainContext
+from gossipd.deployment.dissemination import Dissemination
+from gossipd.deployment.events import Failure
+from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_store import Acceptance, Heard
+from gossipd.identity.trust import key_id
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
+
+Done: TypeAlias = tuple[str, bool]
+"""A sentence for a person, and whether the order changed anything."""
+Script: TypeAlias = Generator[commands.WorkNumber, events.WorkEnded, Done]
+_REMOVED_BEFORE = "{} was removed from this host before"
+
+
+class Orders:
+    """Begins what is ordered."""
+
+    def __init__(self, context: BrainContext, lifecycle: Lifecycle, dissemination: Dissemination) -> None:
+        self._context = context
+        self._lifecycle = lifecycle
+        self._dissemination = dissemination
+
+    def handle(self, order: events.Order, wall_s: float) -> None:
+        """Begin an order; its answer may come at once."""
+        running = _Order(self._context, order.request, wall_s)
+        match order:
+            case events.ManifestDropped():
+                running.run(self._drop(order, running))
+            case events.OrderTriggered():
+                running.run(self._trigger(order, running))
+            case events.CancelOrdered():
+                running.run(self._cancel(order, running))
+            case events.RemoveOrdered():
+                running.run(self._remove(order, running))
+            case events.EvictionBegun():
+                running.run(self._evict(order, running))
+
+    # ---- deploying -----------------------------------------------------------------------------------
+
+    def _drop(self, order: events.ManifestDropped, running: _Order) -> Script:
+        """A file in the inbox. Refused with QueueFullError it is offered again later."""
+
+        def sign(manifest: Manifest) -> Statement:
+            return self._dissemination.sign(manifest.id, Verb.DEPLOY, len(manifest.envelope), running.wall_s)
+
+        try:
+            manifest = yield from running.verify(order.envelope)
+            acceptance, statement = yield from self._deploy(manifest, sign, running)
+        except ManifestError as error:
+            self._context.audit("manifest refused", file=order.file_name, code=error.code, reason=str(error.args[0]))
+            raise
+        except QueueFullError:
+            raise
+        except GossipdError as error:  # the disk: it is worth asking again
+            raise QueueFullError(str(error), code=error.code) from error
+        self._context.audit(
+            "manifest accepted", deployment=manifest.id.hex(), name=manifest.name, version=manifest.version,
+            signer=key_id(manifest.signer).hex(), epoch=statement.epoch,
+        )  # fmt: skip
+        words = "accepted" if acceptance is Acceptance.NEW else "was known already; deployed again"
+        return f"{manifest.name}@{manifest.version} {words}", True
+
+    def _deploy(
+        self, manifest: Manifest, take_in: Callable[[Manifest], Statement], running: _Order
+    ) -> Generator[commands.WorkNumber, events.WorkEnded, tuple[Acceptance, Statement]]:
+        """Steps 1 to 4; ``take_in`` puts the statement into the store."""
+        statements, deployment = self._context.statements, manifest.id
+        self._lifecycle.check_room(deployment)
+        acceptance = statements.accept(manifest, running.wall_s)
+        yield from running.work(lambda number: commands.KeepManifest(number, manifest))
+        before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
+        statement = take_in(manifest)
+        statements.clear_removed(deployment)
+        try:
+            yield from running.keep_statements()
+        except GossipdError:
+            statements.withdraw(statement, before)
+            if was_removed:
+                statements.mark_removed(deployment)
+            raise
+        self._dissemination.tell(statement, running.wall_s, manifest)
+        return acceptance, statement
+
+    def _trigger(self, order: events.OrderTriggered, running: _Order) -> Script:
+        """A statement of a member or client, believed for its signature, once: saying it again changes nothing."""
+        statement, context = order.statement, self._context
+        manifest = self._lifecycle.manifest_of(statement.deployment)
+        if order.envelope is not None:
+            manifest = yield from running.verify(order.envelope)
+        elif manifest is None:
+            raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
+
+        def hear(_manifest: Manifest) -> Statement:
+            if context.statements.hear(statement, context.roster.signers) is not Heard.NEWS:
+                raise _KnownAlready
+            return statement
+
+        verb, is_news = "deploy" if statement.verb is Verb.DEPLOY else "cancel", True
+        try:
+            if context.statements.judge(statement, context.roster.signers) is not Heard.NEWS:
+                raise _KnownAlready
+            if statement.verb is Verb.DEPLOY:
+                yield from self._deploy(manifest, hear, running)
+            else:
+                self._dissemination.tell(hear(manifest), running.wall_s)
+        except _KnownAlready:
+            is_news = False
+        context.audit(
+            "trigger accepted", verb=verb, deployment=statement.deployment.hex(), epoch=statement.epoch,
+            signer=key_id(statement.signer).hex(), new=is_news,
+        )  # fmt: skip
+        words = "is known already" if not is_news else "accepted" if verb == "deploy" else "cancelled"
+        return f"{manifest.name}@{manifest.version} {words}", is_news
+
+    # ---- ending --------------------------------------------------------------------------------------
+
+    def _one(self, name: str, version: int) -> DeploymentRecord:
+        found = self._lifecycle.find(name, version)
+        if not found:
+            raise NotFoundError(f"no deployment {name}@{version} is known here")
+        return found[0]
+
+    def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:
+        """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
+        record = self._one(order.name, order.version)
+        if record.statement.verb is Verb.CANCEL:
+            return f"{record.label} is cancelled already", False
+        size = record.statement.manifest_bytes
+        statement = self._dissemination.sign(record.id, Verb.CANCEL, size, running.wall_s)
+        self._dissemination.tell(statement, running.wall_s)
+        yield from running.keep_statements()
+        self._context.audit("cancelled", name=order.name, version=order.version)
+        return f"{record.label} is cancelled; hosts that are complete keep it", True
+
+    def _remove(self, order: events.RemoveOrdered, running: _Order) -> Script:
+        """Marked durably, then deleted. A disk too full for the mark is cured by deleting, and marked then."""
+        record, statements = self._one(order.name, order.version), self._context.statements
+        assert record.manifest is not None
+        was_removed = statements.is_removed(record.id)
+        if order.is_dry_run:
+            words = f"would remove {record.label}, {record.manifest.bytes_total} bytes, from this host"
+            return _REMOVED_BEFORE.format(record.label) if was_removed else words, False
+        statements.mark_removed(record.id)
+        is_marked = yield from running.try_to_keep_statements()
+        self._lifecycle.remove(record.id)
+        ended = yield running.ask(lambda number: commands.RemoveModel(number, order.name, order.version))
+        if isinstance(ended, events.WorkFailed):
+            if ended.failure is not Failure.GONE:
+                raise ended.error
+            if was_removed:  # it was never begun here, or is deleted; the mark is what counts
+                return _REMOVED_BEFORE.format(record.label), False
+        if not is_marked:
+            yield from running.keep_statements()
+        self._context.audit("removed", name=order.name, version=order.version)
+        return f"{record.label} is removed from this host and stays removed", True
+
+    def _evict(self, order: events.EvictionBegun, running: _Order) -> Script:
+        """The store waits for the answer before it deletes. A disk too full to remember it is cured by deleting."""
+        self._context.statements.mark_removed(order.deployment)
+        is_kept = yield from running.try_to_keep_statements()
+        return "", is_kept
+
+
+class _KnownAlready(Exception):
+    """The triggered statement is no news."""
+
+
+class _Order:
+    """One order under way: the owner of its script's work."""
+
+    def __init__(self, context: BrainContext, request: commands.RequestNumber, wall_s: float) -> None:
+        self._context = context
+        self._request = request
+        self.wall_s = wall_s
+
+    def work_ended(self, event: events.WorkEnded, now: float, wall_s: float) -> None:
+        """See WorkOwner."""
+        self.wall_s = wall_s
+        self._go_on(lambda: self._script.send(event))
+
+    def run(self, script: Script) -> None:
+        """Begin."""
+        self._script = script
+        self._go_on(lambda: next(script))
+
+    def _go_on(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except StopIteration as stop:
+            sentence, is_changed = stop.value
+            self._context.put(commands.Answer(self._request, sentence, is_changed))
+        except GossipdError as error:
+            self._context.put(commands.Answer(self._request, is_changed=False, error=error))
+
+    def ask(self, work_of: Callable[[commands.WorkNumber], commands.Work]) -> commands.WorkNumber:
+        """Ask for work, to be yielded."""
+        number = self._context.next_work(self)
+        self._context.put(work_of(number))
+        return number
+
+    def work(
+        self, work_of: Callable[[commands.WorkNumber], commands.Work]
+    ) -> Generator[commands.WorkNumber, events.WorkEnded, events.WorkEnded]:
+        """Work that must succeed. Raises its error."""
+        ended = yield self.ask(work_of)
+        if isinstance(ended, events.WorkFailed | events.ManifestRefused):
+            raise ended.error
+        return ended
+
+    def verify(self, envelope: bytes) -> Generator[commands.WorkNumber, events.WorkEnded, Manifest]:
+        """The manifest in an envelope. Raises ManifestError."""
+        ended = yield from self.work(lambda number: commands.OpenManifest(number, envelope, None))
+        assert isinstance(ended, events.ManifestOpened)
+        return ended.manifest
+
+    def keep_statements(self) -> Generator[commands.WorkNumber, events.WorkEnded, None]:
+        """Make the statement store durable. Raises the error of the disk."""
+        ended = yield self._context.keep_statements(self)
+        if isinstance(ended, events.WorkFailed):
+            raise ended.error
+
+    def try_to_keep_statements(self) -> Generator[commands.WorkNumber, events.WorkEnded, bool]:
+        """The same; False when the disk refuses."""
+        ended = yield self._context.keep_statements(self)
+        return not isinstance(ended, events.WorkFailed)

@@ -1,0 +1,104 @@
+"""One deployment on this host: its state, its counters, what it says about itself.
+
+What lives here: a plain record and its arithmetic. What does not: the steps that change its state (``life``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gossipd.core.events import StallReason
+from gossipd.core.ids import DeploymentId
+from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
+from gossipd.deployment.progress import HostReason, HostState, Progress
+from gossipd.deployment.statement import Statement
+from gossipd.deployment.states import FINAL, STATES
+from gossipd.manifest.manifest import Manifest
+
+_FOR_LACK_OF_A_SOURCE = (StallReason.STORAGE, StallReason.NO_HOLDER, StallReason.MEMBERSHIP)
+
+
+@dataclass(slots=True)
+class DeploymentRecord:
+    """What this host knows and does about one deployment. Owned by the lifecycle; others read it."""
+
+    id: DeploymentId
+    statement: Statement
+    manifest: Manifest | None = None
+    is_target: bool = True
+    state: HostState = HostState.INIT
+    reason: HostReason = HostReason.NONE
+    sentence: str = ""
+    """``CODE: words`` for the operator when ``reason`` is not enough."""
+    chunks_verified: int = 0
+    counters: Counters = field(default_factory=Counters)
+    rate_in: SmoothedRate = field(default_factory=SmoothedRate)
+    rate_out: SmoothedRate = field(default_factory=SmoothedRate)
+    stall: StallReason | None = None
+    source_trouble: HostReason = HostReason.NONE
+    """What this host last had against the source; cleared by the next chunk from it."""
+    disk_trouble: HostReason = HostReason.NONE
+    """What the disk refuses at present; it explains a stall for the disk."""
+    started_s: int = 0
+    elapsed_s: int = 0
+    changed: bool = True
+    """Something worth telling at once, not only at the next refresh."""
+    is_open: bool = False
+    """The planner and the store have it."""
+    base: Counters = field(default_factory=Counters)
+    """The counters when the store opened it: the store counts duplicates and corruption from there."""
+
+    @property
+    def label(self) -> str:
+        """``NAME@VERSION``, or the id before the manifest is here."""
+        if self.manifest is None:
+            return self.id.hex()[:12]
+        return f"{self.manifest.name}@{self.manifest.version}"
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it takes up room here: a target that has not ended."""
+        return self.is_target and self.state not in FINAL
+
+    def enter(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
+        """Change state, or the reason for it."""
+        assert state is self.state or state in STATES[self.state], (self.state, state)
+        self.state, self.reason, self.sentence = state, reason, sentence
+        if state in FINAL:
+            self.stall = None
+        self.changed = True
+
+    def take_figures(self, duplicate_bytes: int, corrupt_chunks: int) -> None:
+        """What the store has counted since it opened the deployment."""
+        self.counters.duplicate_bytes = self.base.duplicate_bytes + duplicate_bytes
+        self.counters.corrupt_chunks = self.base.corrupt_chunks + corrupt_chunks
+
+    def progress(self, wall_s: float) -> Progress:
+        """The record that gossip carries."""
+        if self.state in FINAL and not self.elapsed_s and self.started_s:
+            self.elapsed_s = max(1, int(wall_s) - self.started_s)
+        return Progress(
+            state=self.state,
+            reason=self._why(),
+            chunks_verified=self.chunks_verified,
+            rate_in_bytes_per_s=int(self.rate_in.bytes_per_s),
+            rate_out_bytes_per_s=int(self.rate_out.bytes_per_s),
+            started_s=self.started_s,
+            elapsed_s=self.elapsed_s,
+            **counters_of(self.counters),
+        )
+
+    def _why(self) -> HostReason:
+        """The state's own reason, else why nothing arrives: trouble with the source or the disk says it best."""
+        if self.reason is not HostReason.NONE or self.stall is None:
+            return self.reason
+        if self.source_trouble is not HostReason.NONE and self.stall in _FOR_LACK_OF_A_SOURCE:
+            return self.source_trouble
+        if self.disk_trouble is not HostReason.NONE and self.stall is StallReason.DISK:
+            return self.disk_trouble
+        return HostReason(self.stall.value)
+
+    def restore(self, earlier: Progress) -> None:
+        """Go on counting from this host's own last record of an earlier run."""
+        self.counters = Counters(**counters_of(earlier))
+        self.started_s, self.elapsed_s = earlier.started_s, earlier.elapsed_s

@@ -1,0 +1,74 @@
+"""The two tables of a deployment's life on this host: its states, and the steps inside them.
+
+What lives here: both tables and the asserts that hold them. What does not: what is done in a step (``life``).
+
+Theory of operation. A **state** is what others see (``HostState``). A **step** is what this host does about it, and
+each step has at most one piece of work under way: reading, pulling and verifying the manifest, keeping it, reserving
+space, publishing, deleting. What the store does cannot be cut short, so a step that is abandoned still holds its
+deployment until its work has ended; then what is to be deleted is deleted, and only then the next life begins.
+
+=========  ===========  =====================================  ==========================================
+step       state        its work                               leads to
+=========  ===========  =====================================  ==========================================
+IDLE       any          none                                   READ or RESERVE (begin), DELETE
+READ       INIT         the manifest in our own files          OPEN, PULL
+PULL       INIT         the manifest from a holder, repeated   OPEN
+OPEN       INIT         verify the manifest                    KEEP, REGISTER, RESERVE, PULL
+KEEP       INIT         make the manifest durable, repeated    REGISTER, RESERVE
+REGISTER   INIT         make what is trusted durable           RESERVE
+RESERVE    INIT         open the store, repeated               FETCH, IDLE (complete already)
+FETCH      DOWNLOADING  none: the planner fetches              PUBLISH
+PUBLISH    VERIFYING    sync, rename, ``current``, repeated    IDLE
+DELETE     CANCELLED    delete what is not published           IDLE
+=========  ===========  =====================================  ==========================================
+
+From every step a failure, a cancel and a removal lead to IDLE.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gossipd.deployment.progress import HostState
+
+
+class Step(Enum):
+    """What this host is doing about a deployment; see the module."""
+
+    IDLE = "idle"
+    READ = "read"
+    PULL = "pull"
+    OPEN = "open"
+    KEEP = "keep"
+    REGISTER = "register"
+    RESERVE = "reserve"
+    FETCH = "fetch"
+    PUBLISH = "publish"
+    DELETE = "delete"
+
+
+STEPS: dict[Step, frozenset[Step]] = {
+    Step.IDLE: frozenset({Step.READ, Step.RESERVE, Step.DELETE, Step.IDLE}),
+    Step.READ: frozenset({Step.OPEN, Step.PULL, Step.IDLE}),
+    Step.PULL: frozenset({Step.PULL, Step.OPEN, Step.IDLE}),
+    Step.OPEN: frozenset({Step.KEEP, Step.REGISTER, Step.RESERVE, Step.PULL, Step.IDLE}),
+    Step.KEEP: frozenset({Step.KEEP, Step.REGISTER, Step.RESERVE, Step.IDLE}),
+    Step.REGISTER: frozenset({Step.REGISTER, Step.RESERVE, Step.IDLE}),
+    Step.RESERVE: frozenset({Step.RESERVE, Step.FETCH, Step.IDLE}),
+    Step.FETCH: frozenset({Step.PUBLISH, Step.IDLE}),
+    Step.PUBLISH: frozenset({Step.PUBLISH, Step.IDLE}),
+    Step.DELETE: frozenset({Step.DELETE, Step.IDLE}),
+}
+
+FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
+
+STATES: dict[HostState, frozenset[HostState]] = {
+    HostState.INIT: frozenset(HostState) - {HostState.VERIFYING},
+    # A publication that finds chunks lost goes back to downloading, and may succeed from there.
+    HostState.DOWNLOADING: frozenset(HostState) - {HostState.INIT, HostState.EXPIRED},
+    HostState.VERIFYING: frozenset(HostState) - {HostState.INIT, HostState.EXPIRED},
+    HostState.COMPLETE: frozenset({HostState.CANCELLED}),  # removed here; a cancel leaves it as it is
+    HostState.FAILED: frozenset({HostState.INIT, HostState.CANCELLED}),
+    HostState.CANCELLED: frozenset({HostState.INIT, HostState.CANCELLED}),
+    HostState.EXPIRED: frozenset({HostState.INIT, HostState.CANCELLED}),
+}

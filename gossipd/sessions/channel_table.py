@@ -1,0 +1,236 @@
+"""All connections that this host dials: which there are, when each is dialed, which have failed, and their queues.
+
+What lives here: dialing, redialing, giving up and letting go; queueing and taking. What does not: what is said over
+them, and which are wanted (``sessions``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple, Protocol
+
+from gossipd.sessions.events import Dial, HangUp, SendReady, SessionCommand
+from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
+from gossipd.sessions.send_queue import Outgoing
+from gossipd.sessions.settings import SessionSettings
+from gossipd.wire.control import Message
+from membership.member import NodeId
+
+LET_GO = "let go"
+
+
+class EndpointDirectory(Protocol):
+    """Where members are. A lookup only: it changes nothing and calls nobody."""
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        """Where a member's record says its control port is; None for strangers and for those who left."""
+
+
+class EndedChannel(NamedTuple):
+    """A connection that is over. ``reason`` is ``LET_GO`` when it had failed before and nothing wants it any more."""
+
+    peer: NodeId
+    reason: str
+
+
+class ChannelTable:
+    """At most ``links_max`` channels, one per peer."""
+
+    def __init__(
+        self,
+        directory: EndpointDirectory,
+        *,
+        settings: SessionSettings,
+        rng: Random,
+        commands: list[SessionCommand],
+        counters: Counter[str],
+    ) -> None:
+        """
+        Args:
+            commands, counters: where commands are put, and messages that were dropped are counted by kind.
+        """
+        self._directory = directory
+        self._settings = settings
+        self._rng = rng
+        self._commands, self._counters = commands, counters
+        self._channels: dict[NodeId, PeerChannel] = {}
+        self._by_address: dict[tuple[str, int], PeerChannel] = {}
+        self._ended: list[EndedChannel] = []
+        self._due_s = math.inf
+        self.link_counters = {"dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
+
+    def get(self, peer: NodeId) -> PeerChannel | None:
+        """The channel to ``peer`` if there is one; does not keep it from falling idle."""
+        return self._channels.get(peer)
+
+    def open(self, peer: NodeId, now: float) -> PeerChannel | None:
+        """The channel to ``peer``, dialed soon if it is not up; None when nobody knows where the peer is."""
+        channel = self._channels.get(peer)
+        if channel is None:
+            if self._directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
+                self.link_counters["unknown_peer"] += 1
+                return None
+            channel = self._channels[peer] = PeerChannel(peer, self._settings, now)
+            self.look_at(now)
+        channel.used_s = now
+        return channel
+
+    def put(self, peer: NodeId, message: Message, now: float, *, number: int = 0) -> bool:
+        """Queue a message, and have the peer dialed if it is not up; False when that is impossible or there is no
+        room."""
+        return self._put(self.open(peer, now), message, number)
+
+    def put_if_up(self, channel: PeerChannel | None, message: Message) -> None:
+        """Queue a message that is of no use later."""
+        if channel is not None and channel.state is ChannelState.UP:
+            self._put(channel, message, 0)
+
+    def announce(self, channel: PeerChannel) -> None:
+        """Something may have been queued: let the caller send it."""
+        if channel.state is ChannelState.UP and channel.queue and not channel.is_ready:
+            channel.is_ready = True
+            self._commands.append(SendReady(channel.peer))
+
+    def take(self, peer: NodeId) -> Outgoing | None:
+        """The next message to send to ``peer``."""
+        channel = self._channels.get(peer)
+        if channel is None or channel.state is not ChannelState.UP:
+            return None
+        outgoing = channel.queue.take()
+        if outgoing is None:
+            channel.is_ready = False
+        return outgoing
+
+    def put_back(self, peer: NodeId, outgoing: Outgoing) -> None:
+        """It could not be sent now: it is the next one again."""
+        channel = self._channels.get(peer)
+        if channel is not None:
+            channel.queue.put_back(outgoing)
+
+    def hurry(self, *peers: NodeId) -> None:
+        """Something waits for these: do not sit out their pauses."""
+        for peer in peers:
+            channel = self._channels.get(peer)
+            if channel is not None and channel.state is ChannelState.WAITING:
+                channel.hurry()
+                self.look_at(channel.dial_at_s)
+
+    def move(self, peer: NodeId, now: float) -> None:
+        """The peer's record has changed: dial it where it is now."""
+        channel = self._channels.get(peer)
+        if channel is None:
+            return
+        endpoint = self._directory.endpoint_of(peer)
+        if endpoint is None:
+            self.drop(peer)
+        elif channel.state is ChannelState.WAITING:
+            channel.dial_at_s = now
+            self.look_at(now)
+        elif channel.endpoint != endpoint:
+            self._fail(channel, "moved", now)
+
+    def drop(self, peer: NodeId) -> None:
+        """The peer is gone."""
+        channel = self._channels.pop(peer, None)
+        if channel is not None:
+            self._end(channel, "forgotten")
+
+    def up(self, peer: NodeId, now: float) -> PeerChannel | None:
+        """The handshake has succeeded; None when nobody waits for it any more."""
+        channel = self._channels.get(peer)
+        if channel is None or channel.state is not ChannelState.DIALING:
+            return None
+        channel.up(now)
+        self.look_at(now + self._settings.link_idle_s)
+        return channel
+
+    def down(self, peer: NodeId, reason: str, now: float) -> None:
+        """The transport says that the connection is over."""
+        channel = self._channels.get(peer)
+        if channel is not None and channel.state is not ChannelState.WAITING:
+            self._fail(channel, reason, now)
+
+    def review(self, peer: NodeId, now: float) -> None:
+        """One reason to keep the channel is gone: let it go in time if that was the last one."""
+        channel = self._channels.get(peer)
+        if channel is not None:
+            self.look_at(channel.used_s + self._settings.link_idle_s if channel.state is ChannelState.UP else now)
+
+    def look_at(self, when_s: float) -> None:
+        """Something is due then."""
+        self._due_s = min(self._due_s, when_s)
+
+    def next_deadline(self) -> float:
+        """When ``sweep`` should be called."""
+        return self._due_s
+
+    def sweep(self, is_wanted: Callable[[NodeId], bool], now: float) -> None:
+        """Dial what is due, give up what takes too long, let go what nothing wants."""
+        if now < self._due_s:
+            return
+        self._due_s = math.inf  # what fails during the sweep is due again
+        for channel in list(self._channels.values()):
+            if channel.state is ChannelState.WAITING:
+                if not (channel.queue or is_wanted(channel.peer)):
+                    del self._channels[channel.peer]
+                    self._ended.append(EndedChannel(channel.peer, LET_GO))
+                elif channel.dial_at_s <= now:
+                    self._dial(channel, now)
+                else:
+                    self.look_at(channel.dial_at_s)
+            elif channel.state is ChannelState.DIALING:
+                if channel.dial_until_s <= now:
+                    self._fail(channel, "unreachable", now)
+                else:
+                    self.look_at(channel.dial_until_s)
+            elif not is_wanted(channel.peer):
+                if channel.used_s + self._settings.link_idle_s <= now:
+                    del self._channels[channel.peer]
+                    self._hang_up(channel, "idle")
+                else:
+                    self.look_at(channel.used_s + self._settings.link_idle_s)
+
+    def take_ended(self) -> list[EndedChannel]:
+        """Those that are over since the last call."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def _put(self, channel: PeerChannel | None, message: Message, number: int) -> bool:
+        if channel is None or not channel.queue.put(message, number=number):
+            self._counters[f"dropped_{type(message).__name__}"] += 1
+            return False
+        self.announce(channel)
+        return True
+
+    def _dial(self, channel: PeerChannel, now: float) -> None:
+        endpoint = self._directory.endpoint_of(channel.peer)
+        if endpoint is None:
+            self.drop(channel.peer)
+            return
+        address = (endpoint.host, endpoint.port)
+        if (other := self._by_address.get(address)) is not None:
+            self._fail(other, "moved", now)  # another key answers there now, or answered there before
+        channel.dial(endpoint, now)
+        self._by_address[address] = channel
+        self.link_counters["dialed"] += 1
+        self.look_at(channel.dial_until_s)
+        self._commands.append(Dial(channel.peer, endpoint))
+
+    def _fail(self, channel: PeerChannel, reason: str, now: float) -> None:
+        self.link_counters["failed"] += 1
+        self._end(channel, reason)
+        self.link_counters["dropped"] += channel.fail(now, jitter=0.5 + self._rng.random() / 2)
+        self.look_at(channel.dial_at_s)
+
+    def _end(self, channel: PeerChannel, reason: str) -> None:
+        self._hang_up(channel, reason)
+        self._ended.append(EndedChannel(channel.peer, reason))
+
+    def _hang_up(self, channel: PeerChannel, reason: str) -> None:
+        endpoint = channel.endpoint
+        if endpoint is not None and self._by_address.get((endpoint.host, endpoint.port)) is channel:
+            del self._by_address[endpoint.host, endpoint.port]
+        self._commands.append(HangUp(channel.peer, reason))

@@ -1,0 +1,141 @@
+"""What the sessions hear from the transport and from requests, and what they want done.
+
+What lives here: frozen values. What does not: the planner's words, which the sessions hear and report as they are
+(``core.events``): StartSubscription, EndSubscription, SendHoldings and SendDelta; DeploymentOpened, DeploymentClosed
+and PeerLost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from gossipd.core import events
+from gossipd.sessions.peer_channel import Endpoint
+from gossipd.wire.control import Message
+from membership.member import NodeId
+
+# ---- events ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUp:
+    """The handshake of a connection that was dialed has succeeded."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class LinkDown:
+    """A dialed connection has failed, or could not be made. ``reason``: one word, for the counters."""
+
+    peer: NodeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class MessageHeard:
+    """A member has sent a message of its own initiative: no request, and no reply."""
+
+    peer: NodeId
+    message: Message
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointChanged:
+    """A member's record is new or has changed."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOpened:
+    """A request to a peer is about to be sent: its connection is wanted, and soon."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class RequestClosed:
+    """A request to a peer has ended."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class StandingLinksChosen:
+    """Keep connections to these from now on, whether there is something to say or not.
+
+    ``dials_max``: how many of those that are missing may be dialed now; say it again for the others.
+    """
+
+    peers: frozenset[NodeId]
+    dials_max: int
+
+
+SessionWord: TypeAlias = (
+    events.StartSubscription
+    | events.EndSubscription
+    | events.SendHoldings
+    | events.SendDelta
+    | events.DeploymentOpened
+    | events.DeploymentClosed
+    | events.PeerLost
+)
+"""What the planner wants said, and what it is told itself."""
+
+SessionEvent: TypeAlias = (
+    LinkUp
+    | LinkDown
+    | MessageHeard
+    | EndpointChanged
+    | RequestOpened
+    | RequestClosed
+    | StandingLinksChosen
+    | SessionWord
+)
+
+# ---- commands ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Dial:
+    """Begin a connection; end with LinkUp or LinkDown."""
+
+    peer: NodeId
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp:
+    """The connection to this peer is over: close what there is of it, and fail the requests that went over it."""
+
+    peer: NodeId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendReady:
+    """Something can be sent to this peer: take messages until there are no more."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class KeepTokens:
+    """A peer has sent tokens with its holdings, good for ``valid_s`` seconds."""
+
+    peer: NodeId
+    tokens: tuple[bytes, ...]
+    valid_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEvent:
+    """Tell the planner."""
+
+    event: events.Event
+
+
+SessionCommand: TypeAlias = Dial | HangUp | SendReady | KeepTokens | ReportEvent

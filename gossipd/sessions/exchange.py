@@ -1,0 +1,198 @@
+"""What this host and its peers tell each other about deployments: questions, answers, deltas.
+
+What lives here: what each message and each word of the planner means to the subscriptions of both sides. What does not:
+when a peer is dialed, and which connections are kept (``sessions``).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+from gossipd.core import events
+from gossipd.core.chunkset import ChunkSet, ChunkSetError
+from gossipd.core.ids import DeploymentId
+from gossipd.sessions.channel_table import ChannelTable
+from gossipd.sessions.events import KeepTokens, ReportEvent, SessionCommand
+from gossipd.sessions.send_queue import payloads_of
+from gossipd.sessions.settings import SessionSettings
+from gossipd.sessions.subscribers import STREAMS_MAX, SubscriberTable
+from gossipd.sessions.subscription import SubscriptionTable
+from gossipd.wire import control
+from gossipd.wire.control_frame import FrameError, indexes
+from membership.member import NodeId
+
+
+class DeploymentExchange:
+    """The subscriptions of both sides, and which deployments are open here. For ``sessions`` only."""
+
+    def __init__(
+        self,
+        channels: ChannelTable,
+        *,
+        settings: SessionSettings,
+        rng: Random,
+        commands: list[SessionCommand],
+        counters: Counter[str],
+    ) -> None:
+        """
+        Args:
+            commands, counters: where commands are put and events are counted.
+        """
+        self._channels, self._commands, self._counters = channels, commands, counters
+        self.subscriptions = SubscriptionTable(resubscribe_s=settings.resubscribe_s)
+        self.subscribers = SubscriberTable(
+            first_stream=rng.randrange(STREAMS_MAX), early_per_peer_max=settings.early_per_peer_max
+        )
+        self._chunk_counts: dict[DeploymentId, int] = {}  # of the deployments that are open here
+
+    # ---- what the planner says -----------------------------------------------------------------
+
+    def wish_changed(self, command: events.StartSubscription | events.EndSubscription, now: float) -> None:
+        """The planner wants to hear a peer, or no more."""
+        peer, deployment = command.peer, command.deployment
+        if isinstance(command, events.StartSubscription):
+            self.subscriptions.ask(peer, deployment, now)
+            self._channels.put_if_up(
+                self._channels.open(peer, now), control.Subscribe(deployment)
+            )  # else when it is up
+        elif self.subscriptions.end(peer, deployment):
+            self._unsubscribe(peer, deployment, now)
+
+    def _unsubscribe(self, peer: NodeId, deployment: DeploymentId, now: float) -> None:
+        self._channels.put_if_up(self._channels.get(peer), control.Unsubscribe(deployment))
+        self._channels.review(peer, now)
+
+    def send_holdings(self, command: events.SendHoldings, now: float) -> None:
+        """Answer a subscriber; one that has gone meanwhile is passed over."""
+        peer, deployment = command.peer, command.deployment
+        if not self.subscribers.has(peer, deployment):
+            return
+        channel, chunks = self._channels.open(peer, now), command.chunks
+        message = control.Holdings(
+            deployment, self.subscribers.stream(deployment), chunks.size, chunks.to_wire(), command.free_slots
+        )
+        if channel is None or not channel.queue.put_holdings(message):
+            self._counters["dropped_Holdings"] += 1
+            return
+        self._channels.announce(channel)
+
+    def send_delta(self, command: events.SendDelta, now: float) -> None:
+        """Packed once for all peers. Those that have not had Holdings are passed over."""
+        payloads = payloads_of(self.subscribers.stream(command.deployment), command)
+        for peer in command.peers:
+            channel = self._channels.get(peer)
+            if channel is None or not all(channel.queue.put_delta(payload) for payload in payloads):
+                self._counters["dropped_Delta"] += 1
+                continue
+            channel.used_s = now
+            self._channels.announce(channel)
+
+    # ---- what peers say ------------------------------------------------------------------------
+
+    def message_heard(self, peer: NodeId, message: control.Message, number: int, now: float) -> None:
+        """A peer has said something of its own initiative."""
+        match message:
+            case control.Delta():
+                self._delta_heard(peer, message, number, now)
+            case control.Holdings():
+                self._holdings_heard(peer, message, number)
+            case control.Subscribe(deployment=deployment):
+                self._subscribe_heard(peer, deployment)
+            case control.Unsubscribe(deployment=deployment):
+                if self.subscribers.remove(peer, deployment):
+                    self._report(events.UnsubscribeHeard(peer, deployment))
+                    self._channels.review(peer, now)
+            case control.Hello():
+                self._counters["greetings"] += 1  # and asks for nothing
+            case _:
+                self._counters["misplaced"] += 1  # a reply to nothing
+
+    def _subscribe_heard(self, peer: NodeId, deployment: DeploymentId) -> None:
+        """``peer`` asks, or asks again: the planner answers with Holdings when the deployment is open here."""
+        if deployment not in self._chunk_counts:
+            self.subscribers.add_early(peer, deployment)
+            return
+        self.subscribers.add(peer, deployment)
+        self._report(events.SubscribeHeard(peer, deployment))
+
+    def _holdings_heard(self, peer: NodeId, message: control.Holdings, number: int) -> None:
+        chunk_count = self._chunk_counts.get(message.deployment)
+        try:
+            if chunk_count is None or message.chunk_count != chunk_count:
+                raise ChunkSetError("not the deployment's number of chunks")
+            chunks = ChunkSet.from_wire(message.chunks, size=chunk_count)
+        except ChunkSetError:
+            self._counters["bad_holdings"] += 1
+            return
+        if self.subscriptions.hear_holdings(peer, message.deployment, message.stream, number):
+            if message.tokens:
+                self._commands.append(KeepTokens(peer, message.tokens, message.valid_s))
+            self._report(events.HoldingsHeard(peer, message.deployment, chunks, message.free_slots))
+
+    def _delta_heard(self, peer: NodeId, message: control.Delta, number: int, now: float) -> None:
+        deployment, may_ask = self.subscriptions.hear_delta(peer, message.stream, number, now)
+        if deployment is None:
+            return
+        if may_ask:
+            self._channels.put(peer, control.Subscribe(deployment), now)
+        chunk_count = self._chunk_counts.get(deployment)
+        if chunk_count is None:
+            return
+        try:
+            heard = events.DeltaHeard(
+                peer,
+                deployment,
+                indexes(message.added, chunk_count=chunk_count),
+                indexes(message.dropped, chunk_count=chunk_count),
+                indexes(message.reading, chunk_count=chunk_count),
+                message.free_slots,
+            )
+        except FrameError:
+            self._counters["bad_delta"] += 1
+            return
+        self._report(heard)
+
+    def deployment_changed(self, event: events.DeploymentOpened | events.DeploymentClosed, now: float) -> None:
+        """A deployment is open here from now on, or no more."""
+        deployment = event.deployment
+        if isinstance(event, events.DeploymentOpened):
+            self._chunk_counts[deployment] = event.shape.chunk_count
+            for peer in self.subscribers.take_early(deployment):
+                self._subscribe_heard(peer, deployment)
+            return
+        self._chunk_counts.pop(deployment, None)
+        for peer in self.subscriptions.end_deployment(deployment):
+            self._unsubscribe(peer, deployment, now)
+        stream, peers = self.subscribers.close(deployment)
+        for peer in peers:
+            channel = self._channels.get(peer)
+            if channel is not None and stream is not None:
+                channel.queue.drop_stream(stream)
+            self._channels.review(peer, now)
+
+    # ---- peers -----------------------------------------------------------------------------------
+
+    def is_between(self, peer: NodeId) -> bool:
+        """Whether there is a subscription in either direction."""
+        return bool(self.subscriptions.of(peer) or self.subscribers.of(peer))
+
+    def link_up(self, peer: NodeId, now: float) -> None:
+        """Ask for everything, and tell everything again to a subscriber that may have missed some of it."""
+        for deployment in self.subscriptions.link_up(peer, now):
+            self._channels.put(peer, control.Subscribe(deployment), now)
+        for deployment in self.subscribers.link_up(peer):
+            self._subscribe_heard(peer, deployment)
+
+    def drop_peer(self, peer: NodeId) -> None:
+        """The peer is gone."""
+        self.subscriptions.end_peer(peer)
+        self.subscribers.remove_peer(peer)
+
+    def ask_again(self, now: float) -> None:
+        """Repeat the questions that have had no answer for too long."""
+        for peer, deployment in self.subscriptions.due(now):
+            self._channels.put_if_up(self._channels.open(peer, now), control.Subscribe(deployment))
+
+    def _report(self, event: events.Event) -> None:
+        self._commands.append(ReportEvent(event))

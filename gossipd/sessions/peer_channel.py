@@ -1,0 +1,86 @@
+"""The connection that we dial to one peer: its state, its pauses, and its queue.
+
+What lives here: values and rules without a socket. What does not: all of them together (``channel_table``).
+
+=======  =======================================  ======================================================
+state    means                                    leaves it by
+=======  =======================================  ======================================================
+WAITING  for its time to be dialed                ``dial``: DIALING. Wanted by nobody: dropped
+DIALING  the handshake is under way               ``up``: UP. ``fail``, or twice ``handshake_s``: WAITING
+UP       messages can be sent                     ``fail``: WAITING. Idle and wanted by nobody: dropped
+=======  =======================================  ======================================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from gossipd.sessions.send_queue import SendQueue
+from gossipd.sessions.settings import SessionSettings
+from membership.member import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a member's control port is, and the CURVE key that must answer there."""
+
+    host: str
+    port: int
+    curve_key: bytes
+
+
+class ChannelState(Enum):
+    """See the module."""
+
+    WAITING = "waiting"
+    DIALING = "dialing"
+    UP = "up"
+
+
+class PeerChannel:
+    """State and queue of the connection to one peer. Fields are read by ``channel_table``."""
+
+    def __init__(self, peer: NodeId, settings: SessionSettings, now: float) -> None:
+        self.peer = peer
+        self.state = ChannelState.WAITING
+        self.endpoint: Endpoint | None = None
+        self.used_s = now
+        self.dial_at_s = now
+        self.dial_until_s = 0.0
+        self.is_ready = False  # the caller knows that something can be sent
+        self.queue = SendQueue(settings)
+        self._settings = settings
+        self._failed_at_s = 0.0
+        self._up_s = 0.0
+        self._pause_s = settings.redial_min_s
+
+    def dial(self, endpoint: Endpoint, now: float) -> None:
+        """A connection is begun; it must be up within two handshakes' time."""
+        self.state, self.endpoint = ChannelState.DIALING, endpoint
+        self.dial_until_s = now + 2 * self._settings.handshake_s
+
+    def up(self, now: float) -> None:
+        """The handshake has succeeded."""
+        self.state, self._up_s = ChannelState.UP, now
+
+    def fail(self, now: float, *, jitter: float) -> int:
+        """Nothing is queued or listened to any more; returns how many messages were dropped by that.
+
+        The next pause is the shortest one after a connection that held, and not after one that failed as soon as it was
+        up: a peer that resets all connections would be dialed, and its evidence planned for, ten times a second.
+
+        Args:
+            jitter: a factor of the pause.
+        """
+        if self.state is ChannelState.UP and now - self._up_s >= self._settings.redial_max_s:
+            self._pause_s = self._settings.redial_min_s
+        self.state, self.is_ready = ChannelState.WAITING, False
+        self._failed_at_s = now
+        self.dial_at_s = now + self._pause_s * jitter
+        self._pause_s = min(self._pause_s * 2, self._settings.redial_max_s)
+        return self.queue.clear()
+
+    def hurry(self) -> None:
+        """Something waits for this peer: do not sit out a long pause before dialing again, only the shortest."""
+        self.dial_at_s = min(self.dial_at_s, self._failed_at_s + self._settings.redial_min_s)

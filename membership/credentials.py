@@ -1,0 +1,30 @@
+"""What a member proves itself with.
+
+What lives here: the value that a brain is given. What does not: how it signs (``record``) and seals (``seal``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from membership.member import NodeId
+from membership.record import Sign
+from membership.seal import DatagramSeal, KeyRing, Seal
+from membership.verified_cache import VerifiedCache
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """One member's.
+
+    Args:
+        sign: makes an Ed25519 signature with the key whose public half is in the member's record.
+        keyring: of the cluster.
+        verified_cache, make_seal: only for simulators, which share the one and leave the cipher out of the other.
+    """
+
+    sign: Sign
+    keyring: KeyRing
+    verified_cache: VerifiedCache | None = None
+    make_seal: Callable[[KeyRing, NodeId, int], Seal] = DatagramSeal

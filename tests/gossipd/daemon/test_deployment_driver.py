@@ -1,0 +1,425 @@
+"""The deployment brain, turned over real files and a real store: durability, and threads that end by themselves."""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from gossipd.api.ports import Done
+from gossipd.core.chunkset import ChunkSet
+from gossipd.core.errors import QueueFullError
+from gossipd.core.events import FinishModel, ProbeSource
+from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.daemon import deployment_executor
+from gossipd.daemon.admin_operations import AdminOperations
+from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.deployment_executor import DeploymentExecutor
+from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment import events
+from gossipd.deployment.brain import DeploymentBrain
+from gossipd.deployment.commands import OpenSwarm
+from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_file import snapshot
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.ports import StoreWriteError
+from gossipd.store.chunk_store import ChunkStore
+from gossipd.store.disk.disk import FileKind
+from gossipd.store.models import layout
+from gossipd.store.notices import ModelEvicted
+from gossipd.store.settings import StoreSettings
+from membership.member import NodeId
+from tests.gossipd.deployment.scripted_host import KEY, OWN, PEER, ScriptedRoster, said
+from tests.gossipd.store.memory_disk import MemoryDisk
+from tests.gossipd.store.set_clock import SetClock
+from tests.gossipd.store.small_models import SECRET, small
+
+ONE = small(version=1)
+WAIT_S = 20.0  # for a thread; it takes milliseconds
+
+
+class _Store(ChunkStore):
+    """The real store on a disk in memory, that can be held up while it opens a model, and refuse to delete."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        super().__init__(
+            Path("unused"), settings=StoreSettings(reserve_bytes=0, keep_versions=1), on_event=lambda _event: None,
+            disk=self.disk, clock=SetClock(), background=False, before_evict=self._before_evict,
+        )  # fmt: skip
+        self.hears_evictions: Callable[[ModelEvicted], None] = lambda _event: None
+        self.may_open, self.has_begun = threading.Event(), threading.Event()
+        self.may_open.set()
+        self.refusals = 0
+        self.abandoned: list[DeploymentId] = []
+
+    def _before_evict(self, event: ModelEvicted) -> None:
+        self.hears_evictions(event)
+
+    def open(self, manifest: Manifest) -> ChunkSet:
+        self.has_begun.set()
+        assert self.may_open.wait(WAIT_S)
+        return super().open(manifest)
+
+    def abandon(self, deployment: DeploymentId) -> None:
+        if self.refusals:
+            self.refusals -= 1
+            raise StoreWriteError("Input/output error", code="E_STORE_IO")
+        super().abandon(deployment)
+        self.abandoned.append(deployment)
+
+    def has(self, deployment: DeploymentId) -> bool:
+        """Whether anything of it is on the disk."""
+        places = (layout.incoming(deployment), layout.state(deployment))
+        return any(self.disk.kind(place) is FileKind.DIRECTORY for place in places)
+
+
+class _Swarm:
+    """What the rest of the daemon would hear."""
+
+    def __init__(self) -> None:
+        self.opened: list[DeploymentId] = []
+        self.told: list[Statement] = []
+
+    def trusted(self) -> frozenset[bytes]:
+        return frozenset([SECRET.public.ed25519])
+
+    def open_swarm(self, command: OpenSwarm) -> None:
+        self.opened.append(command.manifest.id)
+
+    def close_swarm(self, deployment: DeploymentId) -> None:
+        pass
+
+    def probe_source(self, command: ProbeSource) -> None:
+        pass
+
+    def tell_statement(self, statement: Statement) -> None:
+        self.told.append(statement)
+
+
+class _Client:
+    """The one peer, which has the manifest, or does not answer for ever."""
+
+    def __init__(self) -> None:
+        self.answers = True
+
+    async def pull(self, peer: NodeId, deployment: DeploymentId, manifest_bytes: int) -> bytes | None:
+        if not self.answers:
+            await trio.sleep_forever()
+        return ONE.manifest.envelope
+
+
+class _Node:
+    """The brain, turned over a real statement store, real state files and a real store."""
+
+    def __init__(self, tmp_path: Path, nursery: trio.Nursery, *, is_complete: bool) -> None:
+        self.statements, self.state, self.store = StatementStore(), StateDirectory(tmp_path / "state"), _Store()
+        self.audited: list[str] = []
+        if is_complete:
+            self.fill()
+            self.store.finish(ONE.manifest.id)
+        self.swarm, self.client = _Swarm(), _Client()
+        roster = ScriptedRoster()
+        brain = DeploymentBrain(
+            HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
+            progress=ClusterProgress(), rng=Random(1),
+            complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
+        )  # fmt: skip
+        audit = SimpleNamespace(record=lambda event, **_: self.audited.append(event))
+        executor = DeploymentExecutor(
+            state=self.state, store=self.store, client=cast(Any, self.client), swarm=self.swarm, audit=cast(Any, audit)
+        )
+        self.lifecycle = brain.lifecycle
+        self.driver = DeploymentDriver(brain, executor, nursery)
+        nursery.start_soon(self.driver.run)
+
+    def fill(self) -> None:
+        """Everything is here."""
+        self.store.open(ONE.manifest)
+        for chunk, body in enumerate(ONE.chunks):
+            self.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
+
+    def say(self, epoch: int, verb: Verb) -> None:
+        self.driver.post(events.StatementHeard(said(ONE.manifest.id, epoch, verb).encode(), ONE.manifest.id, PEER))
+
+    async def remove(self) -> Done:
+        nothing: Any = None
+        operations = AdminOperations(
+            swim=nothing, wake=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
+            audit=nothing,
+        )  # fmt: skip
+        return await operations.remove("m", 1, dry_run=False)
+
+    @property
+    def record(self) -> DeploymentRecord:
+        found = self.lifecycle.get(ONE.manifest.id)
+        assert found is not None
+        return found
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        with trio.fail_after(WAIT_S):
+            while not holds():
+                await trio.sleep(0.001)
+
+    async def until_in(self, state: HostState) -> None:
+        await self.until(lambda: self.lifecycle.get(ONE.manifest.id) is not None and self.record.state is state)
+
+
+@asynccontextmanager
+async def living(tmp_path: Path, *, is_complete: bool = False) -> AsyncIterator[_Node]:
+    async with trio.open_nursery() as nursery:
+        node = _Node(tmp_path, nursery, is_complete=is_complete)
+        yield node
+        nursery.cancel_scope.cancel()
+    node.state.close()
+
+
+async def test_a_cancel_while_the_store_makes_room_leaves_nothing(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as node:
+        node.store.may_open.clear()
+        node.say(1, Verb.DEPLOY)
+        await node.until(node.store.has_begun.is_set)
+        node.say(2, Verb.CANCEL)
+        node.store.may_open.set()
+        await node.until(lambda: ONE.manifest.id in node.store.abandoned)
+        assert not node.store.has(ONE.manifest.id)
+        assert node.record.state is HostState.CANCELLED
+        assert node.swarm.opened == []
+
+
+async def test_a_deploy_right_after_a_cancel_counts_from_zero(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+        node.store.put(ONE.manifest.id, 0, ONE.chunks[0], SOURCE, 0.0)
+        deployment = node.record
+        deployment.chunks_verified = 1
+        node.say(2, Verb.CANCEL)
+        await node.until(lambda: not node.store.has(ONE.manifest.id))
+        node.say(3, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+        assert deployment.chunks_verified == 0, "what was cancelled is deleted; its chunks came again on top of those"
+
+
+async def test_a_start_deletes_what_was_cancelled_before(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as node:
+        node.store.open(ONE.manifest)
+        assert node.store.has(ONE.manifest.id)
+        node.say(2, Verb.CANCEL)
+        await node.until(lambda: not node.store.has(ONE.manifest.id))
+
+
+async def test_deleting_is_tried_until_the_disk_does_it(tmp_path: Path, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    async with living(tmp_path) as node:
+        node.store.open(ONE.manifest)
+        node.store.refusals = 3
+        node.say(2, Verb.CANCEL)
+        with trio.fail_after(1_000_000):  # of the clock that jumps while the thread is at work
+            while ONE.manifest.id not in node.store.abandoned:
+                await trio.sleep(1)
+        assert node.store.refusals == 0
+        assert not node.store.has(ONE.manifest.id)
+
+
+async def test_a_manifest_that_the_disk_does_not_give_is_pulled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(tmp_path) as node:
+        node.state.keep_envelope(ONE.manifest.id, ONE.manifest.envelope)
+
+        def refuses(*_: object, **__: object) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+        monkeypatch.setattr("gossipd.daemon.state_dir.read_file", refuses)
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+
+
+async def test_an_eviction_is_durable_before_the_version_is_deleted(tmp_path: Path) -> None:
+    async with living(tmp_path, is_complete=True) as node:
+        two = small(version=2, seed=2)
+        node.store.open(two.manifest)
+        for chunk, body in enumerate(two.chunks):
+            node.store.put(two.manifest.id, chunk, body, SOURCE, 0.0)
+        remembered: list[bool] = []
+
+        def before_evict(event: ModelEvicted) -> None:
+            trio.from_thread.run(node.driver.evict, event.deployment)
+            remembered.append(node.state.register().is_removed(ONE.manifest.id) and node.store.versions("m") == [1, 2])
+
+        node.store.hears_evictions = before_evict
+        await trio.to_thread.run_sync(node.store.finish, two.manifest.id)
+        assert remembered == [True]
+        assert node.store.versions("m") == [2]
+
+
+async def test_a_cancelled_complete_model_survives_a_restart_and_can_be_removed(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path, is_complete=True) as node:
+        node.say(2, Verb.CANCEL)
+        await node.until_in(HostState.COMPLETE)
+        assert (await node.remove()).changed
+        assert node.store.versions("m") == []
+
+
+async def test_publishing_at_the_end_of_the_daemon_gives_nothing_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+        node.fill()
+        finish, ended = node.store.finish, threading.Event()
+
+        def finish_too_late(deployment: DeploymentId) -> None:
+            node.store.close()
+            try:
+                finish(deployment)
+            finally:
+                ended.set()
+
+        monkeypatch.setattr(node.store, "finish", finish_too_late)
+        node.driver.post(FinishModel(ONE.manifest.id))
+        await node.until(ended.is_set)
+        await trio.testing.wait_all_tasks_blocked()
+        assert node.record.state is HostState.VERIFYING
+        assert node.store.abandoned == []
+        assert node.store.has(ONE.manifest.id), "verified, and published at the next start"
+
+
+async def test_rm_on_a_full_disk_deletes_first_and_remembers_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+        keep = node.state.keep_register
+
+        def refuses_while_the_model_is_there(kept: bytes, revision: int) -> None:
+            if node.store.has(ONE.manifest.id):
+                raise StateWriteError("No space left on device")
+            keep(kept, revision)
+
+        monkeypatch.setattr(node.state, "keep_register", refuses_while_the_model_is_there)
+        done = await node.remove()
+        assert done.changed
+        assert node.record.reason is HostReason.REMOVED
+        assert node.state.register().is_removed(ONE.manifest.id)
+
+
+async def test_rm_that_could_not_be_remembered_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with living(tmp_path) as node:
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+
+        def refuses(*_: object) -> None:
+            raise StoreWriteError("Input/output error", code="E_STORE_IO")
+
+        with monkeypatch.context() as broken, pytest.raises(StoreWriteError):
+            broken.setattr(node.store, "remove", refuses)
+            await node.remove()
+        await node.until(
+            lambda: not node.store.has(ONE.manifest.id)
+        )  # the deployment was closed, and gives up by itself
+        again = await node.remove()
+        assert not again.changed
+        assert "before" in again.sentence
+
+
+async def test_foreign_files_in_place_of_a_version_fail_it(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        node.fill()
+        node.store.commit()
+        for directory in ("m", "m/1"):
+            node.store.disk.make_directory(directory)
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+        node.driver.post(FinishModel(ONE.manifest.id))
+        await node.until_in(HostState.FAILED)
+
+
+async def test_a_dropped_manifest_is_opened_accepted_and_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def counted(holder: object, name: str, label: Callable[..., str]) -> None:
+        call = getattr(holder, name)
+
+        def count(*arguments: Any) -> Any:
+            calls.append(label(*arguments))
+            return call(*arguments)
+
+        monkeypatch.setattr(holder, name, count)
+
+    counted(deployment_executor, "open_manifest", lambda *_: "open")
+    counted(StatementStore, "accept", lambda *_: "accept")
+    counted(StateDirectory, "_write", lambda _self, name, _body: f"write {name.partition('/')[0]}")
+    async with living(tmp_path) as node:
+        assert await node.driver.offer(ONE.manifest.envelope, "one.manifest") == "m@1 accepted"
+        await node.until_in(HostState.DOWNLOADING)
+        node.state.keep_register(*snapshot(node.statements))  # as the state saver does, a second later
+        node.fill()
+        node.driver.post(FinishModel(ONE.manifest.id))
+        await node.until_in(HostState.COMPLETE)
+        node.state.keep_register(*snapshot(node.statements))
+    assert calls == ["open", "accept", "write manifests", "write register"]
+
+
+async def test_refusals_are_raised_to_the_inbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with living(tmp_path) as node:
+        with pytest.raises(ManifestError):
+            await node.driver.offer(ONE.manifest.envelope[:-1], "half.manifest")
+
+        def refuses(*_: object) -> None:
+            raise StateWriteError("No space left on device")
+
+        with monkeypatch.context() as broken, pytest.raises(QueueFullError) as caught:
+            broken.setattr(node.state, "keep_register", refuses)
+            await node.driver.offer(ONE.manifest.envelope, "one.manifest")
+        assert caught.value.code == "E_STATE_WRITE"
+        assert node.swarm.told == []
+        await node.driver.offer(ONE.manifest.envelope, "one.manifest")
+        assert [one.epoch for one in node.swarm.told] == [1]
+
+
+async def test_a_pull_that_never_ends_is_cut_short_by_a_cancel(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        node.client.answers = False
+        node.say(1, Verb.DEPLOY)
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        node.say(2, Verb.CANCEL)
+        await node.until(lambda: ONE.manifest.id in node.store.abandoned)
+        node.client.answers = True
+        node.say(3, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
+
+
+async def test_an_order_whose_sender_has_gone_is_carried_out(tmp_path: Path) -> None:
+    async with living(tmp_path) as node:
+        with trio.CancelScope() as scope:
+            scope.cancel()
+            await node.driver.offer(ONE.manifest.envelope, "one.manifest")
+        await node.until_in(HostState.DOWNLOADING)

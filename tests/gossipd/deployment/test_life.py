@@ -1,0 +1,398 @@
+"""One deployment's steps, by values: what the end of work leads to, and lives that end in the middle."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gossipd.core.errors import LocalError
+from gossipd.core.events import FinishModel
+from gossipd.core.targets import Targets
+from gossipd.deployment import commands, events
+from gossipd.deployment.events import Failure
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Verb
+from gossipd.manifest.manifest import seal_manifest
+from tests.gossipd.deployment.scripted_host import ONE, PEER, WALL_S, ScriptedHost, said
+from tests.gossipd.manifest.making import STRANGER, draft, manifest
+
+FULL = set(range(ONE.chunk_count))
+REFUSED = LocalError("Input/output error", code="E_STORE_IO")
+
+
+def host_that(heard: bool = True, **options: Any) -> ScriptedHost:
+    host = ScriptedHost(**options)
+    if heard:
+        host.hear(said())
+    return host
+
+
+def states(host: ScriptedHost) -> tuple[HostState, HostReason]:
+    return host.record().state, host.record().reason
+
+
+def kinds(host: ScriptedHost) -> list[str]:
+    plain = (commands.RecordAudit, commands.RecordLog)
+    return [type(one).__name__ for one in host.done if not isinstance(one, plain)]
+
+
+def test_a_statement_leads_to_a_published_model() -> None:
+    host = host_that()
+    assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
+    host.tell(FinishModel(ONE.id))
+    assert kinds(host) == [
+        "ReadManifest", "PullManifest", "OpenManifest", "KeepManifest", "KeepStatements", "ReserveSpace", "OpenSwarm",
+        "PublishModel",
+    ]  # fmt: skip
+    assert states(host) == (HostState.COMPLETE, HostReason.NONE)
+    assert host.record().chunks_verified == ONE.chunk_count
+    assert host.audited() == ["published"]
+
+
+def test_a_kept_manifest_is_neither_pulled_nor_written_again() -> None:
+    host = ScriptedHost()
+    host.files[ONE.id] = ONE.envelope
+    host.statements.hear(said(), host.roster.signers)
+    again = ScriptedHost(statements=type(host.statements)(host.statements.state))
+    again.statements.state.versions.setdefault(ONE.name, {})[ONE.version] = ONE.id
+    again.files = host.files
+    again.tell(events.DaemonStarted())
+    assert kinds(again) == ["TellStatement", "ReadManifest", "OpenManifest", "ReserveSpace", "OpenSwarm"]
+
+
+def test_a_model_that_is_whole_and_published_is_complete_at_once() -> None:
+    host = host_that(published=[ONE])
+    assert states(host) == (HostState.COMPLETE, HostReason.NONE)
+    assert not host.all_of(commands.PublishModel)
+    host.tell(FinishModel(ONE.id))
+    assert not host.all_of(commands.PublishModel)
+
+
+def test_a_host_outside_the_targets_keeps_the_manifest_and_opens_nothing() -> None:
+    host = ScriptedHost(name="node-1")
+    other = manifest(version=1, targets=Targets(names=("elsewhere",)))
+    host.peers_have[other.id] = other.envelope
+    host.hear(said(other.id))
+    assert host.files[other.id] == other.envelope
+    assert not host.record(other.id).is_target
+    assert not host.all_of(commands.ReserveSpace)
+    host.hear(said(other.id, 2, Verb.CANCEL))
+    assert host.record(other.id).state is HostState.CANCELLED
+
+
+# ---- the manifest ----------------------------------------------------------------------------------
+
+
+def test_pulls_are_repeated_with_pauses_that_double() -> None:
+    host = ScriptedHost()
+    host.peers_have.clear()
+    host.hear(said())
+    host.wait(25.0)
+    pulls = zip(host.done, host.done_s, strict=True)
+    asked_s = [when for one, when in pulls if isinstance(one, commands.PullManifest)]
+    pauses_s = [round(later - earlier, 2) for earlier, later in itertools.pairwise(asked_s)]
+    assert pauses_s == [0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 5.0]
+
+
+def test_nobody_to_ask_is_asked_again_later() -> None:
+    host = ScriptedHost()
+    host.roster.dead.add(PEER)
+    host.hear(said())
+    assert not host.all_of(commands.PullManifest)
+    host.roster.dead.clear()
+    host.wait(0.1)
+    assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_other_content_than_was_announced_is_asked_of_others() -> None:
+    host = ScriptedHost()
+    host.peers_have[ONE.id] = manifest(version=2).envelope
+    host.hear(said())
+    host.wait(60.0)
+    assert states(host) == (HostState.INIT, HostReason.NONE)
+    host.peers_have[ONE.id] = b"garbage"
+    host.wait(60.0)
+    assert host.record().state is HostState.INIT
+    host.peers_have[ONE.id] = ONE.envelope
+    host.wait(5.0)
+    assert host.record().state is HostState.DOWNLOADING
+    assert 2 not in host.statements.state.versions[ONE.name]
+
+
+def test_a_manifest_that_three_times_no_trusted_key_signed_is_refused() -> None:
+    host = ScriptedHost()
+    envelope = seal_manifest(draft(version=1), STRANGER)
+    host.peers_have[ONE.id] = envelope
+    host.hear(said())
+    host.wait(1.0)
+    assert len(host.all_of(commands.PullManifest)) == 3
+    assert states(host) == (HostState.FAILED, HostReason.REFUSED)
+    assert host.record().sentence.startswith("E_KEY_UNKNOWN")
+    assert host.audited() == ["refused"]
+
+
+def test_a_kept_manifest_that_has_rotted_is_pulled() -> None:
+    host = ScriptedHost()
+    rotten = bytearray(ONE.envelope)
+    rotten[-1] ^= 1
+    host.files[ONE.id] = bytes(rotten)
+    host.hear(said())
+    assert host.record().state is HostState.DOWNLOADING
+    assert host.files[ONE.id] == ONE.envelope
+
+
+def test_a_kept_manifest_of_an_untrusted_publisher_is_refused() -> None:
+    host = ScriptedHost()
+    host.files[ONE.id] = seal_manifest(draft(version=1), STRANGER)
+    host.hear(said())
+    assert states(host) == (HostState.FAILED, HostReason.REFUSED)
+    assert not host.all_of(commands.PullManifest)
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [({"version": 0}, HostReason.ROLLBACK), ({"version": 2, "expires_s": int(WALL_S) - 1}, HostReason.OTHER)],
+)
+def test_a_rollback_and_an_expired_manifest_are_not_fetched(fields: dict[str, Any], reason: HostReason) -> None:
+    host = host_that()
+    offered = manifest(**fields)
+    host.peers_have[offered.id] = offered.envelope
+    host.hear(said(offered.id))
+    record = host.record(offered.id)
+    assert (record.state, record.reason) == (HostState.EXPIRED, reason)
+    assert offered.id not in host.files
+    assert len(host.all_of(commands.ReserveSpace)) == 1
+
+
+def test_keeping_the_manifest_is_tried_every_five_seconds() -> None:
+    host = ScriptedHost()
+    host.fail(commands.KeepManifest, Failure.DISK, LocalError("full", code="E_STATE_WRITE"), times=2)
+    host.fail(commands.KeepStatements, Failure.DISK, LocalError("full", code="E_STATE_WRITE"))
+    host.hear(said())
+    assert states(host) == (HostState.INIT, HostReason.DISK)
+    host.wait(14.9)
+    assert host.record().state is HostState.INIT
+    host.wait(0.2)
+    assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_what_is_trusted_is_durable_before_space_is_reserved() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.KeepStatements)
+    host.hear(said())
+    assert not host.all_of(commands.ReserveSpace)
+    assert host.brain.lifecycle.is_coming(ONE.id)
+    host.release(commands.KeepStatements)
+    assert len(host.all_of(commands.ReserveSpace)) == 1
+    assert not host.brain.lifecycle.is_coming(ONE.id)
+
+
+# ---- the store -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "reason"),
+    [
+        (Failure.NO_SPACE, "E_NO_SPACE", HostReason.NO_SPACE),
+        (Failure.DISK, "E_NO_SPACE", HostReason.NO_SPACE),
+        (Failure.DISK, "E_STORE_READ_ONLY", HostReason.DISK_READ_ONLY),
+        (Failure.DISK, "E_STORE_ACCESS", HostReason.DISK_READ_ONLY),
+        (Failure.DISK, "E_STORE_IO", HostReason.DISK_FAILING),
+        (Failure.DISK, "E_STORE_HANDLES", HostReason.DISK),
+    ],
+)
+def test_reserving_is_tried_again_and_says_why(failure: Failure, code: str, reason: HostReason) -> None:
+    host = ScriptedHost()
+    host.fail(commands.ReserveSpace, failure, LocalError("it refuses", code=code), times=3)
+    host.hear(said())
+    assert states(host) == (HostState.INIT, reason)
+    host.wait(14.9)
+    assert states(host) == (HostState.INIT, reason)
+    host.wait(0.2)
+    assert states(host) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_a_store_that_another_model_stands_in_fails_the_deployment() -> None:
+    host = ScriptedHost()
+    host.fail(commands.ReserveSpace, Failure.FINAL, LocalError("something else", code="E_VERSION_TAKEN"))
+    host.hear(said())
+    assert states(host) == (HostState.FAILED, HostReason.DISK)
+    assert not host.all_of(commands.DeleteModel)
+    host.hear(said(epoch=2))
+    assert host.record().state is HostState.DOWNLOADING, "deployed again after its failure"
+
+
+def test_publishing_is_tried_again_until_all_is_whole() -> None:
+    host = host_that()
+    host.fail(commands.PublishModel, Failure.NOT_WHOLE, LocalError("two chunks are missing", code="E_NOT_WHOLE"))
+    host.fail(commands.PublishModel, Failure.DISK, REFUSED)
+    host.tell(FinishModel(ONE.id))
+    assert states(host) == (HostState.DOWNLOADING, HostReason.DISK)
+    host.wait(5.0)
+    assert states(host) == (HostState.VERIFYING, HostReason.DISK_FAILING)
+    host.wait(5.0)
+    assert states(host) == (HostState.COMPLETE, HostReason.NONE)
+
+
+def test_publishing_at_the_end_of_the_daemon_gives_nothing_up() -> None:
+    host = host_that()
+    host.fail(commands.PublishModel, Failure.GONE, LocalError("not open", code="E_NOT_HELD"))
+    host.tell(FinishModel(ONE.id))
+    host.wait(60.0)
+    assert host.record().state is HostState.VERIFYING
+    assert not host.all_of(commands.DeleteModel)
+    assert len(host.all_of(commands.PublishModel)) == 1
+
+
+def test_something_foreign_in_the_place_of_a_version_fails_the_publication() -> None:
+    host = host_that()
+    host.fail(commands.PublishModel, Failure.FINAL, LocalError("foreign", code="E_VERSION_TAKEN"))
+    host.tell(FinishModel(ONE.id))
+    assert states(host) == (HostState.FAILED, HostReason.DISK)
+    assert kinds(host)[-2:] == ["CloseSwarm", "DeleteModel"]
+
+
+# ---- a life that ends in the middle ------------------------------------------------------------------
+
+
+def in_read(host: ScriptedHost) -> type:
+    return commands.ReadManifest
+
+
+def in_pull(host: ScriptedHost) -> type:
+    return commands.PullManifest
+
+
+def in_open(host: ScriptedHost) -> type:
+    return commands.OpenManifest
+
+
+def in_keep(host: ScriptedHost) -> type:
+    return commands.KeepManifest
+
+
+def in_register(host: ScriptedHost) -> type:
+    return commands.KeepStatements
+
+
+def in_reserve(host: ScriptedHost) -> type:
+    return commands.ReserveSpace
+
+
+@pytest.mark.parametrize("place", [in_read, in_pull, in_open, in_keep, in_register, in_reserve])
+def test_a_cancel_ends_the_life_in_every_step_before_the_swarm(place: Callable[[ScriptedHost], type]) -> None:
+    host = ScriptedHost()
+    kind = place(host)
+    host.held_back.add(kind)
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.CANCELLED
+    assert len(host.all_of(commands.AbandonWork)) == 1
+    is_cut_short = kind is commands.PullManifest
+    assert bool(host.all_of(commands.DeleteModel)) is is_cut_short, "the store is asked when the work has ended"
+    host.release(kind)
+    assert [type(one).__name__ for one in host.done if isinstance(one, commands.DeleteModel)] == ["DeleteModel"]
+    host.wait(60.0)
+    assert host.record().state is HostState.CANCELLED
+    assert not host.all_of(commands.OpenSwarm)
+    assert ONE.id not in host.store
+
+
+@pytest.mark.parametrize("place", [in_read, in_pull, in_open, in_keep, in_register, in_reserve])
+def test_a_deploy_that_follows_a_cancel_waits_for_the_deletion(place: Callable[[ScriptedHost], type]) -> None:
+    host = ScriptedHost()
+    kind = place(host)
+    host.held_back |= {kind, commands.DeleteModel}
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.held_back.discard(kind)
+    host.hear(said(epoch=3))
+    host.release(kind)
+    assert not host.all_of(commands.OpenSwarm)
+    host.release(commands.DeleteModel)
+    assert host.record().state is HostState.DOWNLOADING
+    assert kinds(host).index("DeleteModel") < len(kinds(host)) - 1 - kinds(host)[::-1].index("ReserveSpace")
+
+
+def test_a_deploy_after_a_cancel_counts_what_the_store_holds_then() -> None:
+    host = host_that()
+    host.store[ONE.id] = {0}
+    host.record().chunks_verified = 1
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.hear(said(epoch=3))
+    assert host.record().state is HostState.DOWNLOADING
+    assert host.record().chunks_verified == 0
+
+
+def test_a_refusal_of_the_store_after_a_cancel_leaves_it_cancelled() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.ReserveSpace)
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.fail(commands.ReserveSpace, Failure.NO_SPACE, LocalError("full", code="E_NO_SPACE"))
+    host.release(commands.ReserveSpace)
+    host.wait(30.0)
+    assert states(host) == (HostState.CANCELLED, HostReason.NONE)
+
+
+def test_the_next_life_waits_until_the_disk_has_deleted() -> None:
+    host = host_that()
+    host.fail(commands.DeleteModel, Failure.DISK, REFUSED, times=3)
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.hear(said(epoch=3))
+    host.wait(14.9)
+    assert host.record().state is HostState.INIT
+    assert len(host.all_of(commands.OpenSwarm)) == 1
+    host.wait(0.2)
+    assert len(host.all_of(commands.DeleteModel)) == 4
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_a_cancel_while_it_is_published_keeps_what_is_complete() -> None:
+    host = host_that()
+    host.held_back.add(commands.PublishModel)
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.CANCELLED
+    assert not host.all_of(commands.AbandonWork), "publishing cannot be cut short"
+    host.release(commands.PublishModel)
+    assert host.audited() == ["published"]
+    assert host.record().state is HostState.CANCELLED
+    assert ONE.id in host.published
+
+
+def test_lost_chunks_after_a_cancel_do_not_bring_the_deployment_back() -> None:
+    host = host_that()
+    host.held_back.add(commands.PublishModel)
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.fail(commands.PublishModel, Failure.NOT_WHOLE, LocalError("missing", code="E_NOT_WHOLE"))
+    host.release(commands.PublishModel)
+    host.wait(30.0)
+    assert host.record().state is HostState.CANCELLED
+    assert len(host.all_of(commands.PublishModel)) == 1
+
+
+def test_a_late_finish_of_an_earlier_life_publishes_nothing() -> None:
+    host = host_that()
+    host.held_back.add(commands.DeleteModel)
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.hear(said(epoch=3))
+    host.tell(FinishModel(ONE.id))
+    host.release(commands.DeleteModel)
+    assert host.record().state is HostState.DOWNLOADING
+    assert not host.all_of(commands.PublishModel)
+
+
+def test_a_dropped_manifest_ends_the_search_for_it() -> None:
+    host = ScriptedHost()
+    host.peers_have.clear()
+    host.hear(said())
+    host.wait(20.0)
+    assert host.record().state is HostState.INIT
+    host.drop()
+    assert host.record().state is HostState.DOWNLOADING
+    assert len(host.all_of(commands.OpenManifest)) == 1

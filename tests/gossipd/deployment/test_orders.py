@@ -1,0 +1,334 @@
+"""What operators order, by values: each order once, its answer once, and nothing of what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from gossipd.core.errors import LocalError, QueueFullError
+from gossipd.core.events import FinishModel
+from gossipd.deployment import commands, events
+from gossipd.deployment.context import DeploymentSettings
+from gossipd.deployment.events import Failure
+from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_file import register_from_bytes
+from gossipd.identity.keys import SecretKey
+from gossipd.manifest.manifest import Manifest, seal_manifest
+from tests.gossipd.deployment.scripted_host import ONE, PEER_KEY, WALL_S, ScriptedHost, said
+from tests.gossipd.manifest.making import PUBLISHER, draft, manifest
+
+LIVE_MAX = 5
+FULL_DISK = LocalError("No space left on device", code="E_STATE_WRITE")
+STRANGER = SecretKey(b"s" * 32)
+
+
+@pytest.fixture
+def host() -> ScriptedHost:
+    return ScriptedHost(settings=DeploymentSettings(live_max=LIVE_MAX))
+
+
+def error_of(answer: commands.Answer) -> str:
+    assert answer.error is not None
+    return answer.error.code
+
+
+def trigger(host: ScriptedHost, statement: Statement, envelope: bytes | None = None) -> commands.Answer:
+    return host.request(events.OrderTriggered, statement, envelope)
+
+
+def kinds(host: ScriptedHost) -> list[str]:
+    return [type(one).__name__ for one in host.done if isinstance(one, commands.Work)]
+
+
+# ---- dropped -----------------------------------------------------------------------------------------
+
+
+def test_a_dropped_manifest_is_opened_accepted_and_written_once(
+    host: ScriptedHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accepted = []
+    accept = type(host.statements).accept
+
+    def counted(self: object, *arguments: object) -> object:
+        accepted.append(arguments)
+        return accept(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(host.statements), "accept", counted)
+    assert host.drop().sentence == "org/model@1 accepted"
+    host.tell(FinishModel(ONE.id))
+    assert host.record().state is HostState.COMPLETE
+    assert kinds(host) == ["OpenManifest", "KeepManifest", "KeepStatements", "ReserveSpace", "PublishModel"]
+    assert len(accepted) == 1
+
+
+def test_what_is_told_and_begun_is_durable_before(host: ScriptedHost) -> None:
+    host.held_back.add(commands.KeepStatements)
+    host.ask(events.ManifestDropped, ONE.envelope, "one.manifest")
+    assert host.files[ONE.id] == ONE.envelope
+    assert not host.all_of(commands.TellStatement)
+    assert not host.all_of(commands.ReserveSpace)
+    [work] = host.all_of(commands.KeepStatements)
+    kept = register_from_bytes(work.kept)
+    assert kept.state.versions[ONE.name] == {1: ONE.id}
+    assert [one.deployment for one in kept.statements()] == [ONE.id]
+    host.release(commands.KeepStatements)
+    assert len(host.all_of(commands.TellStatement)) == 1
+    assert host.audited() == ["manifest accepted"]
+
+
+def test_a_refusal_is_written_down_with_its_code_and_changes_nothing(host: ScriptedHost) -> None:
+    envelope = bytearray(ONE.envelope)
+    envelope[-1] ^= 1
+    answer = host.request(events.ManifestDropped, bytes(envelope), "broken.manifest")
+    assert error_of(answer) == "E_SIG_INVALID"
+    [record] = host.all_of(commands.RecordAudit)
+    assert (record.kind, record.fields["file"], record.fields["code"]) == (
+        "manifest refused", "broken.manifest", "E_SIG_INVALID",
+    )  # fmt: skip
+    assert kinds(host) == ["OpenManifest"]
+
+
+@pytest.mark.parametrize(
+    ("offered", "code"),
+    [
+        (manifest(version=1), "E_ROLLBACK"),
+        (manifest(version=2, salt=b"other"), "E_EQUIVOCATION"),
+        (manifest(version=3, expires_s=int(WALL_S) - 1), "E_EXPIRED"),
+    ],
+)
+def test_a_manifest_that_may_not_follow_is_refused(host: ScriptedHost, offered: Manifest, code: str) -> None:
+    host.drop(manifest(version=2))
+    assert error_of(host.drop(offered)) == code
+    assert offered.id not in host.files
+    assert host.brain.lifecycle.get(offered.id) is None
+
+
+def test_b33_more_than_a_host_takes_on_wait_their_turn(host: ScriptedHost) -> None:
+    manifests = [manifest(version=version) for version in range(LIVE_MAX + 1)]
+    for one in manifests[:LIVE_MAX]:
+        assert host.drop(one).error is None
+    answer = host.drop(manifests[LIVE_MAX])
+    assert isinstance(answer.error, QueueFullError)
+    assert f"at most {LIVE_MAX}" in answer.error.sentence
+    assert LIVE_MAX not in host.statements.state.versions["org/model"], "refused before it was accepted"
+    again = host.drop(manifests[LIVE_MAX - 1])
+    assert again.sentence.endswith("deployed again"), "one that is under way needs no room"
+    host.record(manifests[0].id).enter(HostState.DOWNLOADING)
+    host.tell(FinishModel(manifests[0].id))
+    assert host.drop(manifests[LIVE_MAX]).sentence.endswith("accepted")
+
+
+def test_what_this_host_only_passes_on_takes_no_room(host: ScriptedHost) -> None:
+    manifests = [manifest(version=version) for version in range(LIVE_MAX + 1)]
+    for one in manifests[:LIVE_MAX]:
+        host.drop(one)
+        host.record(one.id).is_target = False
+    assert host.drop(manifests[LIVE_MAX]).error is None
+
+
+def test_the_same_manifest_twice_is_one_deployment(host: ScriptedHost) -> None:
+    host.drop()
+    answer = host.drop()
+    assert answer.sentence == "org/model@1 was known already; deployed again"
+    assert [one.statement.epoch for one in host.all_of(commands.TellStatement)] == [1, 2]
+    assert len(host.all_of(commands.ReserveSpace)) == 1
+
+
+@pytest.mark.parametrize("kind", [commands.KeepManifest, commands.KeepStatements])
+def test_a_disk_that_refuses_has_the_file_offered_again(host: ScriptedHost, kind: type) -> None:
+    host.fail(kind, Failure.DISK, FULL_DISK)
+    answer = host.drop()
+    assert isinstance(answer.error, QueueFullError)
+    assert error_of(answer) == "E_STATE_WRITE"
+    assert host.statements.statement(ONE.id) is None
+    assert not host.all_of(commands.TellStatement)
+    host.drop()
+    assert [one.statement.epoch for one in host.all_of(commands.TellStatement)] == [1]
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_a_refused_write_leaves_an_earlier_statement_and_mark(host: ScriptedHost) -> None:
+    host.drop()
+    host.request(events.RemoveOrdered, "org/model", 1)
+    host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK)
+    host.drop()
+    last = host.statements.statement(ONE.id)
+    assert last is not None
+    assert last.epoch == 1
+    assert host.statements.is_removed(ONE.id)
+
+
+def test_a_cancel_while_the_statement_is_written_wins(host: ScriptedHost) -> None:
+    host.held_back.add(commands.KeepStatements)
+    host.ask(events.ManifestDropped, ONE.envelope, "one.manifest")
+    host.hear(said(epoch=7, verb=Verb.CANCEL))
+    host.release(commands.KeepStatements)
+    assert host.record().state is HostState.CANCELLED
+    assert not host.all_of(commands.ReserveSpace)
+
+
+# ---- triggered ---------------------------------------------------------------------------------------
+
+
+def test_b31_the_same_order_again_starts_nothing(host: ScriptedHost) -> None:
+    first = trigger(host, said(), ONE.envelope)
+    assert (first.sentence, first.is_changed) == ("org/model@1 accepted", True)
+    for envelope in (ONE.envelope, None):
+        again = trigger(host, said(), envelope)
+        assert (again.sentence, again.is_changed) == ("org/model@1 is known already", False)
+    assert kinds(host) == ["OpenManifest", "KeepManifest", "KeepStatements", "ReserveSpace", "OpenManifest"]
+    assert [one.statement for one in host.all_of(commands.TellStatement)] == [said()]
+
+
+def test_b31_an_old_order_played_back_after_a_cancel_changes_nothing(host: ScriptedHost) -> None:
+    trigger(host, said(), ONE.envelope)
+    assert trigger(host, said(epoch=2, verb=Verb.CANCEL)).sentence == "org/model@1 cancelled"
+    again = trigger(host, said(), ONE.envelope)
+    assert not again.is_changed
+    assert host.record().state is HostState.CANCELLED
+
+
+def test_an_old_order_played_back_undoes_no_removal(host: ScriptedHost) -> None:
+    trigger(host, said(), ONE.envelope)
+    host.request(events.RemoveOrdered, "org/model", 1)
+    trigger(host, said(), ONE.envelope)
+    host.hear(said(epoch=2))
+    assert host.record().reason is HostReason.REMOVED
+
+
+def test_an_order_again_takes_a_removed_model_up(host: ScriptedHost) -> None:
+    trigger(host, said(), ONE.envelope)
+    host.request(events.RemoveOrdered, "org/model", 1)
+    trigger(host, said(epoch=2), None)
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_b30_what_may_not_be_ordered_is_refused_with_its_code(host: ScriptedHost) -> None:
+    nine, eight = manifest(version=9), manifest(version=8)
+    assert error_of(trigger(host, said(nine.id))) == "E_UNKNOWN_MANIFEST"
+    assert error_of(trigger(host, said(nine.id), nine.envelope[:-1])) == "E_SIG_INVALID"
+    assert error_of(trigger(host, said(nine.id, secret=STRANGER), nine.envelope)) == "E_KEY_UNKNOWN"
+    assert 9 not in host.statements.state.versions.get("org/model", {}), "a stranger cannot have a version trusted"
+    trigger(host, said(nine.id), nine.envelope)
+    assert error_of(trigger(host, said(eight.id), eight.envelope)) == "E_ROLLBACK"
+
+
+def test_b33_clients_are_refused_more_than_a_host_takes_on(host: ScriptedHost) -> None:
+    manifests = [manifest(version=version) for version in range(LIVE_MAX + 1)]
+    for one in manifests[:LIVE_MAX]:
+        trigger(host, said(one.id), one.envelope)
+    late = manifests[LIVE_MAX]
+    assert error_of(trigger(host, said(late.id), late.envelope)) == "E_QUEUE_FULL"
+    assert host.statements.statement(late.id) is None
+
+
+def test_a_cancel_by_trigger_needs_the_manifest_to_name_it(host: ScriptedHost) -> None:
+    envelope = seal_manifest(draft(version=1), PUBLISHER)
+    answer = trigger(host, said(verb=Verb.CANCEL), envelope)
+    assert answer.sentence == "org/model@1 cancelled"
+    assert host.record().state is HostState.CANCELLED
+    assert kinds(host) == ["OpenManifest", "DeleteModel"]
+
+
+def test_a_disk_that_refuses_is_told_to_the_client(host: ScriptedHost) -> None:
+    host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK)
+    answer = trigger(host, said(), ONE.envelope)
+    assert answer.error is FULL_DISK
+    assert host.statements.statement(ONE.id) is None
+
+
+# ---- cancel and rm -----------------------------------------------------------------------------------
+
+
+def test_a_cancel_is_answered_when_it_is_durable(host: ScriptedHost) -> None:
+    host.drop()
+    host.held_back.add(commands.KeepStatements)
+    number = host.ask(events.CancelOrdered, "org/model", 1)
+    assert host.record().state is HostState.CANCELLED
+    assert [one.statement.verb for one in host.all_of(commands.TellStatement)] == [Verb.DEPLOY, Verb.CANCEL]
+    host.release(commands.KeepStatements)
+    assert host.answer(number).sentence == "org/model@1 is cancelled; hosts that are complete keep it"
+    again = host.request(events.CancelOrdered, "org/model", 1)
+    assert (again.sentence, again.is_changed) == ("org/model@1 is cancelled already", False)
+    assert error_of(host.request(events.CancelOrdered, "org/other", 1)) == "E_NOT_FOUND"
+
+
+def test_a_cancel_on_a_full_disk_is_told_all_the_same(host: ScriptedHost) -> None:
+    host.drop()
+    host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK)
+    assert host.request(events.CancelOrdered, "org/model", 1).error is FULL_DISK
+    assert host.record().state is HostState.CANCELLED
+
+
+def test_what_is_removed_is_deleted_and_no_statement_brings_it_back(host: ScriptedHost) -> None:
+    host.drop()
+    dry = host.request(events.RemoveOrdered, "org/model", 1, True)
+    assert dry.sentence.startswith("would remove org/model@1, ")
+    assert not dry.is_changed
+    answer = host.request(events.RemoveOrdered, "org/model", 1)
+    assert answer.sentence == "org/model@1 is removed from this host and stays removed"
+    assert (host.record().state, host.record().reason) == (HostState.CANCELLED, HostReason.REMOVED)
+    host.hear(said(epoch=5))
+    assert host.record().reason is HostReason.REMOVED
+    assert len(host.all_of(commands.OpenSwarm)) == 1
+    assert host.drop().error is None
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_a_mark_is_durable_before_the_model_is_deleted(host: ScriptedHost) -> None:
+    host.drop()
+    host.held_back.add(commands.KeepStatements)
+    host.ask(events.RemoveOrdered, "org/model", 1)
+    assert not host.all_of(commands.RemoveModel)
+    assert register_from_bytes(host.all_of(commands.KeepStatements)[-1].kept).is_removed(ONE.id)
+    host.release(commands.KeepStatements)
+    assert len(host.all_of(commands.RemoveModel)) == 1
+
+
+def test_a_disk_too_full_to_remember_a_removal_deletes_first(host: ScriptedHost) -> None:
+    host.drop()
+    host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK)
+    assert host.request(events.RemoveOrdered, "org/model", 1).error is None
+    assert kinds(host)[-4:] == ["KeepStatements", "DeleteModel", "RemoveModel", "KeepStatements"]
+    host.drop()
+    host.fail(commands.KeepStatements, Failure.DISK, FULL_DISK, times=2)
+    assert host.request(events.RemoveOrdered, "org/model", 1).error is FULL_DISK
+
+
+def test_a_removal_that_the_store_refused_can_be_repeated(host: ScriptedHost) -> None:
+    host.drop()
+    broken, gone = LocalError("broken", code="E_STORE_IO"), LocalError("not here", code="E_NOT_FOUND")
+    host.fail(commands.RemoveModel, Failure.DISK, broken)
+    assert host.request(events.RemoveOrdered, "org/model", 1).error is broken
+    host.fail(commands.RemoveModel, Failure.GONE, gone)
+    again = host.request(events.RemoveOrdered, "org/model", 1)
+    assert (again.sentence, again.is_changed) == ("org/model@1 was removed from this host before", False)
+
+
+def test_a_cancelled_complete_model_survives_a_restart_and_can_be_removed() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.COMPLETE
+    assert host.request(events.RemoveOrdered, "org/model", 1).is_changed
+    assert host.published == set()
+
+
+def test_an_eviction_is_remembered_on_disk_before_its_answer(host: ScriptedHost) -> None:
+    host.drop()
+    host.held_back.add(commands.KeepStatements)
+    number = host.ask(events.EvictionBegun, ONE.id)
+    assert not [one for one in host.all_of(commands.Answer) if one.request == number]
+    host.release(commands.KeepStatements)
+    assert host.answer(number).is_changed
+    host.tell(events.VersionEvicted(ONE.id, "org/model", 1))
+    assert host.record().reason is HostReason.REMOVED
+    assert host.audited()[-1] == "evicted"
+
+
+def test_a_statement_is_not_told_once_its_signer_is_forgotten(host: ScriptedHost) -> None:
+    host.held_back.add(commands.KeepManifest)
+    number = host.ask(events.OrderTriggered, said(), ONE.envelope)
+    host.roster.signers.discard(PEER_KEY.public.ed25519)
+    host.release(commands.KeepManifest)
+    assert error_of(host.answer(number)) == "E_KEY_UNKNOWN"
+    assert not host.all_of(commands.TellStatement)

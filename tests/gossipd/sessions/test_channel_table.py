@@ -1,0 +1,178 @@
+"""All connections: when each is dialed, given up and let go; by values."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from random import Random
+
+from gossipd.sessions.channel_table import LET_GO, ChannelTable
+from gossipd.sessions.events import Dial, HangUp, SessionCommand
+from gossipd.sessions.peer_channel import ChannelState, Endpoint
+from gossipd.sessions.settings import SessionSettings
+from membership.member import NodeId
+
+A, B, STRANGER = NodeId(b"a" * 16), NodeId(b"b" * 16), NodeId(b"s" * 16)
+SETTINGS = SessionSettings(link_idle_s=60, redial_min_s=1, redial_max_s=5, links_max=2)
+
+
+class Directory:
+    def __init__(self) -> None:
+        self.endpoints = {A: Endpoint("a", 1, b"a" * 32), B: Endpoint("b", 1, b"b" * 32)}
+
+    def endpoint_of(self, node: NodeId) -> Endpoint | None:
+        return self.endpoints.get(node)
+
+
+class Driven:
+    def __init__(self) -> None:
+        self.directory = Directory()
+        self.commands: list[SessionCommand] = []
+        self.wanted = {A, B}
+        self.table = ChannelTable(
+            self.directory, settings=SETTINGS, rng=Random(1), commands=self.commands, counters=Counter()
+        )
+
+    def sweep(self, now: float) -> list[SessionCommand]:
+        self.table.sweep(self.wanted.__contains__, now)
+        commands = self.commands[:]
+        self.commands.clear()
+        return commands
+
+    def up(self, peer: NodeId, now: float) -> None:
+        self.table.open(peer, now)
+        self.sweep(now)
+        assert self.table.up(peer, now)
+
+    def dial(self, peer: NodeId) -> Dial:
+        return Dial(peer, self.directory.endpoints[peer])
+
+
+def test_an_open_channel_is_dialed_once() -> None:
+    driven = Driven()
+    assert driven.table.next_deadline() == math.inf
+    assert driven.table.open(A, 5.0) is driven.table.open(A, 5.0)
+    assert driven.table.next_deadline() == 5.0
+    assert driven.sweep(5.0) == [driven.dial(A)]
+    assert driven.sweep(5.1) == []
+    assert driven.table.link_counters["dialed"] == 1
+
+
+def test_strangers_and_more_than_so_many_are_not_dialed() -> None:
+    driven = Driven()
+    assert driven.table.open(STRANGER, 0.0) is None
+    driven.directory.endpoints[STRANGER] = Endpoint("s", 1, b"s" * 32)
+    assert driven.table.open(A, 0.0)
+    assert driven.table.open(B, 0.0)
+    assert driven.table.open(STRANGER, 0.0) is None
+    assert driven.table.link_counters["unknown_peer"] == 2
+
+
+def test_a_dial_without_an_answer_is_given_up_and_repeated() -> None:
+    driven = Driven()
+    driven.table.open(A, 0.0)
+    driven.sweep(0.0)
+    assert driven.table.next_deadline() == 3.0
+    assert driven.sweep(3.0) == [HangUp(A, "unreachable")]
+    assert driven.table.take_ended() == [(A, "unreachable")]
+    assert 3.5 <= driven.table.next_deadline() <= 4.0
+    assert driven.sweep(4.0) == [driven.dial(A)]
+
+
+def test_a_failed_channel_is_let_go_when_nothing_wants_it() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    driven.table.down(A, "lost", 1.0)
+    driven.wanted.clear()
+    driven.table.review(A, 1.0)
+    assert driven.sweep(1.0) == [HangUp(A, "lost")]
+    assert driven.table.take_ended() == [(A, "lost"), (A, LET_GO)]
+    assert driven.table.get(A) is None
+
+
+def test_a_failed_channel_that_is_down_does_not_fail_again() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    driven.table.down(A, "lost", 1.0)
+    driven.table.down(A, "lost", 1.0)
+    driven.table.down(STRANGER, "lost", 1.0)
+    assert driven.table.take_ended() == [(A, "lost")]
+    assert driven.table.link_counters["failed"] == 1
+
+
+def test_an_idle_channel_that_nothing_wants_is_closed_in_time() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    driven.wanted.clear()
+    driven.table.open(A, 10.0)  # a message
+    assert driven.sweep(60.0) == []
+    assert driven.table.next_deadline() == 70.0
+    assert driven.sweep(70.0) == [HangUp(A, "idle")]
+    assert (driven.table.get(A), driven.table.take_ended()) == (None, []), "no evidence about the peer"
+
+
+def test_a_wanted_channel_is_never_idle() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    assert driven.sweep(1000.0) == []
+    assert driven.table.next_deadline() == math.inf
+    driven.wanted.clear()
+    driven.table.review(A, 1000.0)
+    assert driven.sweep(1000.0) == [HangUp(A, "idle")]
+
+
+def test_hurry_shortens_a_pause_and_nothing_else() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    driven.table.hurry(A)
+    driven.table.hurry(B)
+    channel = driven.table.get(A)
+    assert channel is not None
+    for _ in range(4):
+        driven.table.down(A, "lost", 100.0)
+        channel.state = ChannelState.DIALING
+    driven.table.down(A, "lost", 100.0)
+    driven.table.hurry(A)
+    assert driven.table.next_deadline() <= 101.0
+
+
+def test_a_peer_that_moved_is_dialed_where_it_is_now() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    driven.table.move(A, 1.0)
+    assert driven.sweep(1.0) == [], "its record changed, its address did not"
+    driven.directory.endpoints[A] = Endpoint("elsewhere", 1, b"a" * 32)
+    driven.table.move(A, 1.0)
+    assert driven.commands == [HangUp(A, "moved")]
+    driven.table.move(A, 1.0)
+    assert driven.sweep(1.0) == [HangUp(A, "moved"), driven.dial(A)]
+
+
+def test_a_peer_without_an_address_is_forgotten() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    del driven.directory.endpoints[A]
+    driven.table.move(A, 1.0)
+    assert driven.table.take_ended() == [(A, "forgotten")]
+    driven.table.open(B, 1.0)
+    del driven.directory.endpoints[B]
+    assert driven.sweep(1.0) == [HangUp(A, "forgotten"), HangUp(B, "forgotten")]
+    assert driven.table.get(B) is None
+
+
+def test_another_key_at_an_address_ends_the_channel_that_was_there() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    driven.directory.endpoints[B] = Endpoint("a", 1, b"b" * 32)
+    driven.table.open(B, 1.0)
+    assert driven.sweep(1.0) == [HangUp(A, "moved"), driven.dial(B)]
+    assert driven.table.take_ended() == [(A, "moved")]
+
+
+def test_a_handshake_that_comes_too_late_counts_for_nothing() -> None:
+    driven = Driven()
+    driven.up(A, 0.0)
+    assert driven.table.up(A, 1.0) is None
+    assert driven.table.up(STRANGER, 1.0) is None
+    driven.table.down(A, "lost", 2.0)
+    assert driven.table.up(A, 2.0) is None

@@ -1,0 +1,208 @@
+"""Bugs of the sessions: who is told what of a deployment, what is asked again, when connections are dialed."""
+
+from __future__ import annotations
+
+from tests.mutants.mutant import Mutant
+
+_SOURCE = "gossipd/sessions"
+_TESTS = "tests/gossipd/sessions"
+_BRAIN = f"{_TESTS}/test_sessions.py"
+_QUEUE = f"{_TESTS}/test_send_queue.py"
+_SUBSCRIPTION = f"{_TESTS}/test_subscription.py"
+_SUBSCRIBERS = f"{_TESTS}/test_subscribers.py"
+_TABLE = f"{_TESTS}/test_channel_table.py"
+
+MUTANTS = (
+    Mutant(
+        "a-backlog-forgets-the-end-of-reads",
+        "A slow peer is not told that nothing is being read any more.",
+        f"{_SOURCE}/send_queue.py",
+        "        return bool(self._added or self._dropped or self._is_untold)\n",
+        "        return bool(self._added or self._dropped)\n",
+        (_QUEUE,),
+    ),
+    Mutant(
+        "an-older-word-on-a-chunk-counts",
+        "Of two deltas that merge, a chunk that the first adds and the second drops is both.",
+        f"{_SOURCE}/send_queue.py",
+        "self._added.difference(payload.dropped).union(payload.added)",
+        "self._added.union(payload.added)",
+        (_QUEUE,),
+    ),
+    Mutant(
+        "numbers-begin-again-with-holdings",
+        "To a peer that missed new Holdings the next delta looks like the next.",
+        f"{_SOURCE}/send_queue.py",
+        "        number = self._numbered + 1\n",
+        "        number = 0\n",
+        (_QUEUE,),
+    ),
+    Mutant(
+        "holdings-are-followed-by-older-deltas",
+        "What was queued before new Holdings is sent after them, and takes back what they say.",
+        f"{_SOURCE}/send_queue.py",
+        "        self._deltas.pop(holdings.stream, None)\n        self._numbers[",
+        "        self._numbers[",
+        (_QUEUE,),
+    ),
+    Mutant(
+        "a-queue-without-a-bound-in-bytes",
+        "A peer that does not read may cost us hundreds of manifests in memory.",
+        f"{_SOURCE}/send_queue.py",
+        "            or self._message_bytes + size > self._settings.link_queue_bytes_max\n",
+        "",
+        (_QUEUE,),
+    ),
+    Mutant(
+        "a-gap-goes-unseen",
+        "A delta with a higher number than the next counts as the next.",
+        f"{_SOURCE}/subscription.py",
+        "        if number == subscription.number + 1:\n",
+        "        if number > subscription.number:\n",
+        (_SUBSCRIPTION,),
+    ),
+    Mutant(
+        "a-lossy-peer-is-stormed-with-questions",
+        "Each gap is asked about at once, however long ago the last question was.",
+        f"{_SOURCE}/subscription.py",
+        "        may_ask = now >= subscription.asked_s + self._resubscribe_s\n",
+        "        may_ask = True\n",
+        (_SUBSCRIPTION,),
+    ),
+    Mutant(
+        "a-question-is-asked-once",
+        "What has no answer is never asked again.",
+        f"{_SOURCE}/subscription.py",
+        "        self._asked[peer, deployment] = subscription\n",
+        "        pass\n",
+        (_SUBSCRIPTION,),
+    ),
+    Mutant(
+        "the-clock-names-a-deadline-and-does-not-keep-it",
+        "By rounding nothing is due at the time that was named, and the caller turns without end.",
+        f"{_SOURCE}/subscription.py",
+        "if now >= one.asked_s + self._resubscribe_s]",
+        "if now - one.asked_s >= self._resubscribe_s]",
+        (_SUBSCRIPTION,),
+    ),
+    Mutant(
+        "a-stream-of-a-former-life-is-believed",
+        "A peer that restarted and gave a stream to another deployment loses it when the first one ends.",
+        f"{_SOURCE}/subscription.py",
+        " and self._streams.get((peer, subscription.stream)) == deployment:\n",
+        ":\n",
+        (_SUBSCRIPTION,),
+    ),
+    Mutant(
+        "one-peer-fills-the-table-of-early-questions",
+        "What one peer may ask for too early has no bound.",
+        f"{_SOURCE}/subscribers.py",
+        "        if len(early) > self._early_max:\n            del early[next(iter(early))]\n",
+        "",
+        (_SUBSCRIBERS,),
+    ),
+    Mutant(
+        "what-was-missed-stays-missed",
+        "A subscriber whose connection failed is not told everything again.",
+        f"{_SOURCE}/sessions.py",
+        "            self._exchange.subscribers.link_down(peer)\n",
+        "            pass\n",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "a-restarted-peer-is-not-asked-again",
+        "When a connection is up again nothing is asked for on it.",
+        f"{_SOURCE}/exchange.py",
+        "        for deployment in self.subscriptions.link_up(peer, now):\n",
+        "        for deployment in ():\n",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "an-early-question-is-never-answered",
+        "A deployment opens, and those that asked before are left out.",
+        f"{_SOURCE}/exchange.py",
+        "            for peer in self.subscribers.take_early(deployment):\n",
+        "            for peer in ():\n",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "a-closed-deployment-is-listened-to",
+        "Peers go on telling a host of what it has given up, for as long as both live.",
+        f"{_SOURCE}/exchange.py",
+        "        for peer in self.subscriptions.end_deployment(deployment):\n",
+        "        for peer in ():\n",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "old-evidence-stands-for-ever",
+        "A peer that was out of reach when it was last needed is never asked again.",
+        f"{_SOURCE}/sessions.py",
+        "                if self._reachable.pop(peer, True) is False:\n",
+        "                if not self._reachable.get(peer, True) and self._requests:\n",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "a-move-is-taken-for-a-death",
+        "A peer whose address has changed counts as out of reach.",
+        f"{_SOURCE}/sessions.py",
+        '            if reason not in ("moved", "forgotten"):\n',
+        '            if reason != "forgotten":\n',
+        (_BRAIN,),
+    ),
+    Mutant(
+        "strangers-tokens-are-kept",
+        "Tokens that come with Holdings nobody asked for are used.",
+        f"{_SOURCE}/exchange.py",
+        "message.stream, number):\n            if message.tokens:\n",
+        "message.stream, number) or message.tokens:\n            if message.tokens:\n",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "standing-links-are-forgotten",
+        "A link that nobody uses is closed though the next deployment will need it.",
+        f"{_SOURCE}/sessions.py",
+        "peer in self._standing or peer in self._requests or",
+        "peer in self._requests or",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "standing-links-sit-out-their-pause",
+        "A deployment that begins after an outage waits until standing links are dialed again by themselves.",
+        f"{_SOURCE}/sessions.py",
+        "                    self._channels.hurry(*self._standing)\n",
+        "                    pass\n",
+        (_BRAIN,),
+    ),
+    Mutant(
+        "a-link-that-never-holds-is-dialed-at-once",
+        "A link that fails as soon as it is up is dialed again after the shortest pause, for ever.",
+        f"{_SOURCE}/peer_channel.py",
+        " and now - self._up_s >= self._settings.redial_max_s:\n",
+        ":\n",
+        (f"{_TESTS}/test_peer_channel.py",),
+    ),
+    Mutant(
+        "a-dial-is-never-given-up",
+        "A peer whose host swallows everything is dialed once and waited for.",
+        f"{_SOURCE}/channel_table.py",
+        "                if channel.dial_until_s <= now:\n",
+        "                if channel.dial_until_s < 0:\n",
+        (_TABLE,),
+    ),
+    Mutant(
+        "two-channels-at-one-address",
+        "A host that came back with another key has two channels, and the reports of one are taken for the other's.",
+        f"{_SOURCE}/channel_table.py",
+        '            self._fail(other, "moved", now)  # another key',
+        "            pass  # another key",
+        (_TABLE,),
+    ),
+    Mutant(
+        "the-planner-has-a-clock-of-its-own-again",
+        "A question without an answer is repeated by the planner beside the sessions.",
+        "gossipd/swarm/subscriptions.py",
+        "asked is not None and heard >= asked and now - heard",
+        "asked is not None and now - max(asked, heard)",
+        ("tests/gossipd/swarm/test_subscriptions.py",),
+    ),
+)
