@@ -1,5 +1,6 @@
 """SWIM membership that stays right under load, loss, cuts and churn. Stands alone: never imports gossipd.
 
-``swim`` is the brain (pure), ``runtime`` runs it under trio, ``testing`` simulates many brains. Read ``member`` and
-``events`` first, then ``swim``; ``suspicion`` holds the theory of when a member is declared dead, ``wire`` the format.
+``swim`` is the brain (pure), ``runtime`` runs it under trio, the tests have a simulator of many brains. Read ``member``
+and ``events`` first, then ``swim``; ``suspicion`` holds the theory of when a member is declared dead, ``wire`` the
+format.
 """

@@ -1,4 +1,4 @@
-"""What the operator of this host may order on the local socket: the body of ``ops.doors.AdminPort``.
+"""What the operator of this host may order on the local socket: the body of ``api.ports.AdminPort``.
 
 What lives here: the orders. What does not: who may give them (the socket's mode) and how they are worded on the wire.
 """
@@ -6,7 +6,7 @@ What lives here: the orders. What does not: who may give them (the socket's mode
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 import trio
 
@@ -14,6 +14,7 @@ from gossipd.api.ports import Done, VerifyStep
 from gossipd.audit.log import AuditLog
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.membership_host import MembershipHost
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.events import CancelOrdered, RemoveOrdered
 from gossipd.deployment.lifecycle import Lifecycle
@@ -23,7 +24,6 @@ from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.models.scrub import Checked
 from membership.member import MemberState, NodeId
-from membership.swim import Swim
 
 VERIFY_STEP_S = 0.5  # how much hashing lies between two lines of progress
 
@@ -40,16 +40,14 @@ class AdminOperations:
     def __init__(
         self,
         *,
-        swim: Swim,
-        wake: Callable[[], None],
+        membership_host: MembershipHost,
         lifecycle: Lifecycle,
         driver: DeploymentDriver,
         store: ChunkStore,
         table: ClusterProgress,
         audit: AuditLog,
     ) -> None:
-        self._swim = swim
-        self._wake = wake
+        self._membership_host = membership_host
         self._lifecycle = lifecycle
         self._driver = driver
         self._store = store
@@ -74,16 +72,18 @@ class AdminOperations:
 
     async def forget(self, node: str) -> Done:
         """See AdminPort."""
-        found = [one for one in self._swim.members() if node in (one.record.name, one.record.node.hex())]
+        found = [
+            one for one in self._membership_host.swim.members() if node in (one.record.name, one.record.node.hex())
+        ]
         if not found:
             raise NotFoundError(f"no member {node} is on the roster")
         gone = [one for one in found if one.state in (MemberState.DEAD, MemberState.LEFT)]
         if not gone:
             raise MemberAliveError(f"{node} is {found[0].state.value}; stop its daemon first")
         for member in gone:
-            self._swim.forget(NodeId(member.record.node), trio.current_time())
+            self._membership_host.swim.forget(NodeId(member.record.node), trio.current_time())
             self._table.forget(member.record.node)
-        self._wake()
+        self._membership_host.wake()
         self._audit.record("forgotten", member=node)
         return Done(changed=True, sentence=f"{node} is forgotten")
 

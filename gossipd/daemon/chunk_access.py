@@ -9,58 +9,54 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
 
-from gossipd.core.events import Event, FailReason, SourceReadFailed
+from gossipd.core.events import FailReason, SourceReadFailed
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
+from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory
+from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.runtime.ports import NotHeldError, OpenChunk
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
-# Whoever we told of a deployment asks us for its manifest, and we may be a hop behind ourselves: 0.1 to 0.3 s with
-# sixteen daemons on two cores (lab). The asker tries elsewhere when we do not have it by then. Less than the 0.9 s that
-# a server that closes gives its threads.
+# A peer that heard of a deployment from us asks us for the manifest, and we may still be pulling it. The peer asks
+# another host when we do not have it by then. Less than the 0.9 s that a closing server gives its threads.
 MANIFEST_WAIT_S = 0.8
 
 
 class ChunkAccess:
-    """A ``ChunkReader``. Thread-safe.
-
-    Args:
-        is_mate: whether a node is in our rack; quick, from any thread.
-        is_coming: whether this host is pulling that manifest itself; quick, from any thread.
-    """
+    """A ``ChunkReader``. Thread-safe."""
 
     def __init__(
-        self, store: ChunkStore, state: StateDirectory, *, is_rack_peer: Callable[[NodeId], bool],
-        is_coming: Callable[[DeploymentId], bool],
-    ) -> None:  # fmt: skip
-        self._store = store
+        self, store: ChunkStore, state: StateDirectory, directory: MemberDirectory, lifecycle: Lifecycle
+    ) -> None:
+        self.store = store
         self._state = state
-        self._is_rack_peer = is_rack_peer
-        self._is_coming = is_coming
+        self._directory = directory
+        self._lifecycle = lifecycle
         self._lock = threading.Lock()
         self._uploaded: Counter[DeploymentId] = Counter()
         self._sent: dict[DeploymentId, Counter[str]] = {}
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """See ChunkReader."""
-        opened = self._store.open_chunk(deployment, chunk)
+        opened = self.store.open_chunk(deployment, chunk)
         with self._lock:
             self._uploaded[deployment] += opened.length
         return opened
 
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         """See ChunkReader. Waits a moment for one that is on its way here."""
-        envelope = self._state.envelope_soon(deployment, is_coming=self._is_coming, timeout_s=MANIFEST_WAIT_S)
+        is_coming = self._lifecycle.is_coming
+        envelope = self._state.envelope_soon(deployment, is_coming=is_coming, timeout_s=MANIFEST_WAIT_S)
         if envelope is None:
             raise NotHeldError(f"no manifest of {deployment.hex()} here", code="E_UNKNOWN_MANIFEST")
         return envelope
 
     def sent(self, node: NodeId, deployment: DeploymentId, length: int) -> None:
-        """A whole chunk has gone out to ``app``."""
-        scope = "rack" if self._is_rack_peer(node) else "far"
+        """A whole chunk has gone out to ``node``."""
+        scope = "rack" if self._directory.is_rack_peer(node) else "far"
         with self._lock:
             self._sent.setdefault(deployment, Counter())[scope] += length
 
@@ -79,9 +75,9 @@ class ChunkAccess:
 class SourceWriter:
     """A ``ChunkWriter`` for source reads: a chunk that was here already ends its read as cancelled."""
 
-    def __init__(self, store: ChunkStore, post: Callable[[Event], None]) -> None:
+    def __init__(self, store: ChunkStore, driver: PlannerDriver) -> None:
         self._store = store
-        self._post = post
+        self._driver = driver
 
     def put(
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
@@ -89,5 +85,5 @@ class SourceWriter:
         """See ChunkWriter."""
         is_new = self._store.put(deployment, chunk, body, supplier, elapsed_s)
         if not is_new:
-            self._post(SourceReadFailed(deployment, (chunk,), FailReason.CANCELLED))
+            self._driver.post(SourceReadFailed(deployment, (chunk,), FailReason.CANCELLED))
         return is_new

@@ -7,32 +7,33 @@ for an answer (``membership``, which asks the addresses it was given for ever).
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import structlog
 import trio
 
 from gossipd.config.kinds import split_contact
+from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.membership_host import MembershipHost
 from gossipd.runtime.worker_threads import run_blocking
 from membership.member import Address
-from membership.swim import Swim
 
 RETRY_S = 2.0
 RETRY_MAX_S = 30.0  # what a name stands for changes in minutes
 log = structlog.get_logger("joining")
 
 
-async def keep_joining(swim: Swim, contacts: Callable[[], Sequence[str]], wake: Callable[[], None]) -> None:
-    """Never returns. ``contacts`` are ``HOST:PORT``; a name is every address it has."""
+async def keep_joining(membership_host: MembershipHost, live: LiveSettings) -> None:
+    """Never returns. ``net.join`` holds ``HOST:PORT``; a name is every address it has."""
     delay_s = RETRY_S
     known: list[Address] = []
     while True:
-        addresses = await _resolve(contacts())
+        addresses = await _resolve(live.config.net.join)
         if addresses and addresses != known:
             known = addresses
-            swim.join(addresses, trio.current_time())
-            wake()
+            membership_host.swim.join(addresses, trio.current_time())
+            membership_host.wake()
         await trio.sleep(delay_s)
         delay_s = min(delay_s * 2, RETRY_MAX_S)
 

@@ -1,24 +1,33 @@
-"""What the control plane asks of the daemon: who may come in, and what to answer.
+"""What the control plane asks of the daemon: whose key a key is, and what to answer.
 
-What lives here: ``ControlDelegate``, the body of ``control.host.ControlPort``. What does not: trigger requests, which
-have a desk of their own, and sockets.
+What lives here: ``ControlDelegate``, the body of ``control.delegate.ControlPort``. What does not: trigger requests
+(``control.trigger_server``), and sockets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from gossipd import __version__
+from gossipd.audit.log import AuditLog
 from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.events import Event
+from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.identity.keys import PublicKey
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
 from membership.member import NodeId
+
+
+class BulkTokens(NamedTuple):
+    """Tokens of plain bulk connections; ``issued`` is None where connections are encrypted."""
+
+    issued: IssuedTokens | None
+    received: ReceivedTokens
 
 
 class ControlDelegate:
@@ -27,32 +36,31 @@ class ControlDelegate:
     def __init__(
         self,
         *,
-        cluster: MemberDirectory,
-        tokens: IssuedTokens | None,
-        received_tokens: ReceivedTokens,
-        clients: Callable[[], tuple[PublicKey, ...]],
-        post: Callable[[Event], None],
-        audit: Callable[..., None],
+        directory: MemberDirectory,
+        live: LiveSettings,
+        tokens: BulkTokens,
+        driver: PlannerDriver,
+        trigger_server: TriggerServer,
+        audit: AuditLog,
     ) -> None:
-        self._cluster = cluster
-        self._tokens = tokens
-        self._received_tokens = received_tokens
-        self._clients = clients
-        self._post = post
+        self._directory = directory
+        self._live = live
+        self._tokens, self._received_tokens = tokens
+        self._driver = driver
+        self._trigger_server = trigger_server
         self._audit = audit
-        self.trigger_server: TriggerServer | None = None
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
         """See ControlPort."""
-        return self._cluster.member_of(curve_key)
+        return self._directory.member_of(curve_key)
 
     def client_of(self, curve_key: bytes) -> bytes | None:
         """See ControlPort."""
-        return next((key.ed25519 for key in self._clients() if key.curve25519 == curve_key), None)
+        return next((key.ed25519 for key in self._live.clients if key.curve25519 == curve_key), None)
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """See ControlPort."""
-        record = self._cluster.record(node)
+        record = self._directory.record(node)
         return None if record is None else Endpoint(record.host, record.port, record.transport_key)
 
     def greeting(self) -> control.Hello:
@@ -72,7 +80,7 @@ class ControlDelegate:
 
     def on_event(self, event: Event) -> None:
         """See ControlPort."""
-        self._post(event)
+        self._driver.post(event)
 
     def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         """See ControlPort."""
@@ -83,11 +91,11 @@ class ControlDelegate:
                 reply(control.Refused("E_TOKEN"))
             else:
                 reply(control.Token(self._tokens.issue(identity.node), int(TOKEN_LIFE_S)))
-        elif self.trigger_server is None or not self.trigger_server.hear(identity, message, reply):
+        elif not self._trigger_server.hear(identity, message, reply):
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 
     def on_refused(self, reason: str, address: str) -> None:
         """See ControlPort."""
         # The port is a new one each time; by the host, so that one stranger's knocking is cut short in the log.
         host = address.rpartition(":")[0] if "://" in address else address
-        self._audit("stranger refused", subject=host, reason=reason)
+        self._audit.record("stranger refused", subject=host, reason=reason)

@@ -1,22 +1,26 @@
-"""The hands that hold bytes: store, bulk server and client, sources, and what they share.
+"""The adapters that hold bytes: store, bulk server and client, sources, and what they share.
 
 What lives here: making them from the configuration, closing them in order, changing their limits. What does not: work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from random import SystemRandom
 
-from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
+from gossipd.control.control_plane import ControlPlane
 from gossipd.control.requests import PeerSilentError, PeerUnreachableError, RequestRefusedError
-from gossipd.core.events import Event, SlotsChanged
+from gossipd.core.events import SlotsChanged
 from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.chunk_access import ChunkAccess, SourceWriter
+from gossipd.daemon.control_delegate import BulkTokens
+from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.state_dir import StateDirectory
+from gossipd.daemon.rechecks import Rechecks
+from gossipd.daemon.reports import BugTrap
+from gossipd.daemon.store_events import StoreEvents
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunks
@@ -26,14 +30,15 @@ from gossipd.sources.clients import start_runtime
 from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.durable import make_root
-from gossipd.store.notices import ModelEvicted, StoreEvent
 from gossipd.transfer.client import BulkClient
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import PeerGoneError
 from gossipd.transfer.server import BulkServer
 from gossipd.transfer.settings import Encryption
-from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
+from gossipd.wire import control
 from membership.member import NodeId
+
+TOKEN_WAIT_S = 0.8  # a fetch waits for it; its deadline is some seconds
 
 
 class DataPlane:
@@ -41,21 +46,21 @@ class DataPlane:
 
     def __init__(
         self,
-        config: Config,
-        keys: Keys,
+        live: LiveSettings,
         *,
-        state: StateDirectory,
-        cluster: MemberDirectory,
-        on_store: Callable[[StoreEvent], None],
-        post: Callable[[Event], None],
-        token_of: Callable[[NodeId], bytes],
-        recheck: Callable[[DeploymentId, int], None],
-        before_evict: Callable[[ModelEvicted], None],
-        is_coming: Callable[[DeploymentId], bool],
+        chunk_access: ChunkAccess,
+        tokens: BulkTokens,
+        directory: MemberDirectory,
+        driver: PlannerDriver,
+        plane: ControlPlane,
+        bugs: BugTrap,
     ) -> None:
-        """Opens the store. Raises StoreError, StoreWriteError."""
-        limits = config.limits
-        self._cluster, self._post, self._recheck = cluster, post, recheck
+        config, keys, limits = live.config, live.keys, live.config.limits
+        self._live, self._directory, self._driver, self._plane = live, directory, driver, plane
+        self.store = store = chunk_access.store
+        self.chunk_access = chunk_access
+        self.read_threads = config.sources.connections
+        self._rechecks = Rechecks(store, bugs)
         bulk = settings_mapping.bulk_settings(config)
         is_tls = bulk.encryption is Encryption.TLS
         credentials = tls_credentials(keys.node, keys.cluster.keys) if is_tls else None
@@ -63,22 +68,14 @@ class DataPlane:
         self.download = RateLimit(settings_mapping.rate(limits.download_bytes_per_s))
         self.external = RateLimit(settings_mapping.rate(limits.source_bytes_per_s), within=self.download)
         self.pool = BufferPool(limits.pool_bytes)
-        self.tokens = None if is_tls else IssuedTokens()
-        self.received_tokens = ReceivedTokens()
-        make_root(config.store.models, mode=0o750)
-        settings = settings_mapping.store_settings(config)
-        self.store = ChunkStore(config.store.models, settings=settings, on_event=on_store, before_evict=before_evict)
-        self.chunk_access = ChunkAccess(
-            self.store, state, is_rack_peer=lambda node: _rack(cluster, node) == config.node.rack, is_coming=is_coming
-        )
-        incoming_chunks = IncomingChunks(post)
+        incoming_chunks = IncomingChunks(driver.post)
         self.server = BulkServer(
             reader=self.chunk_access,
             settings=bulk,
             port=self,
             throttle=self.upload,
             credentials=credentials,
-            tokens=self.tokens,
+            tokens=tokens.issued,
             incoming_chunks=incoming_chunks,
         )
         self.client = BulkClient(
@@ -86,13 +83,13 @@ class DataPlane:
             pool=self.pool,
             throttle=self.download,
             credentials=credentials,
-            get_token=None if is_tls else lambda node: _token(token_of, node),
+            get_token=None if is_tls else self._token_of,
             incoming_chunks=incoming_chunks,
-            received_tokens=self.received_tokens,
+            received_tokens=tokens.received,
         )
         start_runtime()
         self.reader = SourceReader(
-            Delivery(SourceWriter(self.store, post), self.pool, incoming_chunks),
+            Delivery(SourceWriter(store, driver), self.pool, incoming_chunks),
             throttle=self.external,
             policy=SourcePolicy.parse(config.sources.allow),
             settings=settings_mapping.source_settings(config),
@@ -103,11 +100,11 @@ class DataPlane:
 
     def is_member(self, node: NodeId) -> bool:
         """See ServerPort."""
-        return self._cluster.is_member(node)
+        return self._directory.is_member(node)
 
     def slots_changed(self, free: int) -> None:
         """The planner wants to know."""
-        self._post(SlotsChanged(free))
+        self._driver.post(SlotsChanged(free))
 
     def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
         """It is counted."""
@@ -115,24 +112,26 @@ class DataPlane:
 
     def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:
         """The chunk is read back."""
-        self._recheck(deployment, chunk)
+        self._rechecks.want(deployment, chunk)
 
     def read_failed(self, deployment: DeploymentId, chunk: ChunkIndex) -> None:
         """The chunk is read back."""
-        self._recheck(deployment, chunk)
+        self._rechecks.want(deployment, chunk)
 
     # ---- limits, keys, the end -----------------------------------------------------------------------
 
-    def change_limits(self, config: Config) -> None:
-        """What SIGHUP may change."""
+    def settings_changed(self) -> None:
+        """What a reload may change of limits and sources."""
+        config = self._live.config
         self.upload.set_rate(settings_mapping.rate(config.limits.upload_bytes_per_s))
         self.download.set_rate(settings_mapping.rate(config.limits.download_bytes_per_s))
         self.external.set_rate(settings_mapping.rate(config.limits.source_bytes_per_s))
         self.reader.set_policy(SourcePolicy.parse(config.sources.allow))
 
-    def set_keys(self, keys: Keys) -> None:
+    def keys_changed(self) -> None:
         """Certificates of another key ring, for connections from now on; those that are open stay."""
-        if self.tokens is None:
+        keys = self._live.keys
+        if settings_mapping.bulk_settings(self._live.config).encryption is Encryption.TLS:
             credentials = tls_credentials(keys.node, keys.cluster.keys)
             self.server.replace_credentials(credentials)
             self.client.replace_credentials(credentials)
@@ -147,16 +146,23 @@ class DataPlane:
 
     def close(self) -> None:
         """Commit and unlock the store."""
+        self._rechecks.close()
         self.store.close()
 
+    def _token_of(self, node: NodeId) -> bytes:
+        """From worker threads: a token that opens one plain bulk connection."""
+        try:
+            reply = self._plane.request_from_thread(node, control.TokenWanted(), TOKEN_WAIT_S)
+        except (PeerUnreachableError, PeerSilentError, RequestRefusedError) as error:
+            raise PeerGoneError(f"the peer gave no token: {error}") from None
+        assert isinstance(reply, control.Token)
+        return reply.token
 
-def _rack(cluster: MemberDirectory, node: NodeId) -> str | None:
-    record = cluster.record(node)
-    return None if record is None else record.rack
 
-
-def _token(token_of: Callable[[NodeId], bytes], node: NodeId) -> bytes:
-    try:
-        return token_of(node)
-    except (PeerUnreachableError, PeerSilentError, RequestRefusedError) as error:
-        raise PeerGoneError(f"the peer gave no token: {error}") from None
+def open_store(config: Config, events: StoreEvents) -> ChunkStore:
+    """The store of this host. Raises StoreError, StoreWriteError."""
+    make_root(config.store.models, mode=0o750)
+    settings = settings_mapping.store_settings(config)
+    return ChunkStore(
+        config.store.models, settings=settings, on_event=events.reported, before_evict=events.before_evict
+    )

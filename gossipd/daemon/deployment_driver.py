@@ -23,14 +23,14 @@ from gossipd.deployment.statement import Statement
 class DeploymentDriver:
     """Feeds one brain.
 
-    Args:
-        nursery: in which work is done; the daemon's.
+    Events that come before ``run`` wait for it.
     """
 
-    def __init__(self, brain: DeploymentBrain, executor: DeploymentExecutor, nursery: trio.Nursery) -> None:
+    def __init__(self, brain: DeploymentBrain) -> None:
         self._brain = brain
-        self._executor = executor
-        self._nursery = nursery
+        self.lifecycle = brain.lifecycle
+        self._token = trio.lowlevel.current_trio_token()
+        self._performing: tuple[DeploymentExecutor, trio.Nursery] | None = None
         self._events: deque[events.DeploymentEvent] = deque()
         self._is_turning = False
         self._scopes: dict[commands.WorkNumber, trio.CancelScope] = {}
@@ -43,8 +43,15 @@ class DeploymentDriver:
     def post(self, event: events.DeploymentEvent) -> None:
         """Hand an event to the brain, and carry out what follows."""
         self._events.append(event)
-        if self._is_turning:
+        if self._is_turning or self._performing is None:
             return
+        self._take_turn()
+
+    def post_from_thread(self, event: events.DeploymentEvent) -> None:
+        """``post`` from any thread."""
+        self._token.run_sync_soon(self.post, event)
+
+    def _take_turn(self) -> None:
         self._is_turning = True
         try:
             while self._events:
@@ -53,8 +60,14 @@ class DeploymentDriver:
         finally:
             self._is_turning = False
 
-    async def run(self) -> None:
-        """Never returns: tell the brain when its time has come."""
+    async def run(self, executor: DeploymentExecutor, nursery: trio.Nursery) -> None:
+        """Never returns: tell the brain when its time has come.
+
+        Args:
+            nursery: in which work is done; the daemon's outermost, as publishing goes on while the daemon stops.
+        """
+        self._performing = executor, nursery
+        self._take_turn()
         while True:
             self._due_changed = trio.Event()
             with trio.move_on_at(self._due_s):
@@ -64,6 +77,8 @@ class DeploymentDriver:
                 self._carry_out()
 
     def _carry_out(self) -> None:
+        assert self._performing is not None
+        executor, nursery = self._performing
         for command in self._brain.drain():
             match command:
                 case commands.Answer(request):
@@ -74,19 +89,19 @@ class DeploymentDriver:
                     self._scopes[work].cancel()
                 case _ if isinstance(command, commands.Work):
                     scope = self._scopes[command.work] = trio.CancelScope()
-                    self._nursery.start_soon(self._work, command, scope)
+                    nursery.start_soon(self._work, executor, command, scope)
                 case _:
-                    self._executor.perform(command)
+                    executor.perform(command)
         due_s = self._brain.next_deadline()
         if due_s != self._due_s:
             self._due_s = due_s
             self._due_changed.set()
 
-    async def _work(self, work: commands.Work, scope: trio.CancelScope) -> None:
+    async def _work(self, executor: DeploymentExecutor, work: commands.Work, scope: trio.CancelScope) -> None:
         ended: events.WorkEnded = events.WorkAbandoned(work.work)
         try:
             with scope:
-                ended = await self._executor.carry_out(work)
+                ended = await executor.carry_out(work)
         finally:
             del self._scopes[work.work]
         self.post(ended)

@@ -1,7 +1,7 @@
 """The planner's turn: events in from anywhere, commands out to one place.
 
 Worker threads and the trio loop post events; the planner hears them in batches, plans, and its commands are
-performed, all in one turn of the beat (``runtime.turn_loop``), so that there are no locks and nobody can call back in.
+performed, all in one turn of the loop (``runtime.turn_loop``), so that there are no locks and no part can call back in.
 
 Why batches: with 256 KiB chunks on a fast link thousands of events a second arrive, and one plan over a
 batch costs little more than one over a single event.
@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from functools import partial
+from typing import Protocol
 
 import trio
 
@@ -20,25 +21,22 @@ from gossipd.runtime.turn_loop import Phase, TurnLoop
 from gossipd.swarm.planner import Planner
 
 
+class PlannerPort(Protocol):
+    """What surrounds the planner. Called on the trio loop; nothing waits."""
+
+    def note(self, event: Event) -> None:
+        """An event that the planner hears next, for counting."""
+
+    def perform(self, command: Command) -> None:
+        """Begin what the planner wants."""
+
+
 class PlannerDriver:
-    """Feeds one Planner. ``post`` may be called from any thread; all else belongs to the trio loop.
+    """Feeds one Planner. ``post`` may be called from any thread; all else belongs to the trio loop."""
 
-    Args:
-        note: sees every event just before the planner does, for counting.
-    """
-
-    def __init__(
-        self,
-        planner: Planner,
-        *,
-        turn_loop: TurnLoop,
-        perform: Callable[[Command], None],
-        note: Callable[[Event], None],
-    ) -> None:
+    def __init__(self, planner: Planner, turn_loop: TurnLoop) -> None:
         self.planner = planner
         self._turn_loop = turn_loop
-        self._perform = perform
-        self._note = note
         self._events: deque[Event] = deque()  # bounded by work in flight: every event answers a command or a peer
         self._due_s = -math.inf  # fixed at each plan: the planner counts some deadlines from when it is asked
 
@@ -47,9 +45,9 @@ class PlannerDriver:
         self._events.append(event)
         self._turn_loop.wake_from_thread()
 
-    async def run(self) -> None:
+    async def run(self, port: PlannerPort) -> None:
         """Never returns; cancelled with the daemon."""
-        with self._turn_loop.joined(Phase.DECIDE, self._turn, due_s=lambda: self._due_s):
+        with self._turn_loop.joined(Phase.DECIDE, partial(self._turn, port), due_s=lambda: self._due_s):
             await trio.sleep_forever()
 
     def look_again(self) -> None:
@@ -57,17 +55,17 @@ class PlannerDriver:
         self._due_s = -math.inf
         self._turn_loop.wake()
 
-    def _turn(self, now: float) -> bool:
+    def _turn(self, port: PlannerPort, now: float) -> bool:
         heard = bool(self._events)
         if not heard and now < self._due_s:
             return False
         while self._events:
             event = self._events.popleft()
-            self._note(event)
+            port.note(event)
             self.planner.handle(event, now)
         self.planner.plan(now)
         for command in self.planner.drain():
-            self._perform(command)
+            port.perform(command)
         self._due_s = self.planner.next_deadline(now)
         self._turn_loop.turn_interval.chunk_time_s = self.planner.chunk_time_s()
         return heard

@@ -22,22 +22,21 @@ from gossipd.core import events
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import DeploymentId, short
+from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.manifest.manifest import Manifest
+from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.reports import Reports
+from gossipd.deployment.events import SourceTroubled
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
 from gossipd.runtime.thread_priority import lower_priority
-from gossipd.sources.reader import SourceReader
-from gossipd.store.chunk_store import ChunkStore
-from gossipd.transfer.client import BulkClient
 from gossipd.transfer.errors import TransferError
-from gossipd.transfer.server import BulkServer
-from membership.member import NodeId
 
 FETCH_THREADS = 48  # twice the planner's limit: those that were cancelled end a little later; a thread costs 60 KiB
 CHORE_THREADS = 2
 TOGETHER_S = 5.0  # for all threads of a pool to begin; on an idle machine they take 5 ms
 COMPLAIN_TIMEOUT_S = 5.0
-RECHECKS_MAX = 64  # waiting to be read back: whoever complains without end makes us read no more than that
 log = structlog.get_logger("performer")
 
 
@@ -47,52 +46,42 @@ class CommandExecutor:
     def __init__(
         self,
         *,
-        cluster: MemberDirectory,
+        directory: MemberDirectory,
         plane: ControlPlane,
-        client: BulkClient,
-        server: BulkServer,
-        reader: SourceReader,
-        store: ChunkStore,
-        manifest_of: Callable[[DeploymentId], Manifest | None],
-        post: Callable[[Event], None],
-        claim_seed: Callable[[int], None],
-        report: Callable[[events.FinishModel | events.ReportStall], None],
-        trouble: Callable[[DeploymentId, GossipdError], None],
-        audit: Callable[..., None],
-        bug: Callable[[BaseException], None],
-        read_threads: int,
+        data_plane: DataPlane,
+        driver: PlannerDriver,
+        deployments: DeploymentDriver,
+        membership_host: MembershipHost,
+        reports: Reports,
     ) -> None:
-        self._cluster = cluster
+        self._directory = directory
         self._plane = plane
-        self._client = client
-        self._server = server
-        self._reader = reader
-        self._store = store
-        self._manifest_of = manifest_of
-        self._post = post
-        self._claim_seed = claim_seed
-        self._report = report
-        self._trouble = trouble
-        self._audit = audit
-        self._bug = bug
+        self._data_plane = data_plane
+        self._driver = driver
+        self._deployments = deployments
+        self._membership_host = membership_host
+        self._reports = reports
         self._fetchers = pool_with_threads(FETCH_THREADS, "fetch")
-        self._readers = pool_with_threads(read_threads, "read")
+        self._readers = pool_with_threads(data_plane.read_threads, "read")
         self._chores = pool_with_threads(CHORE_THREADS, "chore")
-        self._lock = threading.Lock()
-        self._rechecks: set[tuple[DeploymentId, int]] = set()
 
     def close(self) -> None:
         """No new work; what runs is ended by closing the client and the reader, which come first."""
         for pool in (self._fetchers, self._readers, self._chores):
             pool.shutdown(wait=True, cancel_futures=True)
 
+    def note(self, event: Event) -> None:
+        """See PlannerPort: the deployment brain counts chunks."""
+        if isinstance(event, events.ChunkStored | events.ChunkLost):
+            self._deployments.post(event)
+
     def perform(self, command: Command) -> None:
-        """Begin what the planner wants."""
+        """See PlannerPort."""
         match command:
             case events.StartFetch():
                 self._submit(self._fetchers, self._fetch, command)
             case events.CancelFetch():
-                self._client.cancel(command.peer, command.deployment, command.chunk)
+                self._data_plane.client.cancel(command.peer, command.deployment, command.chunk)
             case events.StartSourceRead():
                 self._submit(self._readers, self._read, command)
             case events.ProbeSource():
@@ -102,9 +91,9 @@ class CommandExecutor:
             case events.ClaimSeed():
                 self._claim_seed(command.term)
             case events.FinishModel() | events.ReportStall():
-                self._report(command)
+                self._deployments.post(command)
             case events.LimitUploads():
-                self._server.limit_uploads(command.slots)
+                self._data_plane.server.limit_uploads(command.slots)
 
     def _submit(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
         try:
@@ -115,26 +104,31 @@ class CommandExecutor:
     def _ended(self, work: Future[None]) -> None:
         """What a hand may raise is caught where it is raised: anything else is our own bug and stops the node."""
         if not work.cancelled() and (error := work.exception()) is not None:
-            self._bug(error)
+            self._reports.bugs.report(error)
 
     # ---- in threads --------------------------------------------------------------------------------
 
     def _fetch(self, command: events.StartFetch) -> None:
         reason = self._fetched(command)
         if reason is not None:
-            self._post(events.FetchFailed(command.deployment, command.chunk, command.peer, reason))
+            self._driver.post(events.FetchFailed(command.deployment, command.chunk, command.peer, reason))
 
     def _fetched(self, command: events.StartFetch) -> FailReason | None:
         """None when the store has told of the chunk."""
-        manifest = self._manifest_of(command.deployment)
-        endpoint = self._cluster.bulk_endpoint(command.peer)
+        manifest = self._deployments.lifecycle.manifest_of(command.deployment)
+        endpoint = self._directory.bulk_endpoint(command.peer)
         if manifest is None or endpoint is None:
             return FailReason.GONE
         length = manifest.chunk_length(command.chunk)
-        log.debug("fetch", deployment=short(command.deployment), chunk=command.chunk, peer=self._name(command.peer))
+        log.debug(
+            "fetch",
+            deployment=short(command.deployment),
+            chunk=command.chunk,
+            peer=self._directory.name_of(command.peer),
+        )
         began = time.monotonic()
         try:
-            incoming = self._client.fetch_chunk(
+            incoming = self._data_plane.client.fetch_chunk(
                 command.peer, endpoint, command.deployment, command.chunk, length,
                 timeout_s=command.timeout_s, behind=command.behind,
             )  # fmt: skip
@@ -143,7 +137,7 @@ class CommandExecutor:
                 self._blame(command, error)
             return error.reason
         try:
-            is_new = self._store.put(
+            is_new = self._data_plane.store.put(
                 command.deployment, command.chunk, incoming.view, command.peer, time.monotonic() - began
             )
             incoming.land()
@@ -161,76 +155,57 @@ class CommandExecutor:
 
     def _blame(self, command: events.StartFetch, error: GossipdError) -> None:
         """A chunk never comes from two peers, so a bad one is its sender's; the planner asks it no more for a while."""
-        peer = self._name(command.peer)
+        peer = self._directory.name_of(command.peer)
         log.warning("corrupt chunk", peer=peer, chunk=command.chunk, code=error.code)
         deployment = command.deployment.hex()
-        self._audit("quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code)
+        self._reports.audit.record(
+            "quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code
+        )
 
     def _complain(self, command: events.StartFetch) -> None:
-        endpoint = self._cluster.bulk_endpoint(command.peer)
+        endpoint = self._directory.bulk_endpoint(command.peer)
         if endpoint is None:
             return
         try:
-            self._client.complain(
+            self._data_plane.client.complain(
                 command.peer, endpoint, command.deployment, command.chunk, timeout_s=COMPLAIN_TIMEOUT_S
             )
         except TransferError as error:
-            log.info("complaint not delivered", peer=self._name(command.peer), code=error.code)
+            log.info("complaint not delivered", peer=self._directory.name_of(command.peer), code=error.code)
 
     def _read(self, command: events.StartSourceRead) -> None:
-        manifest = self._manifest_of(command.deployment)
+        manifest = self._deployments.lifecycle.manifest_of(command.deployment)
         if manifest is None:
-            self._post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
+            self._driver.post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
             return
         log.debug("read", deployment=short(command.deployment), chunks=list(command.chunks))
-        outcome = self._reader.read_chunks(manifest, command.chunks, is_awaited=command.is_awaited)
+        outcome = self._data_plane.reader.read_chunks(manifest, command.chunks, is_awaited=command.is_awaited)
         if outcome.failed:
             if outcome.errors:
                 log.warning("source read failed", reason=outcome.errors[-1].sentence, chunks=len(outcome.failed))
-                self._trouble(command.deployment, outcome.errors[-1])
+                self._deployments.post_from_thread(SourceTroubled(command.deployment, outcome.errors[-1]))
             reason = outcome.reason or FailReason.SOURCE
-            self._post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
+            self._driver.post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
 
     def _probe(self, deployment: DeploymentId) -> None:
-        manifest = self._manifest_of(deployment)
+        manifest = self._deployments.lifecycle.manifest_of(deployment)
         if manifest is None:
             return
-        outcome = self._reader.probe(manifest)
+        outcome = self._data_plane.reader.probe(manifest)
         if not outcome.readable and outcome.errors:
             log.warning("source is not readable", reason=outcome.errors[-1].sentence)
-            self._trouble(deployment, outcome.errors[-1])
-        self._post(events.SourceProbed(deployment, outcome.readable))
+            self._deployments.post_from_thread(SourceTroubled(deployment, outcome.errors[-1]))
+        self._driver.post(events.SourceProbed(deployment, outcome.readable))
 
-    def recheck(self, deployment: DeploymentId, chunk: int) -> None:
-        """A peer complains, or our own file could not be read: look at the chunk again, in a thread. From any thread.
-
-        One that waits already is not looked at twice.
-        """
-        with self._lock:
-            if (deployment, chunk) in self._rechecks or len(self._rechecks) >= RECHECKS_MAX:
-                return
-            self._rechecks.add((deployment, chunk))
-        self._submit(self._chores, self._recheck, deployment, chunk)
-
-    def _recheck(self, deployment: DeploymentId, chunk: int) -> None:
-        with self._lock:
-            self._rechecks.discard((deployment, chunk))
-        try:
-            if not self._store.recheck(deployment, chunk):
-                log.warning("chunk has rotted", deployment=deployment.hex()[:12], chunk=chunk)
-        except GossipdError as error:
-            log.info("chunk could not be checked", code=error.code)
-
-    def _name(self, node: NodeId) -> str:
-        record = self._cluster.records.get(node)
-        return record.name if record is not None else node.hex()[:12]
+    def _claim_seed(self, term: int) -> None:
+        self._membership_host.claim_seed(term)
+        self._reports.audit.record("seed claimed" if term else "seed given up", term=term)
 
 
 def pool_with_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """A pool that has its threads already, all of them giving way to the loop.
+    """A pool that has its threads already, all of lower priority than the loop.
 
-    Whoever starts a thread waits until it runs. Under full load that is a turn of the interpreter's lock for each, and
-    the loop, which submits, was held up for 135 ms by sixteen of them.
+    The loop submits, and starting a thread waits until that thread runs, which takes long under full load.
     """
     pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=lower_priority)
     together = threading.Barrier(count)

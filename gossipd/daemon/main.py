@@ -96,7 +96,9 @@ async def _serve_until_a_signal(config: Config) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
             node = App(config, read_keys(config), nursery)
-            threading.excepthook = lambda args: node.bug(args.exc_value or AssertionError(args.exc_type.__name__))
+            threading.excepthook = lambda args: node.reports.bugs.report(
+                args.exc_value or AssertionError(args.exc_type.__name__)
+            )
             async with node.serving(ending=_limit_the_end):
                 notifier.ready(f"{config.node.name} serves on port {config.net.port}")
                 nursery.start_soon(notifier.run_watchdog)
@@ -138,21 +140,21 @@ def _at_once(number: int, frame: object) -> None:
 def _reload(node: App) -> None:
     """Apply a changed configuration; a wrong one changes nothing."""
     try:
-        config = load_config(node.config.file)
+        config = load_config(node.live.config.file)
         keys = read_keys(config)
     except GossipdError as error:
         log.error("not reloaded", code=error.code, reason=str(error.args[0]))
         return
-    applied, changed = diff(node.config, config)
+    applied, changed = diff(node.live.config, config)
     done = [change.key for change in applied]
     restart = [change.key for change in changed]
     cluster = keys.cluster
-    if cluster.cluster_id != node.keys.cluster.cluster_id:
+    if cluster.cluster_id != node.live.keys.cluster.cluster_id:
         restart.append("security.cluster_key")
-        cluster = node.keys.cluster
-    elif cluster != node.keys.cluster:
+        cluster = node.live.keys.cluster
+    elif cluster != node.live.keys.cluster:
         done.append("security.cluster_key")
-    if keys.node != node.keys.node:
+    if keys.node != node.live.keys.node:
         restart.append("security.node_key")
-    node.change(with_changes(node.config, applied), replace(keys, cluster=cluster, node=node.keys.node))
+    node.change(with_changes(node.live.config, applied), replace(keys, cluster=cluster, node=node.live.keys.node))
     log.info("reloaded", applied=done, needs_restart=sorted(set(restart)))

@@ -6,8 +6,7 @@ them, and the translation from membership's events to the planner's. What does n
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Protocol
 
 import structlog
 
@@ -20,30 +19,40 @@ from membership.member import Member, NodeId, Record
 log = structlog.get_logger("cluster")
 
 
-@dataclass(frozen=True, slots=True)
-class MemberCallbacks:
-    """What else has to know; all are quick and on the trio loop."""
+class MemberListener(Protocol):
+    """What else has to know of members. Called on the trio loop; nothing waits."""
 
-    post: Callable[[Event], None]
-    member_changed: Callable[[NodeId], None]
-    member_gone: Callable[[NodeId], None]
-    roster_changed: Callable[[], None]
-    heard: Callable[[membership_events.PayloadHeard], None]
-    probe_wanted: Callable[[NodeId], None]
-    alarm: Callable[[str, str], None]
-    cured: Callable[[str], None] = lambda code: None
+    def post(self, event: Event) -> None:
+        """An event for the planner."""
+
+    def member_changed(self, node: NodeId) -> None:
+        """A member is new, or is elsewhere or in another life."""
+
+    def roster_changed(self) -> None:
+        """A member came, moved or went: who may sign has changed."""
+
+    def payload_heard(self, event: membership_events.PayloadHeard) -> None:
+        """A statement or a record of progress."""
+
+    def probe_wanted(self, node: NodeId) -> None:
+        """Membership wants this member asked over the control channel."""
+
+    def alarm(self, code: str, sentence: str) -> None:
+        """The operator must know."""
+
+    def cured(self, code: str) -> None:
+        """Nothing of this code is wrong any more."""
 
 
 class MemberDirectory:
     """Records of everybody who belongs. Written on the loop, read from anywhere."""
 
     def __init__(self, own: NodeId) -> None:
-        self._own = own
+        self.own = own
         self.records: dict[NodeId, Record] = {}
         self._live: set[NodeId] = set()
         self._by_curve: dict[bytes, NodeId] = {}
         self._namesakes: dict[NodeId, str] = {}
-        self.callbacks: MemberCallbacks | None = None
 
     def begin(self, own: Record, others: list[Record]) -> None:
         """Ourselves, and those known from an earlier run: they may come in before gossip has found them again."""
@@ -53,7 +62,7 @@ class MemberDirectory:
     # ---- from any thread ---------------------------------------------------------------------------
 
     def record(self, node: NodeId) -> Record | None:
-        """The record of whoever belongs, alive or not."""
+        """A member's record, alive or not."""
         return self.records.get(node)
 
     def is_member(self, node: NodeId) -> bool:
@@ -69,29 +78,36 @@ class MemberDirectory:
         record = self.records.get(node)
         return None if record is None else (record.host, record.bulk_port)
 
+    def is_rack_peer(self, node: NodeId) -> bool:
+        """Whether that member is in our rack."""
+        own, other = self.records.get(self.own), self.records.get(node)
+        return own is not None and other is not None and own.rack == other.rack
+
+    def name_of(self, node: NodeId) -> str:
+        """Its name; the head of its id when it is unknown."""
+        record = self.records.get(node)
+        return record.name if record is not None else node.hex()[:12]
+
     def live(self) -> set[NodeId]:
         """Those that membership counts on, without ourselves."""
         return set(self._live)
 
     # ---- on the loop -------------------------------------------------------------------------------
 
-    def hear(self, event: membership_events.Event) -> None:
-        """Take in what membership says."""
-        calls = self.callbacks
-        assert calls is not None
+    def hear(self, event: membership_events.Event, listener: MemberListener) -> None:
+        """Take in what membership says, and tell the others."""
         if isinstance(
             event, membership_events.MemberUp | membership_events.MemberChanged | membership_events.MemberSuspected
         ):
-            self._seen(event.member, calls)
+            self._seen(event.member, listener)
             if isinstance(event, membership_events.MemberUp):
-                calls.cured("E_JOIN_REFUSED")  # who sees others was let in
+                listener.cured("E_JOIN_REFUSED")  # who sees others was let in
                 log.info("member up", member=event.member.record.name, rack=event.member.record.rack)
         elif isinstance(event, membership_events.MemberDown | membership_events.MemberLeft):
             node = event.member.record.node
             self._live.discard(node)
-            calls.post(PeerLost(node))
-            calls.member_gone(node)
-            self._no_namesake(node, calls)
+            listener.post(PeerLost(node))
+            self._no_namesake(node, listener)
             reason = event.reason.value if isinstance(event, membership_events.MemberDown) else "left"
             log.info("member down", member=event.member.record.name, reason=reason)
             if (
@@ -99,39 +115,38 @@ class MemberDirectory:
                 and event.reason is membership_events.DownReason.FORGOTTEN
             ):
                 self._drop(node)
-            calls.roster_changed()
+            listener.roster_changed()
         elif isinstance(event, membership_events.MemberForgotten):
             self._live.discard(event.node)
-            calls.post(PeerLost(event.node))
-            calls.member_gone(event.node)
-            self._no_namesake(event.node, calls)
+            listener.post(PeerLost(event.node))
+            self._no_namesake(event.node, listener)
             self._drop(event.node)
-            calls.roster_changed()
+            listener.roster_changed()
             log.info("member forgotten", member=event.name)
         elif isinstance(event, membership_events.PayloadHeard):
-            calls.heard(event)
+            listener.payload_heard(event)
         elif isinstance(event, membership_events.ControlProbeWanted):
-            calls.probe_wanted(event.node)
+            listener.probe_wanted(event.node)
         elif isinstance(event, membership_events.Isolated):
-            _isolated(calls, isolated=event.isolated)
+            _isolated(listener, isolated=event.isolated)
         elif isinstance(event, membership_events.NameConflict):
             self._namesakes[event.other] = event.name
-            calls.alarm("E_NAME_CONFLICT", f"another live host has the name {event.name}; rename one of the two")
+            listener.alarm("E_NAME_CONFLICT", f"another live host has the name {event.name}; rename one of the two")
         else:
-            calls.alarm("E_JOIN_REFUSED", event.reason)
+            listener.alarm("E_JOIN_REFUSED", event.reason)
 
-    def _seen(self, member: Member, calls: MemberCallbacks) -> None:
+    def _seen(self, member: Member, listener: MemberListener) -> None:
         record = member.record
         node = record.node
         known = self.records.get(node)
         self._put(record)
-        if node == self._own:
+        if node == self.own:
             return
         if self._namesakes.get(node, record.name) != record.name:
-            self._no_namesake(node, calls)
+            self._no_namesake(node, listener)
         self._live.add(node)
         capabilities = NodeCapabilities.from_bytes(record.payload)
-        calls.post(
+        listener.post(
             PeerSeen(
                 PeerView(
                     node,
@@ -145,13 +160,13 @@ class MemberDirectory:
         )
         moved = known is None or (known.host, known.port, known.boot) != (record.host, record.port, record.boot)
         if moved:
-            calls.member_changed(node)
-            calls.roster_changed()
+            listener.member_changed(node)
+            listener.roster_changed()
 
-    def _no_namesake(self, node: NodeId, calls: MemberCallbacks) -> None:
+    def _no_namesake(self, node: NodeId, listener: MemberListener) -> None:
         """The host that had our name is gone or has another."""
         if self._namesakes.pop(node, None) is not None and not self._namesakes:
-            calls.cured("E_NAME_CONFLICT")
+            listener.cured("E_NAME_CONFLICT")
 
     def _put(self, record: Record) -> None:
         old = self.records.get(record.node)
@@ -166,11 +181,11 @@ class MemberDirectory:
             del self._by_curve[record.transport_key]
 
 
-def _isolated(calls: MemberCallbacks, *, isolated: bool) -> None:
-    calls.post(IsolationChanged(isolated))
+def _isolated(listener: MemberListener, *, isolated: bool) -> None:
+    listener.post(IsolationChanged(isolated))
     if isolated:
         log.warning("isolated")
-        calls.alarm("E_ISOLATED", "this host receives nothing from the cluster; check its network")
+        listener.alarm("E_ISOLATED", "this host receives nothing from the cluster; check its network")
     else:
         log.warning("no longer isolated")
-        calls.cured("E_ISOLATED")
+        listener.cured("E_ISOLATED")

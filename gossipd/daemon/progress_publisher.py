@@ -1,7 +1,7 @@
 """How this host's progress reaches the others.
 
 What lives here: the rhythm. What does not: the record and the table (``deployment.progress``,
-``deployment.progress_table``), and keeping the table on disk (``app``).
+``deployment.progress_table``), and keeping the table on disk (``state_saver``).
 
 A record is told when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``; when all
 is done, a slow refresh keeps newcomers and those who lost a datagram up to date.
@@ -10,11 +10,13 @@ is done, a slow refresh keeps newcomers and those who lost a datagram up to date
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 import trio
 
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.chunk_access import ChunkAccess
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.membership_host import MembershipHost
 from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.progress import next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
@@ -34,26 +36,28 @@ class ProgressPublisher:
     def __init__(
         self,
         *,
-        own: NodeId,
         table: ClusterProgress,
         lifecycle: Lifecycle,
         store: ChunkStore,
-        hosts: Callable[[], int],
-        publish: Callable[[bytes, int, bytes], None],
-        uploaded: Callable[[], dict[DeploymentId, int]],
+        chunk_access: ChunkAccess,
+        directory: MemberDirectory,
+        membership_host: MembershipHost,
     ) -> None:
-        self._own = own
+        self._own = directory.own
         self.table = table
         self._lifecycle = lifecycle
         self._store = store
-        self._hosts = hosts
-        self._publish = publish
-        self._uploaded = uploaded
+        self._chunk_access = chunk_access
+        self._directory = directory
+        self._membership_host = membership_host
         self._told_s: dict[DeploymentId, float] = {}
 
-    def heard(self, node: NodeId, key: bytes, version: int, record: bytes) -> None:
-        """Another host's record. Raises ProgressFormatError."""
+    def heard(self, node: NodeId, key: bytes, version: int, record: bytes) -> bool:
+        """A host's record; False when it is this host's own. Raises ProgressFormatError."""
+        if node == self._own:
+            return False
         self.table.heard(node, key, version, record, now=trio.current_time(), wall_s=time.time())
+        return True
 
     async def run(self) -> None:
         """Never returns."""
@@ -79,17 +83,17 @@ class ProgressPublisher:
         progress = deployment.progress(wall_s)
         version = next_version(self.table.version(self._own, key), wall_s)
         if self.table.record(self._own, key, version, progress, now=now, wall_s=wall_s):
-            self._publish(self._own + key, version, progress.to_bytes())
+            self._membership_host.publish_progress(self._own + key, version, progress.to_bytes())
 
     def _is_due(self, deployment: DeploymentRecord, now: float) -> bool:
         since_s = now - self._told_s.get(deployment.id, -1e9)
-        interval_s = refresh_interval_s(self._hosts())
+        interval_s = refresh_interval_s(len(self._directory.records))
         if deployment.state in FINAL and not deployment.rate_in.bytes_per_s and not deployment.rate_out.bytes_per_s:
             interval_s *= SETTLED_FACTOR
         return deployment.changed or since_s >= interval_s
 
     def _tick(self, elapsed_s: float) -> None:
-        uploaded = self._uploaded()
+        uploaded = self._chunk_access.take_uploaded()
         models = self._store.statistics().models
         for deployment in self._lifecycle:
             deployment.rate_out.add(uploaded.pop(deployment.id, 0))

@@ -6,41 +6,41 @@ the directory itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.identity.keys import PublicKey
 from membership.member import NodeId, node_id
 
 
 class Signers:
     """The keys that may sign statements. Nothing is copied, so nothing can be out of date."""
 
-    def __init__(self, directory: MemberDirectory, clients: Callable[[], tuple[PublicKey, ...]]) -> None:
+    def __init__(self, directory: MemberDirectory, live: LiveSettings) -> None:
         self._directory = directory
-        self._clients = clients
+        self._live = live
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, bytes):
             return False
         record = self._directory.record(node_id(key))
-        return (record is not None and record.public_key == key) or any(key == one.ed25519 for one in self._clients())
+        return (record is not None and record.public_key == key) or any(
+            key == one.ed25519 for one in self._live.clients
+        )
 
 
 class ClusterRoster:
     """See RosterPort."""
 
-    def __init__(self, own: NodeId, directory: MemberDirectory, clients: Callable[[], tuple[PublicKey, ...]]) -> None:
-        self._own = own
+    def __init__(self, directory: MemberDirectory, live: LiveSettings) -> None:
+        self._own = directory.own
         self._directory = directory
-        self._clients = clients
-        self.signers = Signers(directory, clients)
+        self._live = live
+        self.signers = Signers(directory, live)
 
     def vouchers(self) -> frozenset[bytes]:
         """See RosterPort."""
         records = map(self._directory.record, (self._own, *self._directory.live()))
         keys = [record.public_key for record in records if record is not None]
-        return frozenset(keys + [client.ed25519 for client in self._clients()])
+        return frozenset(keys + [client.ed25519 for client in self._live.clients])
 
     @property
     def host_count(self) -> int:

@@ -1,7 +1,7 @@
 """What is written to ``DIR/state`` while the daemon runs, and once more at its end.
 
 What lives here: when. What does not: the files (``state_dir``). What must be on disk before it is acted on is written
-by whoever acts (``deployments``, ``admin_operations``); this catches up with the rest.
+by the part that acts (``deployment_executor``); this catches up with the rest.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from functools import partial
 import trio
 
 from gossipd.core.ids import short
-from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.reports import Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.runtime.worker_threads import run_blocking
@@ -33,16 +34,14 @@ class StateSaver:
         state: StateDirectory,
         register: StatementStore,
         swim: Swim,
-        progress_publisher: ProgressPublisher,
-        alarm: Callable[[str, str], None],
-        cured: Callable[[str], None],
+        table: ClusterProgress,
+        alarms: Alarms,
     ) -> None:
         self._state = state
         self._register = register
         self._swim = swim
-        self._progress_publisher = progress_publisher
-        self._alarm = alarm
-        self._cured = cured
+        self._table = table
+        self._alarms = alarms
 
     async def run(self) -> None:
         """Never returns."""
@@ -58,7 +57,7 @@ class StateSaver:
             if trio.current_time() - kept_s > ROSTER_KEEP_S:
                 kept_s = trio.current_time()
                 writes.append(partial(self._state.keep_roster, self._swim.roster_records()))
-            table = self._progress_publisher.table.to_bytes()
+            table = self._table.to_bytes()
             if table != kept_table:  # our own counters are in it, and nobody else can tell us those after a crash
                 kept_table = table
                 writes.append(partial(self._state.keep_progress, table))
@@ -66,14 +65,14 @@ class StateSaver:
                 for write in writes:
                     await run_blocking(write)
                 if writes:
-                    self._cured(StateWriteError.code)
+                    self._alarms.cured(StateWriteError.code)
             except StateWriteError as error:
                 kept_revision, kept_table = -1, b""  # all of it is tried again at the next look
-                self._alarm(error.code, str(error.args[0]))
+                self._alarms.ring(error.code, str(error.args[0]))
 
     def _show_equivocations(self) -> None:
         for one in self._register.alarms():
-            self._alarm(
+            self._alarms.ring(
                 "E_EQUIVOCATION",
                 f"{one.name}@{one.version} has two contents: {short(one.trusted)} is trusted, {short(one.offered)} was "
                 "offered; the publisher used the version twice, or its key is stolen",
@@ -84,5 +83,5 @@ class StateSaver:
         with contextlib.suppress(StateWriteError):
             self._state.keep_roster(self._swim.roster_records())
             self._state.keep_register(*snapshot(self._register))
-            self._state.keep_progress(self._progress_publisher.table.to_bytes())
+            self._state.keep_progress(self._table.to_bytes())
         self._state.close()

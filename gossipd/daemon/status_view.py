@@ -1,4 +1,4 @@
-"""Answers to status questions, from memory: the body of ``ops.doors.StatusPort``.
+"""Answers to status questions, from memory: the body of ``api.ports.StatusPort``.
 
 What lives here: gathering. What does not: what a row means (``api.schema``, ``api.deployment_row``).
 """
@@ -6,7 +6,6 @@ What lives here: gathering. What does not: what a row means (``api.schema``, ``a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,8 +14,8 @@ import trio
 from gossipd import __version__
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
+from gossipd.api.request_guard import RequestGuard
 from gossipd.api.schema import (
-    AlarmRow,
     AuditRow,
     DeploymentRow,
     HealthRow,
@@ -29,76 +28,43 @@ from gossipd.api.schema import (
     StatusSnapshot,
     StoreRow,
 )
-from gossipd.audit.log import AuditLog
-from gossipd.config.sections import Config
-from gossipd.core.ids import DeploymentId, short
+from gossipd.control.control_plane import ControlPlane
+from gossipd.core.ids import short
 from gossipd.core.units import timestamp
-from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.reports import Reports
 from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.progress import HostState
+from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Verb
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
-from gossipd.runtime.buffer_pool import BufferPool
-from gossipd.sources.reader import SourceReader
-from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.condition import StoreHealth
 from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
-from gossipd.transfer.client import BulkClient
-from gossipd.transfer.server import BulkServer
 from gossipd.transfer.traffic import PeerTraffic
-from membership.member import Member, MemberState, NodeId
+from membership.member import Member, MemberState
 from membership.swim import Swim
-
-ALARMS_MAX = 64
-
-
-@dataclass(slots=True)
-class Alarms:
-    """What an operator must act on; the same code and sentence is one alarm. ``told`` hears of each that begins."""
-
-    told: Callable[[str, str], None]
-    rows: dict[tuple[str, str], AlarmRow] = field(default_factory=dict)
-
-    def ring(self, code: str, sentence: str) -> None:
-        """Begin to show it, if it is not shown."""
-        if (code, sentence) in self.rows:
-            return
-        if len(self.rows) >= ALARMS_MAX:
-            del self.rows[next(iter(self.rows))]
-        self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
-        self.told(code, sentence)
-
-    def cured(self, code: str) -> None:
-        """Nothing of this code is wrong any more."""
-        self.rows = {key: row for key, row in self.rows.items() if row.code != code}
 
 
 @dataclass(slots=True, kw_only=True)
 class StatusSources:
     """Everything there is to look at."""
 
-    config: Config
-    own: NodeId
+    live: LiveSettings
     swim: Swim
     planner: Planner
     lifecycle: Lifecycle
-    progress_publisher: ProgressPublisher
-    store: ChunkStore
-    server: BulkServer
-    client: BulkClient
-    reader: SourceReader
-    pool: BufferPool
+    progress: ClusterProgress
+    data_plane: DataPlane
+    plane: ControlPlane
     inbox: Inbox
-    audit: AuditLog
+    reports: Reports
     lag: LoopLag
-    alarms: Alarms
-    control_figures: Callable[[], dict[str, int]]
-    sent_bytes: Callable[[DeploymentId], dict[str, int]]
-    status_refused: Callable[[], int]
-    """Requests that the status socket, and the metrics port, have turned away."""
+    request_guards: list[RequestGuard]
+    """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     started_s: float = field(default_factory=time.monotonic)
 
@@ -109,41 +75,44 @@ class DaemonStatus:
     def __init__(self, status_sources: StatusSources) -> None:
         self._see = status_sources
 
-    def change(self, config: Config) -> None:
-        """The configuration was reloaded."""
-        self._see.config = config
-
     def snapshot(self) -> StatusSnapshot:
         """See StatusPort."""
         see = self._see
         record = see.swim.self_record()
-        in_clear = see.config.bulk.encryption == "none"
+        in_clear = see.live.config.bulk.encryption == "none"
         reasons = ["bulk.encryption is none: others can read the bytes on the way"] if in_clear else []
-        statistics = see.store.statistics()
+        statistics = see.data_plane.store.statistics()
         condition = statistics.condition
-        inbox = see.inbox.statistics
+        inbox, audit = see.inbox.statistics, see.reports.audit
         return StatusSnapshot(
             node=NodeRow(
-                name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
-                address=f"{record.host}:{record.port}", version=__version__,
+                name=record.name,
+                rack=record.rack,
+                zone=record.zone,
+                id=record.node.hex(),
+                address=f"{record.host}:{record.port}",
+                version=__version__,
                 uptime_s=round(time.monotonic() - see.started_s, 1),
             ),
             members=self._members(),
             deployments=self.deployments(),
             security=SecurityRow(
-                state="degraded" if reasons else "ok", bulk_encryption=see.config.bulk.encryption, reasons=reasons
+                state="degraded" if reasons else "ok", bulk_encryption=see.live.config.bulk.encryption, reasons=reasons
             ),
             store=StoreRow(
-                condition=condition.health.value, detail=condition.sentence, free_bytes=statistics.free_bytes,
-                need_bytes=condition.need_bytes, oldest_unchecked_s=float(statistics.oldest_unchecked_age_s),
+                condition=condition.health.value,
+                detail=condition.sentence,
+                free_bytes=statistics.free_bytes,
+                need_bytes=condition.need_bytes,
+                oldest_unchecked_s=float(statistics.oldest_unchecked_age_s),
             ),
             inbox=InboxRow(
                 accepted=inbox.accepted, refused=inbox.refused, waiting=inbox.waiting, trouble=inbox.trouble
             ),
-            audit=AuditRow(records=see.audit.records, head=see.audit.head, trouble=see.audit.trouble),
-            alarms=list(see.alarms.rows.values()),
+            audit=AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
+            alarms=list(see.reports.alarms.rows.values()),
             loop_lag_p99_s=round(see.lag.p99_s(), 4),
-        )  # fmt: skip
+        )
 
     def deployments(self, name: str | None = None, version: int | None = None) -> list[DeploymentRow]:
         """See StatusPort."""
@@ -180,7 +149,7 @@ class DaemonStatus:
             stall=deployment.stall.value if deployment.stall is not None else None,
         )
         targets.sort(key=lambda target: target.name)
-        return deployment_row(facts, self._see.progress_publisher.table, targets, now=trio.current_time())
+        return deployment_row(facts, self._see.progress, targets, now=trio.current_time())
 
     def _members(self) -> list[MemberRow]:
         seeds = self._see.planner.statistics().seeds
@@ -207,13 +176,13 @@ class DaemonStatus:
             if manifest is None or not one.is_open:
                 continue
             is_complete = one.state is HostState.COMPLETE
-            path = str(Path(see.config.store.models) / manifest.name / str(manifest.version))
+            path = str(Path(see.live.config.store.models) / manifest.name / str(manifest.version))
             rows.append(
                 ModelRow(
                     name=manifest.name,
                     version=manifest.version,
                     state=one.state.value,
-                    current=is_complete and see.store.current(manifest.name) == manifest.version,
+                    current=is_complete and see.data_plane.store.current(manifest.name) == manifest.version,
                     bytes_total=manifest.bytes_total,
                     path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
@@ -223,7 +192,7 @@ class DaemonStatus:
 
     def peers(self) -> dict[str, PeerRow]:
         """See StatusPort."""
-        sent, got = self._see.server.statistics().peers, self._see.client.statistics().peers
+        sent, got = self._see.data_plane.server.statistics().peers, self._see.data_plane.client.statistics().peers
         nothing = PeerTraffic()
         rows = {}
         for node in sent.keys() | got.keys():
@@ -237,16 +206,20 @@ class DaemonStatus:
     def counters(self) -> LocalCounters:
         """See StatusPort."""
         see = self._see
-        sent, pool, sources = see.server.statistics(), see.pool.statistics(), see.reader.statistics()
-        refused = {**sent.errors, **{f"control_{key}": value for key, value in see.control_figures().items()}}
+        sent, pool, sources = (
+            see.data_plane.server.statistics(),
+            see.data_plane.pool.statistics(),
+            see.data_plane.reader.statistics(),
+        )
+        refused = {**sent.errors, **{f"control_{key}": value for key, value in see.plane.statistics().items()}}
         refused |= {key: value for key, value in see.swim.statistics().items() if key.startswith("dropped_")}
-        refused["status"] = see.status_refused()
+        refused["status"] = sum(guard.refused for guard in see.request_guards)
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in see.lifecycle if one.is_open],
             source_requests=dict(sources.results),
             refused=refused,
             uploads_busy=sent.transfers,
-            uploads_max=see.config.limits.upload_slots,
+            uploads_max=see.live.config.limits.upload_slots,
             buffers_busy_bytes=pool.leased_bytes,
             buffers_max_bytes=pool.pool_bytes,
             fetch_seconds=see.fetch_seconds.figures(),
@@ -263,7 +236,7 @@ class DaemonStatus:
                 "peer_rack": counters.peer_bytes_same_rack,
                 "peer_far": counters.peer_bytes_cross_rack,
             },
-            sent_bytes=self._see.sent_bytes(one.id),
+            sent_bytes=self._see.data_plane.chunk_access.sent_bytes(one.id),
             verify_failures={"peer": counters.corrupt_chunks},
             wasted_bytes={"duplicate": counters.duplicate_bytes},
             chunks={"held": one.chunks_verified, "missing": one.manifest.chunk_count - one.chunks_verified},
@@ -273,11 +246,11 @@ class DaemonStatus:
         """See StatusPort."""
         see = self._see
         reasons = []
-        condition = see.store.condition()
+        condition = see.data_plane.store.condition()
         if condition.health is not StoreHealth.OK:
             reasons.append(condition.sentence or condition.health.value)
         live = sum(member.state is MemberState.ALIVE for member in see.swim.members())
-        if see.config.net.join and live < 2:
+        if see.live.config.net.join and live < 2:
             reasons.append("no other member has been found yet")
         if see.inbox.statistics.trouble is not None:
             reasons.append(see.inbox.statistics.trouble)

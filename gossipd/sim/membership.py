@@ -5,9 +5,10 @@ the translation of their verdicts for the planner, as ``daemon.member_directory`
 changed or is suspected is seen, a dead one is lost. What does not: verdicts where the brains do not run (``verdicts``),
 evidence of broken connections (``world``).
 
-The cluster is converged when time begins, as after ``membership.testing.SimulatedCluster.start_all_known``. Seals and
-signatures are stand-ins of the same size. Left out: lost datagrams, and the few bytes of the control probe, which takes
-four delays. Draws come from a source of their own, so that a run equals the run without deaths up to the first death.
+The cluster is converged when time begins, as after
+``tests.membership.simulated_cluster.SimulatedCluster.start_all_known``. Seals and signatures are stand-ins of the same
+size. Left out: lost datagrams, and the few bytes of the control probe, which takes four delays. Draws come from a
+source of their own, so that a run equals the run without deaths up to the first death.
 """
 
 from __future__ import annotations

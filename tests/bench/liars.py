@@ -11,7 +11,7 @@ from membership import wire
 from membership.member import NodeId, Record
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL
 from membership.record import sign_record
-from membership.testing import RING, SimulatedCluster
+from tests.membership.simulated_cluster import RING, SimulatedCluster
 
 
 class Liars:

@@ -1,9 +1,9 @@
 """``python -m tests.bench.membership --members 100,1000 [--scenario NAME] --json``: one JSON object per line.
 
-The brains are the daemon's own, with its defaults and its message sizes, in ``membership.testing``'s simulator: no
-cipher (its bytes are counted), stand-in signatures checked once for all nodes. ``--plain`` runs SWIM without Lifeguard
-and without our rules beside it, for comparison: same intervals, same anti-entropy, one accuser is enough, and no
-helper says that it failed.
+The brains are the daemon's own, with its defaults and its message sizes, in ``tests.membership.simulated_cluster``'s
+simulator: no cipher (its bytes are counted), stand-in signatures checked once for all nodes. ``--plain`` runs SWIM
+without Lifeguard and without our rules beside it, for comparison: same intervals, same anti-entropy, one accuser is
+enough, and no helper says that it failed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from membership.events import Event, MemberDown, MemberUp
-from membership.testing import SimulatedCluster
+from tests.membership.simulated_cluster import SimulatedCluster
 
 FIELDS = (
     "members", "scenario", "seed", "join_known_p99_s", "last_full_view_s", "crash_known_p50_s", "crash_known_p99_s",

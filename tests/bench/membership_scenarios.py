@@ -10,9 +10,9 @@ from gossipd.deployment.progress import KEY_BYTES, RECORD_BYTES, refresh_interva
 from gossipd.deployment.statement import STATEMENT_BYTES
 from membership.events import Event, PayloadHeard, PayloadKind
 from membership.settings import SwimSettings
-from membership.testing import SimulatedCluster
 from tests.bench.liars import Liars
 from tests.bench.membership_meter import Meter, quantile
+from tests.membership.simulated_cluster import SimulatedCluster
 
 Row = dict[str, Any]
 Scenario = Callable[[int, int, SwimSettings, float | None], Iterator[Row]]

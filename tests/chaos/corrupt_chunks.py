@@ -24,18 +24,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
-from gossipd.control.control_plane import ControlPlane
 from gossipd.core.events import ChunkStored, Event, FailReason, FetchFailed, StartFetch
 from gossipd.core.ids import SOURCE, DeploymentId
+from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.deployment_driver import DeploymentDriver
+from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.reports import Reports
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.logs import configure
 from gossipd.runtime.rate_limit import RateLimit
-from gossipd.sources.reader import SourceReader
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.models import layout
 from gossipd.store.settings import StoreSettings
@@ -184,11 +187,15 @@ class _Bench:
         )  # fmt: skip
         cluster = MemberDirectory(node_of(OWN))
         cluster.begin(record(OWN, 1), [record(secret, endpoint[1]) for secret, endpoint in endpoints.items()])
+        data_plane = SimpleNamespace(client=client, store=self._store_here, read_threads=1)
+        lifecycle = SimpleNamespace(manifest_of=lambda _: self._model.manifest)
+        reports = SimpleNamespace(audit=SimpleNamespace(record=self._audit), bugs=SimpleNamespace(report=self._bug))
+        nothing: Any = None
         executor = CommandExecutor(
-            cluster=cluster, plane=cast(ControlPlane, None), client=client, server=cast(BulkServer, None),
-            reader=cast(SourceReader, None), store=self._store_here, manifest_of=lambda _: self._model.manifest,
-            post=self._post, claim_seed=_ignore, report=_ignore, trouble=lambda _, error: None,
-            audit=self._audit, bug=self._bug, read_threads=1,
+            directory=cluster, plane=nothing, data_plane=cast(DataPlane, data_plane),
+            driver=cast(PlannerDriver, SimpleNamespace(post=self._post)),
+            deployments=cast(DeploymentDriver, SimpleNamespace(lifecycle=lifecycle)), membership_host=nothing,
+            reports=cast(Reports, reports),
         )  # fmt: skip
         stack.callback(executor.close)
         stack.callback(client.close)

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from membership.checkers import all_rules
 from membership.events import PayloadKind
-from membership.testing import FAULTS, SimulatedCluster
+from tests.membership.checkers import all_rules
+from tests.membership.simulated_cluster import FAULTS, SimulatedCluster
 
 MEMBERS, SICK = 20, 5
 

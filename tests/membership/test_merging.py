@@ -13,7 +13,7 @@ from membership.member import MemberState
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL, LEAVE_LABEL
 from membership.record import VERSION_MAX, sign_record
 from membership.swim import Swim
-from membership.testing import FORWARDER, RING, SimulatedCluster
+from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
 
 SUBJECT, OBSERVER = 1, 0
 

@@ -17,7 +17,7 @@ from membership import wire
 from membership.member import Member, MemberState
 from membership.node import ALIVE_LABEL, LEAVE_LABEL
 from membership.record import sign_record
-from membership.testing import FORWARDER, RING, SimulatedCluster
+from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
 
 SUBJECT, OBSERVERS = 1, (0, 2, 3)
 

@@ -11,7 +11,18 @@ import pytest
 
 from membership import node as node_module
 from membership import wire
-from membership.checkers import (
+from membership.digest import Digest
+from membership.event_store import EventStore
+from membership.events import MemberUp, PayloadKind
+from membership.judge import Judge
+from membership.node import MembershipNode
+from membership.record_merger import RecordMerger
+from membership.settings import SwimSettings
+from membership.suspicion import Suspicion
+from membership.tombstones import Tombstones
+from membership.verified_cache import VerifiedCache
+from tests.bench.liars import Liars
+from tests.membership.checkers import (
     DatagramsFit,
     DeathNeedsTwoRacks,
     DigestIsTrue,
@@ -25,18 +36,7 @@ from membership.checkers import (
     TimeMovesOn,
     Violation,
 )
-from membership.digest import Digest
-from membership.event_store import EventStore
-from membership.events import MemberUp, PayloadKind
-from membership.judge import Judge
-from membership.node import MembershipNode
-from membership.record_merger import RecordMerger
-from membership.settings import SwimSettings
-from membership.suspicion import Suspicion
-from membership.testing import FORWARDER, SimulatedCluster
-from membership.tombstones import Tombstones
-from membership.verified_cache import VerifiedCache
-from tests.bench.liars import Liars
+from tests.membership.simulated_cluster import FORWARDER, SimulatedCluster
 
 Patch = pytest.MonkeyPatch
 

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from membership.checkers import Rule, all_rules
 from membership.events import PayloadKind
-from membership.testing import SimulatedCluster
 from tests.bench.liars import Liars
+from tests.membership.checkers import Rule, all_rules
+from tests.membership.simulated_cluster import SimulatedCluster
 
 MEMBERS = 40
 

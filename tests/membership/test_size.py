@@ -13,8 +13,8 @@ from membership.record import sign_record
 from membership.seal import DatagramSeal
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.testing import FORWARDER, RING
 from membership.verified_cache import VerifiedCache
+from tests.membership.simulated_cluster import FORWARDER, RING
 
 MEMBERS = 10_000
 STATE_BYTES_MAX = 64 * 1024 * 1024

@@ -29,7 +29,7 @@ from membership.record import sign_record
 from membership.seal import DatagramSeal, KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
-from membership.testing import FORWARDER, RING, SimulatedCluster, SimulatedHost
+from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster, SimulatedHost
 
 
 class Told:

@@ -288,10 +288,10 @@ MUTANTS = (
     Mutant(
         "reads-back-whatever-is-complained-about",
         "There is no bound on the chunks that complaints make us read back.",
-        "gossipd/daemon/executor.py",
-        "            if (deployment, chunk) in self._rechecks or len(self._rechecks) >= RECHECKS_MAX:\n",
-        "            if (deployment, chunk) in self._rechecks:\n",
-        ("tests/gossipd/daemon/test_executor.py",),
+        "gossipd/daemon/rechecks.py",
+        "            if (deployment, chunk) in self._waiting or len(self._waiting) >= RECHECKS_MAX:\n",
+        "            if (deployment, chunk) in self._waiting:\n",
+        ("tests/gossipd/daemon/test_rechecks.py",),
     ),
     Mutant(
         "does-not-see-what-is-moved-into-the-inbox",
@@ -320,8 +320,8 @@ MUTANTS = (
     Mutant(
         "an-alarm-is-in-status-only",
         "What an operator must act on is no event of the audit log.",
-        "gossipd/daemon/status_view.py",
-        "        self.told(code, sentence)\n",
+        "gossipd/daemon/reports.py",
+        '        self.recorder.record("alarm", code=code, reason=sentence)\n',
         "",
         (f"{_DAEMON}/test_alarms.py",),
     ),

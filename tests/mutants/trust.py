@@ -101,7 +101,7 @@ MUTANTS = (
         "obeys-anybodys-statement",
         "Whoever has a key may order a deployment.",
         "gossipd/deployment/statement_store.py",
-        "        if statement.signer not in self._signers:\n",
+        "        if statement.signer not in signers:\n",
         "        if not statement.signer:\n",
         ("tests/gossipd/deployment/test_statement_store.py",),
     ),

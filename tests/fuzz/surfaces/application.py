@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ClaimSeed, Command, DeploymentOpened, Event
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
-from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment import commands
 from gossipd.deployment.brain import DeploymentBrain
@@ -47,6 +48,7 @@ from membership.member import NODE_ID_BYTES, NodeId, Record, node_id
 from membership.swim import Swim
 from tests.fuzz.mutations import mutate_bytes, mutate_integer, pick
 from tests.fuzz.surfaces.manifest import TRUSTED
+from tests.gossipd.daemon.listeners import QuietListener
 
 MODEL = DeploymentId(b"m" * 32)
 CHUNKS = 600
@@ -56,10 +58,11 @@ _WALL_S = 1_800_000_000.0
 _PLAN_EVERY_S = 0.05
 
 
-class Application:
-    """One daemon without its hands. ``publics``: keys of the cluster's members, ours first."""
+class Application(QuietListener):
+    """One daemon without its adapters. ``publics``: keys of the cluster's members, ours first."""
 
     def __init__(self, publics: list[bytes]) -> None:
+        super().__init__(lambda event: None)
         self.own = node_id(publics[0])
         self.cluster = MemberDirectory(self.own)
         self.statements = StatementStore()
@@ -75,15 +78,12 @@ class Application:
         self._planned_s = 0.0
         self._now = 0.0
         self.brain = DeploymentBrain(
-            HostIdentity(self.own, "host-0", "rack-0", _SECRET), statements=self.statements,
-            roster=ClusterRoster(self.own, self.cluster, lambda: (_CLIENT.public,)), progress=self.progress,
+            HostIdentity(self.own, "host-0", "rack-0", _SECRET),
+            statements=self.statements,
+            roster=ClusterRoster(self.cluster, cast(Any, SimpleNamespace(clients=(_CLIENT.public,)))),
+            progress=self.progress,
             rng=Random(6),
-        )  # fmt: skip
-        self.cluster.callbacks = MemberCallbacks(
-            post=self.post, member_changed=lambda node: None, member_gone=lambda node: None,
-            roster_changed=self._roster_changed, heard=self._heard, probe_wanted=lambda node: None,
-            alarm=lambda code, sentence: None,
-        )  # fmt: skip
+        )
         own = Record(publics[0], 1, 1, "host-0", "rack-0", "zone", "10.0.0.1", 7946, 7947, publics[0], 0, "1.0.0", b"")
         self.cluster.begin(own, [])
 
@@ -92,7 +92,7 @@ class Application:
     def hear(self, event: Any, now: float) -> None:
         """As the daemon hears membership's events."""
         self._now = now
-        self.cluster.hear(event)
+        self.cluster.hear(event, self)
 
     def post(self, event: Event) -> None:
         """As hands post events to the planner."""
@@ -129,10 +129,10 @@ class Application:
         """The audit log, which only counts."""
         self.audited += 1
 
-    def _roster_changed(self) -> None:
+    def roster_changed(self) -> None:
         self.deploy(RosterChanged())
 
-    def _heard(self, event: membership_events.PayloadHeard) -> None:
+    def payload_heard(self, event: membership_events.PayloadHeard) -> None:
         if event.kind is membership_events.PayloadKind.STATEMENT:
             self.deploy(StatementHeard(event.payload, event.key, event.forwarder))
             return

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import msgpack
 import msgspec
@@ -23,7 +25,7 @@ from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import DeploymentId
 from gossipd.core.model import Shape
-from gossipd.daemon.control_delegate import ControlDelegate
+from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.sessions.events import Dial, LinkUp
 from gossipd.sessions.send_queue import DeltaPayload
@@ -71,12 +73,12 @@ class ControlSurface:
             )
             self._application.hear(MemberUp(Member(record, MemberState.ALIVE, 0, 0.0)), 1.0)
         delegate = ControlDelegate(
-            cluster=self._application.cluster,
-            tokens=IssuedTokens(life_s=1e9),
-            received_tokens=ReceivedTokens(),
-            clients=lambda: (),
-            post=self._post,
-            audit=self._application.audit,
+            directory=self._application.cluster,
+            live=cast(Any, SimpleNamespace(clients=())),
+            tokens=BulkTokens(IssuedTokens(life_s=1e9), ReceivedTokens()),
+            driver=cast(Any, SimpleNamespace(post=self._post)),
+            trigger_server=cast(Any, SimpleNamespace(hear=lambda *_: False)),
+            audit=cast(Any, SimpleNamespace(record=self._application.audit)),
         )
         self._requests = RequestTable(limit=64)
         self._counters: Counter[str] = Counter()

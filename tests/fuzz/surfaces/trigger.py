@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from random import Random
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgpack
@@ -23,7 +24,7 @@ from gossipd.control.session_driver import SessionDriver
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.control_delegate import ControlDelegate
+from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.events import OrderTriggered
@@ -78,21 +79,18 @@ class TriggerSurface:
     def __init__(self, rng: Random) -> None:
         publics = [bytes([number + 1]) * 32 for number in range(2)]
         application = self._application = Application(publics)
-        delegate = ControlDelegate(
-            cluster=application.cluster,
-            tokens=None,
-            received_tokens=ReceivedTokens(),
-            clients=lambda: (_CLIENT.public,),
-            post=application.post,
-            audit=application.audit,
-        )
         self._nursery = _Nursery()
         triggers = Triggers(
             statements=application.statements,
             lifecycle=application.brain.lifecycle,
             driver=cast(Any, _Driver(application)),
         )
-        self._trigger_server = delegate.trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
+        self._trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
+        delegate = ControlDelegate(
+            directory=application.cluster, live=cast(Any, SimpleNamespace(clients=(_CLIENT.public,))),
+            tokens=BulkTokens(None, ReceivedTokens()), driver=cast(Any, SimpleNamespace(post=application.post)),
+            trigger_server=self._trigger_server, audit=cast(Any, SimpleNamespace(record=application.audit)),
+        )  # fmt: skip
         self._replies = 0
         requests = RequestTable(limit=8)
         driver = SessionDriver(

@@ -13,14 +13,15 @@ import trio.testing
 from trio.testing import MockClock
 
 from gossipd.core.events import Event, IsolationChanged
-from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.reports import ALARMS_MAX, Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.daemon.state_saver import LOOK_S, StateSaver
-from gossipd.daemon.status_view import ALARMS_MAX, Alarms
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from membership import events as membership_events
 from membership.member import Member, MemberState, NodeId
+from tests.gossipd.daemon.listeners import QuietListener
 from tests.gossipd.daemon.test_state_dir import record
 from tests.gossipd.manifest.making import manifest
 
@@ -32,7 +33,11 @@ class Told:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
-        self.alarms = Alarms(lambda code, sentence: self.events.append((code, sentence)))
+        self.alarms = Alarms(self)
+
+    def record(self, event: str, *, code: str, reason: str) -> None:
+        assert event == "alarm"
+        self.events.append((code, reason))
 
     @property
     def codes(self) -> list[str]:
@@ -65,27 +70,33 @@ def test_alarms_are_bounded(told: Told) -> None:
 # ---- what membership says ----
 
 
-class Heard:
-    """A cluster's table whose callbacks go to alarms and a list of events."""
+class Heard(QuietListener):
+    """A directory of members whose listener tells alarms and a list of events."""
 
     def __init__(self, told: Told) -> None:
         self.posted: list[Event] = []
-        self.cluster = MemberDirectory(NodeId(b"n" * 16))
-        nothing: Any = lambda *_: None  # noqa: E731
-        self.cluster.callbacks = MemberCallbacks(
-            post=self.posted.append, member_changed=nothing, member_gone=nothing, roster_changed=nothing,
-            heard=nothing, probe_wanted=nothing, alarm=told.alarms.ring, cured=told.alarms.cured,
-        )  # fmt: skip
+        super().__init__(self.posted.append)
+        self._told = told
+        self._directory = MemberDirectory(NodeId(b"n" * 16))
+
+    def hear(self, event: membership_events.Event) -> None:
+        self._directory.hear(event, self)
+
+    def alarm(self, code: str, sentence: str) -> None:
+        self._told.alarms.ring(code, sentence)
+
+    def cured(self, code: str) -> None:
+        self._told.alarms.cured(code)
 
 
 def test_b26_a_host_with_our_name_and_another_key_is_an_alarm_and_so_is_not_being_let_in(told: Told) -> None:
     heard = Heard(told)
-    heard.cluster.hear(membership_events.NameConflict("node-1", OTHER))
-    heard.cluster.hear(membership_events.JoinRefused("the name node-1 belongs to a living member at 10.0.0.9:7946"))
+    heard.hear(membership_events.NameConflict("node-1", OTHER))
+    heard.hear(membership_events.JoinRefused("the name node-1 belongs to a living member at 10.0.0.9:7946"))
     assert told.codes == ["E_NAME_CONFLICT", "E_JOIN_REFUSED"]
     assert "node-1" in told.events[0][1]
     assert "10.0.0.9:7946" in told.events[1][1]
-    heard.cluster.hear(membership_events.MemberUp(Member(record(2), MemberState.ALIVE, 0, 0.0)))
+    heard.hear(membership_events.MemberUp(Member(record(2), MemberState.ALIVE, 0, 0.0)))
     assert told.codes == ["E_NAME_CONFLICT"], "we were let in"
 
 
@@ -93,20 +104,20 @@ def test_two_of_one_name_are_an_alarm_until_the_last_of_them_is_gone_or_renamed(
     heard = Heard(told)
     one, two = record(2), record(3)
     for other in (one, two):
-        heard.cluster.hear(membership_events.NameConflict("node-1", other.node))
-    heard.cluster.hear(membership_events.MemberUp(Member(replace(one, name="node-1"), MemberState.ALIVE, 0, 0.0)))
+        heard.hear(membership_events.NameConflict("node-1", other.node))
+    heard.hear(membership_events.MemberUp(Member(replace(one, name="node-1"), MemberState.ALIVE, 0, 0.0)))
     assert told.codes == ["E_NAME_CONFLICT"], "it is there, and has our name"
-    heard.cluster.hear(membership_events.MemberChanged(Member(replace(one, name="node-7"), MemberState.ALIVE, 0, 0.0)))
+    heard.hear(membership_events.MemberChanged(Member(replace(one, name="node-7"), MemberState.ALIVE, 0, 0.0)))
     assert told.codes == ["E_NAME_CONFLICT"], "there was another"
-    heard.cluster.hear(membership_events.MemberForgotten(two.node, "node-1"))
+    heard.hear(membership_events.MemberForgotten(two.node, "node-1"))
     assert told.codes == []
 
 
 def test_being_cut_off_is_an_alarm_until_it_is_over(told: Told) -> None:
     heard = Heard(told)
-    heard.cluster.hear(membership_events.Isolated(True))
+    heard.hear(membership_events.Isolated(True))
     assert told.codes == ["E_ISOLATED"]
-    heard.cluster.hear(membership_events.Isolated(False))
+    heard.hear(membership_events.Isolated(False))
     assert told.codes == []
     assert heard.posted == [IsolationChanged(True), IsolationChanged(False)]
 
@@ -127,10 +138,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateDire
 
 
 class Table:
-    """Stands for membership and the teller: nothing of theirs changes."""
-
-    def __init__(self) -> None:
-        self.table = self
+    """Stands for membership and the table of progress: nothing of theirs changes."""
 
     def to_bytes(self) -> bytes:
         return b""
@@ -145,9 +153,8 @@ def state_saver(state: StateDirectory, register: StatementStore, told: Told) -> 
         state=state,
         register=register,
         swim=nothing,
-        progress_publisher=nothing,
-        alarm=told.alarms.ring,
-        cured=told.alarms.cured,
+        table=nothing,
+        alarms=told.alarms,
     )
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.chunk_access import ChunkAccess
+from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory
+from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
@@ -18,8 +21,8 @@ def test_sent_bytes_are_counted_by_deployment_and_by_whether_they_left_the_rack(
     chunk_access = ChunkAccess(
         cast(ChunkStore, None),
         cast(StateDirectory, None),
-        is_rack_peer=lambda node: node == RACK_PEER,
-        is_coming=lambda _: False,
+        cast(MemberDirectory, SimpleNamespace(is_rack_peer=lambda node: node == RACK_PEER)),
+        cast(Lifecycle, None),
     )
     chunk_access.sent(RACK_PEER, MODEL, 100)
     chunk_access.sent(FAR, MODEL, 20)

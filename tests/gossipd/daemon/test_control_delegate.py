@@ -1,4 +1,4 @@
-"""What the doorman writes down of strangers, and the tokens it gives to members and takes from them."""
+"""What the control delegate records of unknown keys, and the tokens it gives to members and takes from them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trio.testing import MockClock
 
 from gossipd.audit.chain_file import verify_audit
 from gossipd.audit.log import SUBJECT_BURST, AuditLog
-from gossipd.daemon.control_delegate import ControlDelegate
+from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.transfer.tokens import TOKEN_LIFE_S, TOKENS_AHEAD, IssuedTokens, ReceivedTokens
 from membership.member import NodeId
 
@@ -23,10 +23,7 @@ async def test_b29_a_stranger_that_knocks_for_ever_is_written_down_a_few_times(
     tmp_path: Path, autojump_clock: MockClock, form: str
 ) -> None:
     audit = AuditLog(tmp_path / "audit.jsonl", wall=lambda: 1_790_000_000.0)
-    delegate = ControlDelegate(
-        cluster=cast(Any, None), tokens=None, received_tokens=ReceivedTokens(), clients=tuple, post=lambda event: None,
-        audit=audit.record,
-    )  # fmt: skip
+    delegate = delegate_of(None, ReceivedTokens(), audit)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(audit.run)
         for port in range(1024, 6024):
@@ -39,10 +36,13 @@ async def test_b29_a_stranger_that_knocks_for_ever_is_written_down_a_few_times(
     assert text.count('"stranger refused"') == SUBJECT_BURST + 1
 
 
-def delegate_of(tokens: IssuedTokens | None, received_tokens: ReceivedTokens) -> ControlDelegate:
+def delegate_of(
+    issued: IssuedTokens | None, received: ReceivedTokens, audit: AuditLog | None = None
+) -> ControlDelegate:
+    nothing: Any = None
     return ControlDelegate(
-        cluster=cast(Any, None), tokens=tokens, received_tokens=received_tokens, clients=tuple, post=lambda event: None,
-        audit=lambda *_, **__: None,
+        directory=nothing, live=nothing, tokens=BulkTokens(issued, received), driver=nothing, trigger_server=nothing,
+        audit=cast(AuditLog, audit),
     )  # fmt: skip
 
 

@@ -7,19 +7,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.config.sections import Config
-from gossipd.daemon import settings_mapping
-from gossipd.daemon.data_plane import DataPlane
-from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.state_dir import StateDirectory
+from gossipd.daemon.chunk_access import ChunkAccess
+from gossipd.daemon.control_delegate import BulkTokens
+from gossipd.daemon.data_plane import DataPlane, open_store
+from gossipd.daemon.live_settings import LiveSettings
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.reader import ReadOutcome
+from gossipd.transfer.tokens import ReceivedTokens
 from membership.seal import KeyRing
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 
@@ -33,33 +36,38 @@ def config_with(directory: Path, **limits: int) -> Config:
 
 
 @contextmanager
-def data_plane_with(config: Config) -> Iterator[DataPlane]:
+def data_plane_with(config: Config) -> Iterator[tuple[DataPlane, LiveSettings]]:
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
+    live, nothing = LiveSettings(config, keys), cast(Any, SimpleNamespace(post=lambda event: None))
+    store = open_store(config, cast(Any, SimpleNamespace(reported=lambda event: None, before_evict=lambda event: None)))
     data_plane = DataPlane(
-        config, keys, state=StateDirectory(config.file.parent / "state"),
-        cluster=MemberDirectory(settings_mapping.own_record(config, keys.node.public, 1).node),
-        on_store=lambda event: None, post=lambda event: None, token_of=lambda node: b"",
-        recheck=lambda deployment, chunk: None, before_evict=lambda event: None, is_coming=lambda deployment: False,
+        live, chunk_access=ChunkAccess(store, nothing, nothing, nothing), tokens=BulkTokens(None, ReceivedTokens()),
+        directory=nothing, driver=nothing, plane=nothing, bugs=nothing,
     )  # fmt: skip
     try:
-        yield data_plane
+        yield data_plane, live
     finally:
         data_plane.stop_moving()
         data_plane.close()
 
 
+def change(live: LiveSettings, data_plane: DataPlane, config: Config) -> None:
+    live.config = config
+    data_plane.settings_changed()
+
+
 def test_each_limit_is_changed_and_taken_away(tmp_path: Path) -> None:
-    with data_plane_with(config_with(tmp_path, upload=1_000)) as data_plane:
+    with data_plane_with(config_with(tmp_path, upload=1_000)) as (data_plane, live):
 
         def rates() -> tuple[float | None, ...]:
             return data_plane.upload.rate, data_plane.download.rate, data_plane.external.rate
 
         assert rates() == (1_000, None, None)
-        data_plane.change_limits(config_with(tmp_path, upload=2_000, download=3_000, source=5_000))
+        change(live, data_plane, config_with(tmp_path, upload=2_000, download=3_000, source=5_000))
         assert rates() == (2_000, 3_000, 3_000), "what is read from storage is downloaded, too"
-        data_plane.change_limits(config_with(tmp_path, download=6_000, source=5_000))
+        change(live, data_plane, config_with(tmp_path, download=6_000, source=5_000))
         assert rates() == (None, 6_000, 5_000)
-        data_plane.change_limits(config_with(tmp_path))
+        change(live, data_plane, config_with(tmp_path))
         assert rates() == (None, None, None)
 
 
@@ -80,13 +88,13 @@ def test_a_read_from_storage_that_waits_for_its_limit_goes_on_when_that_is_chang
 
     monkeypatch.setattr(RateLimit, "take", watched)
     outcomes: list[ReadOutcome] = []
-    with data_plane_with(config_with(tmp_path, **{limit: 1})) as data_plane:
+    with data_plane_with(config_with(tmp_path, **{limit: 1})) as (data_plane, live):
         data_plane.store.open(manifest)
         reading = threading.Thread(target=lambda: outcomes.append(data_plane.reader.read_chunks(manifest, (0, 1, 2))))
         reading.start()
         assert asked.wait(WAIT_S)
         assert not outcomes, "the first page alone takes an hour"
-        data_plane.change_limits(config_with(tmp_path, **{limit: 1 << 30}))
+        change(live, data_plane, config_with(tmp_path, **{limit: 1 << 30}))
         reading.join(WAIT_S)
         assert not reading.is_alive()
     assert outcomes[0].stored == (0, 1, 2)

@@ -146,8 +146,8 @@ class _Node:
             state=self.state, store=self.store, client=cast(Any, self.client), swarm=self.swarm, audit=cast(Any, audit)
         )
         self.lifecycle = brain.lifecycle
-        self.driver = DeploymentDriver(brain, executor, nursery)
-        nursery.start_soon(self.driver.run)
+        self.driver = DeploymentDriver(brain)
+        nursery.start_soon(self.driver.run, executor, nursery)
 
     def fill(self) -> None:
         """Everything is here."""
@@ -161,7 +161,7 @@ class _Node:
     async def remove(self) -> Done:
         nothing: Any = None
         operations = AdminOperations(
-            swim=nothing, wake=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
+            membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
             audit=nothing,
         )  # fmt: skip
         return await operations.remove("m", 1, dry_run=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import cast
 
 import trio
@@ -41,12 +42,13 @@ class FakePlanner:
 
 @asynccontextmanager
 async def running(planner: FakePlanner) -> AsyncIterator[PlannerDriver]:
-    """A brain on a beat, a second after its start."""
+    """A driver on a turn loop, a second after its start."""
     turn_loop = TurnLoop()
-    driver = PlannerDriver(cast(Planner, planner), turn_loop=turn_loop, perform=lambda _: None, note=lambda _: None)
+    driver = PlannerDriver(cast(Planner, planner), turn_loop)
+    nothing = SimpleNamespace(perform=lambda command: None, note=lambda event: None)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(turn_loop.run)
-        nursery.start_soon(driver.run)
+        nursery.start_soon(driver.run, nothing)
         await trio.sleep(1)
         yield driver
         nursery.cancel_scope.cancel()

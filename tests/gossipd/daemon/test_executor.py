@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from collections.abc import Iterator
 from queue import Queue
 from types import SimpleNamespace
@@ -13,7 +11,7 @@ import pytest
 
 from gossipd.core.events import Event, FailReason, FetchFailed, SourceReadFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
-from gossipd.daemon.executor import RECHECKS_MAX, CommandExecutor
+from gossipd.daemon.executor import CommandExecutor
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
@@ -29,7 +27,7 @@ TIMEOUT_S = 30.0  # of a machine that does other things; nothing here takes a mi
 
 
 class Bench:
-    """A performer whose hands do what a test says."""
+    """An executor whose adapters do what a test says."""
 
     def __init__(self) -> None:
         self.manifest: Manifest = manifest()
@@ -43,23 +41,23 @@ class Bench:
         self.outcome: ReadOutcome | None = None
         self.pool = BufferPool(1 << 20)
         ends = {LIAR: ("10.0.0.1", 1), HONEST: ("10.0.0.2", 2)}
-        names = {LIAR: SimpleNamespace(name="liar"), HONEST: SimpleNamespace(name="honest")}
-        self.executor = CommandExecutor(
-            cluster=cast(Any, SimpleNamespace(bulk_endpoint=ends.get, records=names)),
-            plane=cast(Any, None),
-            client=cast(Any, SimpleNamespace(fetch_chunk=self._fetch_chunk, complain=self._complain)),
-            server=cast(Any, None),
-            reader=cast(Any, SimpleNamespace(read_chunks=lambda manifest, chunks, is_awaited: self.outcome)),
-            store=cast(Any, SimpleNamespace(put=self._put)),
-            manifest_of={self.manifest.id: self.manifest}.get,
-            post=self.events.put,
-            claim_seed=lambda term: None,
-            report=lambda report: None,
-            trouble=lambda deployment, error: self.troubles.append((deployment, error.code)),
-            audit=lambda event, **fields: self.audited.append((event, fields)),
-            bug=self.bugs.put,
-            read_threads=1,
+        names = {LIAR: "liar", HONEST: "honest"}
+        data_plane = SimpleNamespace(
+            client=SimpleNamespace(fetch_chunk=self._fetch_chunk, complain=self._complain),
+            reader=SimpleNamespace(read_chunks=lambda manifest, chunks, is_awaited: self.outcome),
+            store=SimpleNamespace(put=self._put), read_threads=1,
+        )  # fmt: skip
+        deployments = SimpleNamespace(
+            lifecycle=SimpleNamespace(manifest_of={self.manifest.id: self.manifest}.get),
+            post_from_thread=lambda event: self.troubles.append((event.deployment, event.error.code)),
         )
+        audit = SimpleNamespace(record=lambda event, **fields: self.audited.append((event, fields)))
+        self.executor = CommandExecutor(
+            directory=cast(Any, SimpleNamespace(bulk_endpoint=ends.get, name_of=names.get)), plane=cast(Any, None),
+            data_plane=cast(Any, data_plane), driver=cast(Any, SimpleNamespace(post=self.events.put)),
+            deployments=cast(Any, deployments), membership_host=cast(Any, None),
+            reports=cast(Any, SimpleNamespace(audit=audit, bugs=SimpleNamespace(report=self.bugs.put))),
+        )  # fmt: skip
 
     def _fetch_chunk(
         self, node: NodeId, _: object, deployment: DeploymentId, chunk: int, length: int, *, timeout_s: float,
@@ -154,22 +152,3 @@ def test_what_a_hand_must_not_raise_is_our_own_bug_and_is_not_swallowed(bench: B
     bench.put = ZeroDivisionError("a bug")
     bench.executor.perform(StartFetch(bench.manifest.id, 1, HONEST, 5.0))
     assert bench.bugs.get(timeout=TIMEOUT_S) is bench.put
-
-
-def test_whoever_complains_without_end_makes_us_read_back_a_bounded_number_of_chunks(bench: Bench) -> None:
-    holding, looked = threading.Event(), Queue[int]()
-
-    def recheck(deployment: DeploymentId, chunk: int) -> bool:
-        looked.put(chunk)
-        holding.wait(TIMEOUT_S)
-        return True
-
-    bench.executor._store.recheck = recheck  # type: ignore[method-assign]
-    for _ in range(3):
-        for chunk in range(1000):
-            bench.executor.recheck(bench.manifest.id, chunk)
-    holding.set()
-    bench.executor._chores.shutdown(wait=True)
-    counts = Counter(looked.queue)
-    assert len(counts) <= RECHECKS_MAX + 2, "as many as wait, and those being looked at"
-    assert max(counts.values()) <= 2, "one that waits is not looked at twice"

@@ -1,16 +1,19 @@
-"""Membership inside the daemon: heard while the beat is awake as while it sleeps."""
+"""Membership inside the daemon: heard while the turn loop is awake as while it sleeps."""
 
 from __future__ import annotations
 
 import socket
 from pathlib import Path
+from typing import cast
 
 import trio
 
 from gossipd.config.keys import Keys
 from gossipd.config.load import parse_config
 from gossipd.daemon import settings_mapping
+from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.membership_host import MembershipHost
+from gossipd.daemon.reports import Alarms
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership.seal import KeyRing
@@ -23,7 +26,7 @@ async def test_it_is_heard_while_the_beat_is_awake_and_does_not_keep_it_awake(tm
     config = parse_config(text, tmp_path / "gossipd.toml", {})
     keys = Keys(SecretKey(b"s" * 32), KeyRing(b"c" * 16, (b"k" * 32,)), (), ())
     record = settings_mapping.own_record(config, keys.node.public, 1)
-    membership_host = MembershipHost(config, keys, record=record, roster=[], alarm=lambda code, sentence: None)
+    membership_host = MembershipHost(LiveSettings(config, keys), record=record, roster=[], alarms=cast(Alarms, None))
     turn_loop = TurnLoop()
     is_busy = True
 

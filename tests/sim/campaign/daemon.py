@@ -19,7 +19,7 @@ from gossipd.core import events
 from gossipd.core.errors import GossipdError, RemoteError
 from gossipd.core.events import Command, Event, FailReason
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.daemon.member_directory import MemberCallbacks, MemberDirectory
+from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.deployment.commands import OpenSwarm
 from gossipd.deployment.events import DiskConditionChanged, SourceTroubled
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
@@ -28,8 +28,10 @@ from gossipd.store.notices import StoreConditionChanged, StoreEvent
 from gossipd.store.settings import StoreSettings
 from gossipd.swarm.capabilities import NodeCapabilities
 from gossipd.swarm.planner import Planner
+from membership.events import Event as MembershipEvent
 from membership.events import PayloadHeard
 from membership.member import NodeId
+from tests.gossipd.daemon.listeners import QuietListener
 from tests.gossipd.store.set_clock import SetClock
 from tests.sim.campaign.bulk import Bulk, recheck_quietly
 from tests.sim.campaign.deployment_runner import WALL_S, DeploymentRunner, StateFiles
@@ -42,7 +44,9 @@ if TYPE_CHECKING:
 _PLAN_INTERVAL_S = 0.5  # far above the daemon's: slow hosts, at a tenth of the price of a run
 _TIMER_PLAN_S = 1.0  # least wait for a plan that no event asks for
 _IDLE_PLAN_S = 2.0  # the same on a host that has everything
-_UPKEEP_S = 0.5  # the store's background thread is woken when a window is due; a poll is late by a quarter on average
+_STORE_LOOK_S = (
+    0.5  # the store's background thread is woken when a window is due; a poll is late by a quarter on average
+)
 _SCRUB_S, _SCRUB_BYTES = 3.0, 4 * 64  # four chunks: a pass over both models takes a minute
 _RESTART_S = 2.0  # systemd's RestartSec for a daemon that could not open its store
 _SLOW_DISK_S = (0.2, 1.0)
@@ -98,14 +102,9 @@ class Daemon:
         self.bulk = Bulk(self)
         self.plane = Plane(self)
         self.deployments = DeploymentRunner(self)
-        self.members.callbacks = MemberCallbacks(
-            post=self.post, member_changed=self.plane.member_changed, member_gone=self._member_gone,
-            roster_changed=self._roster_changed, heard=self._heard, probe_wanted=lambda node: None,
-            alarm=lambda code, sentence: None,
-        )  # fmt: skip
         swim = self.world.wires.begin_life(self.index, join=join, roster=roster)
         self.members.begin(swim.self_record(), roster)
-        self.after(_UPKEEP_S * self.random.uniform(0.5, 1.0), self._keep_up)
+        self.after(_STORE_LOOK_S * self.random.uniform(0.5, 1.0), self._keep_up)
         self.after(_SCRUB_S * self.random.uniform(0.5, 1.0), self._scrub)
         self.deployments.begin()
 
@@ -157,8 +156,9 @@ class Daemon:
         for life, action, arguments in waiting:
             self._run(life, action, arguments)
 
-    def _member_gone(self, node: NodeId) -> None:
-        self.plane.hear(events.PeerLost(node))
+    def hear(self, event: MembershipEvent) -> None:
+        """What membership says of the others."""
+        self.members.hear(event, _Listener(self))
 
     def watch(self, peer: int) -> None:
         """Something has happened between us and that host: the next heartbeat will tell."""
@@ -316,7 +316,7 @@ class Daemon:
         """The background thread's step."""
         self.store.upkeep.step()
         self.world.oracle.committed(self)
-        self.after(_UPKEEP_S + self.disk_wait_s(), self._keep_up)
+        self.after(_STORE_LOOK_S + self.disk_wait_s(), self._keep_up)
 
     def _scrub(self) -> None:
         self.store.scrubber.step(_SCRUB_BYTES)
@@ -357,8 +357,28 @@ class Daemon:
         self.post(closed)
         self.plane.hear(closed)
 
-    def _heard(self, event: PayloadHeard) -> None:
-        self.deployments.heard(event)
 
-    def _roster_changed(self) -> None:
-        self.deployments.roster_changed()
+class _Listener(QuietListener):
+    """What a daemon's parts hear of members."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        super().__init__(daemon.post)
+        self._daemon = daemon
+
+    def post(self, event: Event) -> None:
+        """The sessions hear of a lost peer after the planner."""
+        super().post(event)
+        if isinstance(event, events.PeerLost):
+            self._daemon.plane.hear(event)
+
+    def member_changed(self, node: NodeId) -> None:
+        """See MemberListener."""
+        self._daemon.plane.member_changed(node)
+
+    def roster_changed(self) -> None:
+        """See MemberListener."""
+        self._daemon.deployments.roster_changed()
+
+    def payload_heard(self, event: PayloadHeard) -> None:
+        """See MemberListener."""
+        self._daemon.deployments.heard(event)

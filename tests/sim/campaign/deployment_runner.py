@@ -12,7 +12,8 @@ from __future__ import annotations
 import errno
 import math
 from random import Random
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import ProbeSource
@@ -66,7 +67,7 @@ class DeploymentRunner:
         self._due_s = math.inf
         self._brain = DeploymentBrain(
             HostIdentity(daemon.node, daemon.name, daemon.rack, daemon.secret), statements=self.statements,
-            roster=ClusterRoster(daemon.node, daemon.members, tuple), progress=ClusterProgress(),
+            roster=ClusterRoster(daemon.members, cast(Any, SimpleNamespace(clients=()))), progress=ClusterProgress(),
             rng=Random(daemon.random.getrandbits(64)), settings=_SETTINGS,
             complete_before=frozenset(one.deployment for one in daemon.store.models() if one.is_published),
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Who knows everything, and looks after every event whether the promises hold. Each broken one is a ``Violation``.
 
 What lives here: the rules about chunks, claims, blame, bounds and commands, and the state of the whole cluster at the
-end. What does not: rules of membership (``membership.checkers``, which run here too,
+end. What does not: rules of membership (``tests.membership.checkers``, which run here too,
 but for false deaths, see below, and for the rule that a version of a statement is told once: every daemon that hears a
 statement publishes it under its own name, and of equal versions the highest bytes win).
 
@@ -41,11 +41,11 @@ from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.statement import Verb
 from gossipd.manifest.manifest import Manifest
 from gossipd.store.models import layout
-from membership.checkers import Rule
 from membership.events import Event as SaidEvent
 from membership.events import MemberDown
 from membership.member import NodeId
-from membership.testing import SimulatedCluster
+from tests.membership.checkers import Rule
+from tests.membership.simulated_cluster import SimulatedCluster
 from tests.sim.campaign.deployment_runner import WALL_S
 from tests.sim.campaign.model import CHUNK_BYTES
 

@@ -17,7 +17,7 @@ from membership.events import SendDatagram
 from membership.fakes import FakeKeys
 from membership.member import NodeId, Record
 from membership.swim import Swim
-from membership.testing import SimulatedCluster, SimulatedHost
+from tests.membership.simulated_cluster import SimulatedCluster, SimulatedHost
 
 
 class SigningKeys(FakeKeys):

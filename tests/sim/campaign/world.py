@@ -17,9 +17,9 @@ from unittest import mock
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon import member_directory
 from gossipd.swarm.settings import PlannerSettings
-from membership.checkers import EventsAreNews, HealthyStayAlive, Rule, all_rules
 from membership.events import MemberUp
 from membership.member import NodeId
+from tests.membership.checkers import EventsAreNews, HealthyStayAlive, Rule, all_rules
 from tests.sim.campaign.daemon import Daemon
 from tests.sim.campaign.faults import OVER_S, Faults, choose_kinds
 from tests.sim.campaign.model import Model, make_model
@@ -39,7 +39,7 @@ ORDERS_S = (2.0, 16.0)
 GRACE_S = 120.0
 """After the last fault everybody has everything within this: a seed that gave its claim up, and reads after what
 looked like a partition, rest for 60 s, storage that failed for up to 30 s; then a download."""
-_LOOK_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class World:
         for daemon in self.newcomers:
             self.faults.not_yet(daemon)
         self.wires.cut_struck = self.faults.cut_struck
-        self.wires.on_event = lambda index, event: self.daemons[index].members.hear(event)
+        self.wires.on_event = lambda index, event: self.daemons[index].hear(event)
         self.storage = Storage(
             Random(f"{seed} storage"), self.faults.struck, chunk_s=STORAGE_CHUNK_S, flows=STORAGE_FLOWS
         )
@@ -164,7 +164,7 @@ class World:
         self.wires.run(self.seconds)
         over_s = max(OVER_S, self.seconds)
         while (wrong := self.oracle.unfinished()) and self.now < OVER_S + GRACE_S:
-            self.wires.run(self.now + _LOOK_S)
+            self.wires.run(self.now + _CHECK_EVERY_S)
         self.recovered_s = max(0.0, self.now - over_s) if not wrong else -1.0
         self.oracle.close()
 
@@ -179,7 +179,7 @@ class World:
             wires.flush(daemon.index)
             for member in wires.swim(daemon.index).members():
                 if member.node != daemon.node:
-                    daemon.members.hear(MemberUp(member))  # what a view that was heard would have told
+                    daemon.hear(MemberUp(member))  # what a view that was heard would have told
 
     def _order(self, deployment: DeploymentId) -> None:
         self.opened.append(deployment)

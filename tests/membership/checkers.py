@@ -10,8 +10,8 @@ from membership.digest import Digest
 from membership.events import DownReason, Event, MemberChanged, MemberDown, MemberUp, PayloadHeard
 from membership.member import HANDLE_BYTES, MemberState, NodeId
 from membership.seal import DATAGRAM_BYTES_MAX
-from membership.testing import SimulatedCluster
 from membership.wire import parse_accusation
+from tests.membership.simulated_cluster import SimulatedCluster
 
 
 class Violation(AssertionError):

@@ -1,0 +1,74 @@
+"""What the daemon reports about itself: alarms for the operator, and bugs that stop it.
+
+What lives here: the two collections and their bundle with the audit log. What does not: what is worth a report.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import trio
+
+from gossipd.api.schema import AlarmRow
+from gossipd.audit.log import AuditLog
+from gossipd.core.units import timestamp
+
+ALARMS_MAX = 64
+
+
+class AlarmRecorder(Protocol):
+    """Takes a record of each alarm that begins: the audit log."""
+
+    def record(self, event: str, *, code: str, reason: str) -> None:
+        """Keep it."""
+
+
+@dataclass(slots=True)
+class Alarms:
+    """What an operator must act on; the same code and sentence is one alarm."""
+
+    recorder: AlarmRecorder
+    rows: dict[tuple[str, str], AlarmRow] = field(default_factory=dict)
+
+    def ring(self, code: str, sentence: str) -> None:
+        """Begin to show it, if it is not shown."""
+        if (code, sentence) in self.rows:
+            return
+        if len(self.rows) >= ALARMS_MAX:
+            del self.rows[next(iter(self.rows))]
+        self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
+        self.recorder.record("alarm", code=code, reason=sentence)
+
+    def cured(self, code: str) -> None:
+        """Nothing of this code is wrong any more."""
+        self.rows = {key: row for key, row in self.rows.items() if row.code != code}
+
+
+class BugTrap:
+    """Errors that cannot happen. The first one stops the daemon, with everything verified kept."""
+
+    def __init__(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._errors: list[BaseException] = []
+        self._found = trio.Event()
+
+    def report(self, error: BaseException) -> None:
+        """From any thread."""
+        self._errors.append(error)
+        self._token.run_sync_soon(self._found.set)
+
+    async def run(self) -> None:
+        """Never returns: raises when a bug was reported."""
+        await self._found.wait()
+        raise AssertionError("a worker thread met what it should not have") from self._errors[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """One per daemon."""
+
+    audit: AuditLog
+    alarms: Alarms
+    bugs: BugTrap
