@@ -28,11 +28,8 @@ class Delivery:
 
 
 class Assembly:
-    """The chunks of one run, in order. Used by one thread.
-
-    Args:
-        job: notes each chunk that the store has accepted; its ``stop`` ends a wait for memory.
-        what: the object to name when a hash is wrong.
+    """The chunks of one run, in order. Used by one thread. ``job`` notes each chunk that the store has accepted; its
+    ``stop`` ends a wait for memory. ``what``: the object to name when a hash is wrong.
     """
 
     def __init__(

@@ -18,13 +18,7 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
-from obstore.exceptions import (
-    BaseError,
-    NotSupportedError,
-    PermissionDeniedError,
-    PreconditionError,
-    UnauthenticatedError,
-)
+from obstore import exceptions
 
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.events import FailReason
@@ -165,13 +159,14 @@ def from_status(status: int, what: str, *, retry_after_s: float | None = None) -
     return SourceRangeError(what, f"the server refused the request (status {status})")
 
 
+_WHOLE_OBJECT = "the server answered a range request with something else (status 200)"
 # obstore's classes, where the text is not needed; the first match decides.
 _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
     (FileNotFoundError, SourceNotFoundError, "not there"),
-    (UnauthenticatedError, SourceAuthError, "access refused; see this host's credentials for it"),
-    (PermissionDeniedError, SourceAuthError, "access refused; see this host's credentials for it"),
-    (PreconditionError, SourceChangedError, "the object has changed since it was first seen"),
-    (NotSupportedError, SourceRangeError, "the server answered a range request with something else (status 200)"),
+    (exceptions.UnauthenticatedError, SourceAuthError, "access refused; see this host's credentials for it"),
+    (exceptions.PermissionDeniedError, SourceAuthError, "access refused; see this host's credentials for it"),
+    (exceptions.PreconditionError, SourceChangedError, "the object has changed since it was first seen"),
+    (exceptions.NotSupportedError, SourceRangeError, _WHOLE_OBJECT),
 )
 # Words of obstore's text, where there is nothing better; the first that occurs decides.
 _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
@@ -207,7 +202,7 @@ def from_obstore(error: Exception, what: str) -> SourceError:
     return SourceUnreachableError(what, "the read failed")
 
 
-OBSTORE_ERRORS = (BaseError, OSError, ValueError)
+OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError)
 """obstore's own family, FileNotFoundError, and ValueError for addresses and dates that cannot be parsed or represented.
 """
 
