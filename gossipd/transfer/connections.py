@@ -127,14 +127,10 @@ class ConnectionPool:
                 idle_pool = self._idle_pools.get(owner)
                 if idle_pool is None:
                     continue
-                old = [
-                    connection
-                    for connection in idle_pool.idle
-                    if idle_before is None or connection.idle_since < idle_before
-                ]
-                idle_pool.idle = [connection for connection in idle_pool.idle if connection not in old]
-                for connection in old:
-                    self._uncount(connection.peer)
+                old = [one for one in idle_pool.idle if idle_before is None or one.idle_since < idle_before]
+                idle_pool.idle = [one for one in idle_pool.idle if one not in old]
+                for _ in old:
+                    self._uncount(owner)
                 dropped += old
             if dropped:
                 self._changed.notify_all()

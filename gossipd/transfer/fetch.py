@@ -21,18 +21,13 @@ from membership.member import NodeId
 class Fetch:
     """One fetch in progress. ``stop`` ends it, whatever it is blocked on."""
 
-    __slots__ = (
-        "_awaited", "_channel", "_is_receiving", "_lock", "_next", "cut_by", "deadline", "peer", "request", "started",
-    )  # fmt: skip
-
     def __init__(self, peer: BulkPeer, request: Request, timeout_s: float) -> None:
         self.peer = peer
         self.request = request
-        self.started = time.monotonic()
-        self.deadline = self.started + timeout_s
+        self.deadline = time.monotonic() + timeout_s
         self.cut_by: Cut | None = None
         self._lock = threading.Lock()
-        self._channel: Channel | None = None
+        self.channel: Channel | None = None  # on which it blocks
         self._awaited: Successor | None = None  # our place behind another fetch
         self._is_receiving = False
         self._next: Successor | None = None
@@ -40,7 +35,7 @@ class Fetch:
     def attach(self, channel: Channel | None) -> None:
         """The fetch now blocks on this channel, or on none. Raises a TransferError if it was stopped before."""
         with self._lock:
-            self._channel = channel
+            self.channel = channel
             if self.cut_by is not None and channel is not None:
                 raise cut_error(self.cut_by, "before it began")
 
@@ -49,8 +44,8 @@ class Fetch:
         with self._lock:
             if self.cut_by is None:
                 self.cut_by = reason
-                if self._channel is not None:
-                    self._channel.cut(reason)
+                if self.channel is not None:
+                    self.channel.cut(reason)
                 if self._awaited is not None:
                     self._awaited.wake()
 
@@ -103,7 +98,3 @@ class Fetch:
         request = self.request
         is_chunk = request.verb is BulkVerb.CHUNK and request.chunk == chunk
         return is_chunk and self.peer.node == node and request.deployment == deployment
-
-    @property
-    def channel(self) -> Channel | None:
-        return self._channel

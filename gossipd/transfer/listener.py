@@ -27,10 +27,8 @@ _BACKLOG = 128
 
 
 class BulkListener:
-    """Accepts in one thread; each admitted connection goes to ``serve``, in its own thread.
-
-    Args:
-        serve: owns the socket, and calls ``left`` at the end.
+    """Accepts in one thread; each admitted connection goes to ``serve``, in its own thread. ``serve`` owns the socket,
+    and calls ``left`` at the end.
     """
 
     def __init__(self, settings: BulkSettings, traffic: Traffic, serve: Callable[[socket.socket, str], None]) -> None:
