@@ -83,11 +83,8 @@ class Lease:
 
 
 class BufferPool:
-    """At most ``pool_bytes`` in leases, reservations and free buffers together. Thread-safe.
-
-    Args:
-        pool_bytes: the bound, also for a single request.
-        trim_heap: returns free memory of the process's heap to the system.
+    """At most ``pool_bytes`` in leases, reservations and free buffers together. Thread-safe. ``pool_bytes``: the bound,
+    also for a single request. ``trim_heap``: returns free memory of the process's heap to the system.
     """
 
     def __init__(self, pool_bytes: int, *, trim_heap: Callable[[], None] | None = None) -> None:
@@ -106,12 +103,9 @@ class BufferPool:
     def acquire(
         self, nbytes: int, timeout_s: float | None = None, *, gave_up: Callable[[], bool] | None = None
     ) -> Lease:
-        """A buffer of ``nbytes``; waits until there is room.
-
-        Args:
-            timeout_s: how long to wait, in seconds; None for ever.
-            gave_up: called before waiting and after every ``wake``; true ends the wait.
-        Raises PoolExhaustedError: no room in time, or ``gave_up``.
+        """A buffer of ``nbytes``; waits until there is room. ``timeout_s``: how long to wait, in seconds; None for
+        ever. ``gave_up``: called before waiting and after every ``wake``; true ends the wait. Raises
+        PoolExhaustedError: no room in time, or ``gave_up``.
         """
         size = self._class_of(nbytes)
         with self._changed:

@@ -62,10 +62,8 @@ class IncomingChunk:
     def piece_bytes(self, elapsed_s: float) -> int:
         """How much the receiver should receive next: the bytes of a quarter of a second, or an eighth of the chunk.
 
-        Near the end pieces are smaller, because the next request is sent between two of them.
-
-        Args:
-            elapsed_s: since the wait for the first byte began.
+        Near the end pieces are smaller, because the next request is sent between two of them. ``elapsed_s``: since the
+        wait for the first byte began.
         """
         rate = self._filled / elapsed_s if elapsed_s > 0 else 0.0
         piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), self.length // _PIECES_MIN))
@@ -151,11 +149,9 @@ class IncomingChunk:
 
 
 class IncomingChunks:
-    """The arriving chunks of this host that it may relay. Thread-safe.
-
-    Args:
-        post: receives, in the receiver's thread, each chunk that may be requested from now on, and each of which little
-            is left; must be quick. A second fetch of a chunk is listed if it continues after the first has ended.
+    """The arriving chunks of this host that it may relay. Thread-safe. ``post``: receives, in the receiver's thread,
+    each chunk that may be requested from now on, and each of which little is left; must be quick. A second fetch of a
+    chunk is listed if it continues after the first has ended.
     """
 
     def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] | None = None) -> None:
@@ -167,11 +163,8 @@ class IncomingChunks:
         self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease, *,
         ending_share: float = ENDING_SHARE,
     ) -> IncomingChunk:  # fmt: skip
-        """A chunk will be received into ``lease``, which the result owns from now on.
-
-        Args:
-            ending_share: the largest share of the chunk that is left when it counts as ending; 0 when more chunks of
-                the supplier follow it.
+        """A chunk will be received into ``lease``, which the result owns from now on. ``ending_share``: the largest
+        share of the chunk that is left when it counts as ending; 0 when more chunks of the supplier follow it.
         """
         return IncomingChunk(self, (deployment, chunk), supplier, lease, ending_share=ending_share)
 

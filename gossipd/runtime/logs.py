@@ -33,11 +33,8 @@ def redacted(text: str) -> str:
 
 
 def configure(*, level: str = "info", as_json: bool | None = None, stream: TextIO | None = None) -> None:
-    """Set up logging for the whole process; call it once, before anything logs.
-
-    Args:
-        as_json: None decides by whether ``stream`` is a terminal.
-        stream: where lines go, stderr when None; never closed here.
+    """Set up logging for the whole process; call it once, before anything logs. ``as_json``: None decides by whether
+    ``stream`` is a terminal. ``stream``: where lines go, stderr when None; never closed here.
     """
     target = sys.stderr if stream is None else stream
     json_lines = not target.isatty() if as_json is None else as_json

@@ -26,11 +26,8 @@ PIECE_BYTES_MIN = 4096  # a page; smaller pieces only cost system calls
 
 
 class RateLimit:
-    """``take(n)`` returns when ``n`` more bytes may move. Thread-safe.
-
-    Args:
-        rate: bytes per second over all callers, or None for no limit.
-        within: a wider limit, which counts the same bytes too.
+    """``take(n)`` returns when ``n`` more bytes may move. Thread-safe. ``rate``: bytes per second over all callers, or
+    None for no limit. ``within``: a wider limit, which counts the same bytes too.
     """
 
     __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate", "_within")

@@ -41,10 +41,7 @@ class TurnLoop:
     """``run`` takes the turns. Only the trio loop may call the methods, except ``wake_from_thread``."""
 
     def __init__(self, *, late: Callable[[float], None] = lambda late_s: None) -> None:
-        """
-        Args:
-            late: receives the lateness of the wake-up from each rest, in seconds.
-        """
+        """``late``: receives the lateness of the wake-up from each rest, in seconds."""
         self._late = late
         self._turns: list[tuple[Phase, Callable[[float], bool]]] = []
         self._deadlines: list[Callable[[], float]] = []
@@ -62,11 +59,8 @@ class TurnLoop:
     def joined(
         self, phase: Phase, turn: Callable[[float], bool], *, due_s: Callable[[], float] = lambda: math.inf
     ) -> Iterator[None]:
-        """Add a part for the length of a ``with``.
-
-        Args:
-            turn: given the time, does its work; True when there was some.
-            due_s: when ``turn`` must be taken without a wake-up; a fixed time until the next turn.
+        """Add a part for the length of a ``with``. ``turn``: given the time, does its work; True when there was some.
+        ``due_s``: when ``turn`` must be taken without a wake-up; a fixed time until the next turn.
         """
         part = (phase, turn)
         self._turns = sorted([*self._turns, part], key=itemgetter(0))
