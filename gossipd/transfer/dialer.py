@@ -54,11 +54,9 @@ class Dialer:
         self, peer: BulkPeer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False
     ) -> BulkConnection:
         """Open a connection to ``peer``. ``asks``: for a token, even if some were issued ahead. ``attach`` receives the
-        channel before anything blocks on it, so that other threads can cut it; may raise.
-
-        Raises:
-            UnreachableError, PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when
-                this host is out of descriptors.
+        channel before anything blocks on it, so that other threads can cut it; may raise. Raises UnreachableError,
+        PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when this host is out of
+        descriptors.
         """
         channel = self._open(peer.endpoint)  # first, because a token is useless without it
         try:
