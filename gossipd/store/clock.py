@@ -7,10 +7,8 @@ from pathlib import Path
 
 
 class Clock:
-    """This machine's clocks; simulations and tests have their own.
-
-    Args:
-        boot: names this run of the kernel; asked of the kernel by default.
+    """This machine's clocks; simulations and tests have their own. ``boot``: names this run of the kernel; asked of the
+    kernel by default.
     """
 
     def __init__(self, boot: str | None = None) -> None:

@@ -132,13 +132,8 @@ def pack_header(header: Header) -> bytes:
     return fixed + boot + header.name.encode()
 
 
-def pack_chunk(chunk: int) -> bytes:
-    """Payload of WRITING."""
-    return _U32.pack(chunk)
-
-
 def pack_chunks(chunks: Iterable[int]) -> bytes:
-    """Payload of DROP."""
+    """Payload of WRITING and DROP."""
     return _little(array("I", chunks)).tobytes()
 
 

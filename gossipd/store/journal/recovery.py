@@ -21,11 +21,12 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 
 from blake3 import blake3
 
 from gossipd.manifest.manifest import Manifest
-from gossipd.store.disk.disk import FileKind, parent, read_all, read_file
+from gossipd.store.disk.disk import FileKind, opened, parent, read_all, read_file
 from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
 from gossipd.store.journal.bits import Bits
 from gossipd.store.journal.claims import make_books, start_journal
@@ -148,12 +149,8 @@ def _allocated_bytes(context: Context, replica: ModelReplica) -> int:
         return 0
     total = 0
     for file_index, entry in enumerate(replica.manifest.files):
-        try:
-            descriptor = context.disk.open(replica.path(file_index))
-        except FileNotFoundError:
-            continue
-        total += min(entry.size, context.disk.allocated(descriptor))
-        context.disk.close(descriptor)
+        with suppress(FileNotFoundError), opened(context.disk, replica.path(file_index)) as descriptor:
+            total += min(entry.size, context.disk.allocated(descriptor))
     return total
 
 
@@ -190,25 +187,17 @@ def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) ->
     is_sparse = False
     for file_index in wrong:
         entry = replica.manifest.files[file_index]
-        path = replica.path(file_index)
-        descriptor = context.disk.open(path, write=True, create=True, mode=file_mode(entry.mode))
-        try:
+        path, mode = replica.path(file_index), file_mode(entry.mode)
+        with opened(context.disk, path, write=True, create=True, mode=mode) as descriptor:
             is_sparse |= not _set_size(context, descriptor, entry.size)
-        finally:
-            context.disk.close(descriptor)
     return is_sparse
 
 
 def _size_of(context: Context, path: str) -> int | None:
     """None when there is no such file. Opened read-only, because a store on a read-only disk can still serve."""
-    try:
-        descriptor = context.disk.open(path)
-    except FileNotFoundError:
-        return None
-    try:
+    with suppress(FileNotFoundError), opened(context.disk, path) as descriptor:
         return context.disk.size(descriptor)
-    finally:
-        context.disk.close(descriptor)
+    return None
 
 
 def _set_size(context: Context, descriptor: int, size: int) -> bool:

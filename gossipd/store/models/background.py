@@ -23,11 +23,9 @@ class BackgroundThread:
     def __init__(
         self, name: str, step: Callable[[], float | None], *, woken: Event, idle_s: float | None = None
     ) -> None:  # fmt: skip
-        """
-        Args:
-            step: does what is due; returns the seconds until the next step, None when there is nothing to do.
-            woken: set when a step may be due earlier than the last one said.
-            idle_s: how long to wait when there is nothing to do; None for until ``woken``.
+        """``step``: does what is due; returns the seconds until the next step, None when there is nothing to do.
+        ``woken``: set when a step may be due earlier than the last one said. ``idle_s``: how long to wait when there is
+        nothing to do; None for until ``woken``.
         """
         self._step = step
         self._woken = woken

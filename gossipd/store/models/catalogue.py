@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gossipd.core.ids import DeploymentId
-from gossipd.store.disk.disk import Disk, FileKind, read_all, read_file, write_new_file
+from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file, write_new_file
 from gossipd.store.errors import StoreFormatError, StoreLockedError, StorePathError
 from gossipd.store.journal.journal import Header, replay
 from gossipd.store.models import layout
@@ -106,11 +106,8 @@ def _is_unwritten(disk: Disk, path: str) -> bool:
         return all(_is_unwritten(disk, f"{path}/{name}") for name in disk.names(path))
     if kind is not FileKind.FILE:
         return False  # not ours
-    descriptor = disk.open(path)
-    try:
+    with opened(disk, path) as descriptor:
         return disk.is_unwritten(descriptor)
-    finally:
-        disk.close(descriptor)
 
 
 def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
@@ -126,10 +123,7 @@ def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
 
 
 def _header(disk: Disk, deployment: DeploymentId) -> Header | None:
-    descriptor = disk.open(layout.journal(deployment))
-    try:
+    with opened(disk, layout.journal(deployment)) as descriptor:
         body = bytearray(min(_HEADER_BYTES, disk.size(descriptor)))
         read_all(disk, descriptor, memoryview(body), 0)
-        return replay(bytes(body), deployment).header
-    finally:
-        disk.close(descriptor)
+    return replay(bytes(body), deployment).header

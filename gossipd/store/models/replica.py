@@ -48,14 +48,15 @@ class Window:
 class ReplicaCounters:
     """Events of this model since the store was opened."""
 
-    written_bytes: int = 0
     local_bytes: int = 0
+    """Copied from another version on this host."""
     duplicate_bytes: int = 0
     mismatch_count: int = 0
+    """Chunks that arrived with wrong bytes."""
     rotten_count: int = 0
-    lost_count: int = 0
-    commit_count: int = 0
+    """Held chunks whose bytes had changed."""
     rehashed_count: int = 0
+    """Chunks hashed when the model was opened."""
 
 
 class ModelReplica:

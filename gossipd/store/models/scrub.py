@@ -19,6 +19,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
@@ -93,10 +94,8 @@ class CheckTimes:
 def load_times(context: Context, replica: ModelReplica) -> CheckTimes:
     """From the file; without one, as if all chunks had been checked at publication."""
     times = CheckTimes(replica.manifest.chunk_count, replica.published_s or int(context.clock.wall()))
-    try:
+    with suppress(OSError):
         times.load(read_file(context.disk, layout.checked(replica.deployment), bytes_max=len(times.to_bytes())))
-    except OSError:
-        return times
     return times
 
 
@@ -105,11 +104,9 @@ def save_times(context: Context, replica: ModelReplica, times: CheckTimes) -> No
     if not times.is_changed:
         return
     times.saved_s = int(context.clock.wall())
-    try:
+    with suppress(OSError):
         write_new_file(context.disk, layout.checked(replica.deployment), times.to_bytes())
-    except OSError:
-        return
-    times.is_changed = False
+        times.is_changed = False
 
 
 def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: bool = False) -> bool:
