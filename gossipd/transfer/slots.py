@@ -31,17 +31,13 @@ class UploadSlots:
         self._slots_per_peer = slots_per_peer
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._busy = 0
+        self.busy = 0
         self._by_peer: Counter[NodeId] = Counter()
         self._upload_s = 0.0
 
     @property
     def free(self) -> int:
-        return max(0, self._slots - self._busy)
-
-    @property
-    def busy(self) -> int:
-        return self._busy
+        return max(0, self._slots - self.busy)
 
     @property
     def retry_after_s(self) -> float:
@@ -59,9 +55,9 @@ class UploadSlots:
         """Take a slot for ``node``; False if it can have none."""
         with self._lock:
             own = self._by_peer[node]
-            if self._busy >= self._slots or own >= self._slots_per_peer:
+            if self.busy >= self._slots or own >= self._slots_per_peer:
                 return False
-            self._busy += 1
+            self.busy += 1
             self._by_peer[node] += 1
             free = self.free
         self._on_change(free)
@@ -74,7 +70,7 @@ class UploadSlots:
             self._by_peer[node] -= 1
             if not self._by_peer[node]:
                 del self._by_peer[node]
-            self._busy -= 1
+            self.busy -= 1
             self._upload_s += _SMOOTHING * (elapsed - self._upload_s)
             free = self.free
         self._on_change(free)
