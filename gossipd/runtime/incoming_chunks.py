@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
@@ -144,7 +143,7 @@ class IncomingChunk:
     def __enter__(self) -> IncomingChunk:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

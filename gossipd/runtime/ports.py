@@ -51,7 +51,6 @@ class OpenChunk(Protocol):
 
     @property
     def spans(self) -> Sequence[Span]: ...
-
     @property
     def length(self) -> int: ...
 
