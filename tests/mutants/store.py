@@ -223,8 +223,8 @@ MUTANTS = (
         "a-full-disk-is-for-ever",
         "A disk that refused once is never tried again.",
         "gossipd/store/disk/condition.py",
-        "            self._probe_at = now + self._interval_s if waits else None\n",
-        "            self._probe_at = None\n",
+        "            self.probe_at = now + self._interval_s if waits else None\n",
+        "            self.probe_at = None\n",
         ("tests/gossipd/store/disk/test_condition.py",),
     ),
     Mutant(

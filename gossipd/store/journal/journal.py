@@ -116,14 +116,6 @@ class Encoder:
         self.sequence += 1
         return body + _CHECK.pack(self.check)
 
-    def mark(self) -> tuple[int, int]:
-        """The position in the chain, for ``rewind`` after a failed write."""
-        return self.sequence, self.check
-
-    def rewind(self, mark: tuple[int, int]) -> None:
-        """Drop what was encoded since ``mark``."""
-        self.sequence, self.check = mark
-
 
 def pack_header(header: Header) -> bytes:
     """Payload of HEADER."""

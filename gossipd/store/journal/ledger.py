@@ -100,11 +100,11 @@ class Ledger:
 
     def _append(self, kind: RecordType, payload: bytes) -> None:
         assert not self.broken and self._descriptor is not None
-        mark = self._encoder.mark()
+        before = self._encoder.sequence, self._encoder.check
         record = self._encoder.encode(kind, payload)
         try:
             write_all(self._disk, self._descriptor, memoryview(record), self._end)
         except OSError:
-            self._encoder.rewind(mark)
+            self._encoder.sequence, self._encoder.check = before
             raise
         self._end += len(record)

@@ -26,7 +26,7 @@ from contextlib import suppress
 from blake3 import blake3
 
 from gossipd.manifest.manifest import Manifest
-from gossipd.store.disk.disk import FileKind, opened, parent, read_all, read_file
+from gossipd.store.disk.disk import FileKind, opened, read_all, read_file
 from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
 from gossipd.store.journal.bits import Bits
 from gossipd.store.journal.claims import make_books, start_journal
@@ -36,6 +36,7 @@ from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica, Window
 
+_OPEN_MAX = 64  # a chunk of packed files may touch thousands
 _RESERVE_SHARE = 20  # at most a twentieth of the file system, or small disks could hold nothing
 
 
@@ -156,24 +157,19 @@ def _allocated_bytes(context: Context, replica: ModelReplica) -> int:
 
 def make_directories(context: Context, replica: ModelReplica) -> None:
     """Make the tree and every directory in it; existing ones stay. Nothing is synced (``names``)."""
-    present = {""}
-    for file_index in range(len(replica.manifest.files)):
-        missing = []
-        directory = parent(replica.path(file_index))
-        while directory not in present:
-            present.add(directory)
-            missing.append(directory)
-            directory = parent(directory)
-        for directory in reversed(missing):
-            if context.disk.kind(directory) is None:
-                context.disk.make_directory(directory)
+    for directory in sorted(replica.directories() - {""}):  # parents first
+        if context.disk.kind(directory) is None:
+            context.disk.make_directory(directory)
 
 
 def wrong_sizes(context: Context, replica: ModelReplica) -> dict[int, int]:
     """Files of a wrong size: index to the size found, 0 for a missing one."""
     found = {}
     for file_index, entry in enumerate(replica.manifest.files):
-        size = _size_of(context, replica.path(file_index))
+        size = None
+        # Opened read-only, because a store on a read-only disk can still serve.
+        with suppress(FileNotFoundError), opened(context.disk, replica.path(file_index)) as descriptor:
+            size = context.disk.size(descriptor)
         if size != entry.size:
             found[file_index] = size or 0
     return found
@@ -191,13 +187,6 @@ def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) ->
         with opened(context.disk, path, write=True, create=True, mode=mode) as descriptor:
             is_sparse |= not _set_size(context, descriptor, entry.size)
     return is_sparse
-
-
-def _size_of(context: Context, path: str) -> int | None:
-    """None when there is no such file. Opened read-only, because a store on a read-only disk can still serve."""
-    with suppress(FileNotFoundError), opened(context.disk, path) as descriptor:
-        return context.disk.size(descriptor)
-    return None
 
 
 def _set_size(context: Context, descriptor: int, size: int) -> bool:
@@ -275,9 +264,6 @@ def _is_right_on_device(
         position += segment.length
     replica.counters.rehashed_count += 1
     return blake3(body, max_threads=blake3.AUTO).digest() == replica.manifest.digest(chunk)
-
-
-_OPEN_MAX = 64  # a chunk of packed files may touch thousands
 
 
 def _synced(context: Context, replica: ModelReplica, file_index: int, files: dict[int, int]) -> int:
