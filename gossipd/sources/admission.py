@@ -1,7 +1,6 @@
 """Admission to sources: policy, pace, refusals and counters of every source, behind one lock.
 
-What lives here: the state that all reading threads share. What does not: requests (``first_request``, ``clients``) and
-what to read (``reader``).
+What lives here: the state that all reading threads share. What does not: requests, and what to read (``reader``).
 """
 
 from __future__ import annotations
@@ -39,9 +38,8 @@ Resolve = Callable[[SourceUrl, str], Addresses]
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """Counters since the start of the process. ``results`` counts requests by scheme and outcome (``ok`` or an error
-    code). ``bytes`` are received body bytes, right or wrong. ``troubles`` has the last error of each authority without
-    a good answer since.
+    """Counters since start. ``results`` counts requests by scheme and outcome (``ok`` or an error code). ``bytes`` are
+    received body bytes, right or wrong. ``troubles`` has the last error of each authority, until a good answer.
     """
 
     requests: int

@@ -47,9 +47,7 @@ class Assembly:
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
-        """Take the next bytes of the run. Raises: SourceHashError; StoreWriteError and NotHeldError from the store;
-        PoolExhaustedError when stopped.
-        """
+        """Take the next bytes of the run. Raises SourceHashError, PoolExhaustedError when stopped, and the store's."""
         while piece:
             if self._incoming is None:
                 chunk = self._chunks[self._position]

@@ -82,21 +82,18 @@ class Clients:
             return {}
         settings = self._settings
         timeout_s = settings.whole_timeout_s if whole else settings.request_timeout_s
-        client: dict[str, Any] = {
+        client = {
             "connect_timeout": f"{settings.connect_timeout_s * 1000:.0f}ms",
             "read_timeout": f"{settings.read_timeout_s * 1000:.0f}ms",
             "timeout": f"{timeout_s * 1000:.0f}ms",
             "user_agent": "gossipd",
+            "allow_http": allows_clear_text(location.source),
         }
-        if allows_clear_text(location.source):
-            client["allow_http"] = True
         return {"client_options": client, "retry_config": {"max_retries": 0}}
 
 
 class Stream:
-    """One range request: ``version`` after the head, then exactly the requested bytes. Raises SourceError, from the
-    constructor and while iterating.
-    """
+    """One range: ``version`` after the head, then exactly its bytes. Constructor and iteration raise SourceErrors."""
 
     def __init__(
         self, store: Any, location: Location, part: Segment, pinned: ObjectVersion | None, *,

@@ -7,8 +7,7 @@ number, two version tags and lengths, because an error page may hold anything, a
 Only obstore's text tells the status number and the kind of a connection failure; the tests in ``tests/gossipd/sources``
 detect changes of that text.
 
-Every call that may end in obstore's code is inside ``in_our_words``, so that a server's answer never looks like our
-bug.
+Every call that may end in obstore's code is inside ``in_our_words``, so that no answer looks like our bug.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from gossipd.core.events import FailReason
 
 # obstore writes the address (percent-encoded, so without spaces) before this, and a reply's body only after it.
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
-
 _OTHER_RANGE = re.compile(r"Requested (\d{1,19})\.\.(\d{1,19}), got (\d{1,19})\.\.(\d{1,19})")
 
 
@@ -202,17 +200,13 @@ def from_obstore(error: Exception, what: str) -> SourceError:
     return SourceUnreachableError(what, "the read failed")
 
 
-OBSTORE_ERRORS = (exceptions.BaseError, OSError, ValueError)
-"""obstore's own family, FileNotFoundError, and ValueError for addresses and dates that cannot be parsed or represented.
-"""
-
-
 @contextmanager
 def in_our_words(what: str) -> Iterator[None]:
     """Around calls into obstore: its exceptions about the object ``what`` become SourceErrors."""
     try:
         yield
-    except OBSTORE_ERRORS as error:
+    # Also FileNotFoundError, and ValueError for addresses and dates that cannot be parsed or represented.
+    except (exceptions.BaseError, OSError, ValueError) as error:
         raise from_obstore(error, what) from None
     except BaseException as error:
         if _is_panic(error):

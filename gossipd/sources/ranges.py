@@ -24,8 +24,7 @@ class ReadExtent:
 
 def next_extent(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_max: int) -> ReadExtent:
     """The longest run from ``chunks[0]`` that needs one request, or one packed chunk. There is at least one chunk, and
-    chunks to be read together are in ascending order. The run is not longer than ``range_bytes_max``, unless it is one
-    chunk.
+    chunks to be read together are in ascending order. One chunk may be longer than ``range_bytes_max``.
     """
     first, *others = manifest.segments(chunks[0])
     if others:

@@ -3,8 +3,7 @@
 Theory of operation. Many worker threads call ``read_chunks``, which blocks. It cuts the chunks into runs of one request
 each (``ranges``), streams every run into pooled buffers, and hands each whole chunk to the store, which hashes before
 it writes (``assembly``). A request (``requests``) first passes the admission: the policy on schemes, hosts and
-addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what the ones before it
-did not give.
+addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what others did not give.
 
 An error is either momentary (busy, unreachable, slow, short, one wrong hash): then the request is repeated within its
 host's budget. Or it is about the object (missing, no access, changed, another range): then the object is left alone for

@@ -108,8 +108,7 @@ class SourceRequests:
     @contextmanager
     def _room(self, job: Job, location: Location, part: Segment, *, whole: bool) -> Iterator[None]:
         """Count obstore's buffers in the pool. A whole range exists twice while obstore joins its pieces, and needs no
-        lease of ours. Streams together hold at most a quarter of the pool, so that there is always room for the chunks
-        that they are cut into.
+        lease of ours. Streams together hold at most a quarter of the pool, so that their chunks always have room.
         """
         if whole:
             with self._pool.reserve(2 * part.length, gave_up=job.stop.is_set):
