@@ -62,7 +62,7 @@ class IncomingChunk:
         """How much the receiver should receive next: the bytes of a quarter of a second, or an eighth of the chunk.
 
         Near the end pieces are smaller, because the next request is sent between two of them. ``elapsed_s``: since the
-        wait for the first byte began.
+        first byte was awaited.
         """
         rate = self._filled / elapsed_s if elapsed_s > 0 else 0.0
         piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), self.length // _PIECES_MIN))
@@ -111,8 +111,7 @@ class IncomingChunk:
     def piece(self, at: int, timeout_s: float) -> Iterator[memoryview | None]:
         """A piece beyond the first ``at`` bytes, never with the last byte; waits for some.
 
-        Yields: bytes valid inside the context; empty after ``timeout_s`` without new ones; None at the end
-        (``is_landed``).
+        Yields: bytes valid inside the context; empty after ``timeout_s`` without any; None at the end (``is_landed``).
         """
         with self._changed:
             if not self._is_over and self._ready(at) <= at:
@@ -153,7 +152,7 @@ class IncomingChunks:
     chunk is listed if it continues after the first has ended.
     """
 
-    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] | None = None) -> None:
+    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] = lambda event: None) -> None:
         self._post = post
         self._lock = threading.Lock()
         self._incoming_chunks: dict[Key, IncomingChunk] = {}
@@ -177,13 +176,11 @@ class IncomingChunks:
         with self._lock:
             if self._incoming_chunks.setdefault(key, incoming) is not incoming:
                 return False
-        if self._post is not None:
-            self._post(ChunkArriving(*key, incoming.supplier))
+        self._post(ChunkArriving(*key, incoming.supplier))
         return True
 
     def ending(self, key: Key, supplier: Supplier) -> None:
-        if self._post is not None:
-            self._post(ChunkEnding(*key, supplier))
+        self._post(ChunkEnding(*key, supplier))
 
     def drop(self, key: Key, incoming: IncomingChunk) -> None:
         with self._lock:

@@ -8,8 +8,7 @@ that time has allowed. A caller adds its bytes to ``issued`` and waits until ``p
 so the long-run rate is exact, however late threads wake. A new rate changes the growth of ``paid`` and wakes the
 waiters. Unused time is credited up to ``BANKED_S``.
 
-Rejected: a token bucket per thread, because their sum drifts; SO_MAX_PACING_RATE, because it limits a socket and no
-downloads.
+Rejected: a token bucket per thread, because their sum drifts; SO_MAX_PACING_RATE, because it limits no downloads.
 """
 
 from __future__ import annotations
