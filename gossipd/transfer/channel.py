@@ -92,8 +92,6 @@ class Channel:
         self.is_moving = False
         self.is_waiting = False  # a relay has not sent more of the chunk yet
 
-    # ---- opening -------------------------------------------------------------------------------
-
     def connect(self, endpoint: tuple[str, int], timeout_s: float) -> None:
         self._socket.settimeout(timeout_s)
         self._socket.connect(endpoint)
@@ -117,8 +115,6 @@ class Channel:
         self._tls = True
         assert der is not None, "the context requires a certificate"
         return node_id(public_key_of(der))
-
-    # ---- moving bytes --------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A transfer starts: the watchdog expects progress from now on."""
@@ -251,8 +247,6 @@ class Channel:
                     filled = 0
         if filled:
             self.send(scratch[:filled])
-
-    # ---- ending, and what others may ask -------------------------------------------------------
 
     def is_quiet(self) -> bool:
         """Whether an idle connection is still open and holds no unexpected bytes."""

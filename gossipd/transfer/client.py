@@ -344,9 +344,7 @@ class BulkClient:
             fetch.attach(None)
 
     def _give_up(self, peer: BulkPeer, *, only_silent: bool) -> None:
-        """End all fetches from a peer that cannot be reached. ``only_silent``: spare fetches that still receive; a lost
-        SYN is no proof of a dead host.
-        """
+        """End all fetches from a lost peer; ``only_silent``: not those that still receive, as a SYN can be lost."""
         heard_since = time.monotonic() - self._settings.silence_s
         with self._lock:
             found = [fetch for fetch in self._fetches if fetch.peer == peer]

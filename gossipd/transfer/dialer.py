@@ -55,8 +55,7 @@ class Dialer:
     ) -> BulkConnection:
         """Open a connection to ``peer``. ``asks``: for a token, even if some were issued ahead. ``attach`` receives the
         channel before anything blocks on it, so that other threads can cut it; may raise. Raises UnreachableError,
-        PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when this host is out of
-        descriptors.
+        PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when out of descriptors.
         """
         channel = self._open(peer.endpoint)  # first, because a token is useless without it
         try:

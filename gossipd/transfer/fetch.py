@@ -62,14 +62,11 @@ class Fetch:
     def admit(self, place: Successor) -> bool:
         """Let another fetch follow; False when one already does, or this one is not receiving. From any thread."""
         with self._lock:
-            if not self._is_receiving or not self._is_free():
+            is_free = self._next is None or (self._next.is_over and not self._next.is_asked)
+            if not self._is_receiving or not is_free:
                 return False
             self._next = place
             return True
-
-    def _is_free(self) -> bool:
-        place = self._next
-        return place is None or (place.is_over and not place.is_asked)
 
     def receives(self) -> None:
         """Our chunk has begun to arrive: from now on another fetch may follow."""
@@ -95,6 +92,5 @@ class Fetch:
 
     def is_of(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
         """Whether this fetch is of the chunk, from the node."""
-        request = self.request
-        is_chunk = request.verb is BulkVerb.CHUNK and request.chunk == chunk
-        return is_chunk and self.peer.node == node and request.deployment == deployment
+        own = self.request
+        return (self.peer.node, own.verb, own.deployment, own.chunk) == (node, BulkVerb.CHUNK, deployment, chunk)

@@ -20,13 +20,9 @@ RETRY_AFTER_S_MAX = 5.0
 
 
 class UploadSlots:
-    """``acquire`` never waits. Thread-safe. ``on_change`` receives the number of free slots after every change, from
-    any thread; must be quick.
-    """
+    """``acquire`` never waits. Thread-safe, as ``on_change`` must be: it is told the free slots after each change."""
 
-    def __init__(
-        self, slots: int, slots_per_peer: int, *, on_change: Callable[[int], None] = lambda free: None
-    ) -> None:
+    def __init__(self, slots: int, slots_per_peer: int, *, on_change: Callable[[int], None] = lambda _: None) -> None:
         self._slots = slots
         self._slots_per_peer = slots_per_peer
         self._on_change = on_change
