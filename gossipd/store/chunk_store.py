@@ -143,8 +143,7 @@ class ChunkStore:
 
     def remove(self, name: str, version: int) -> DeploymentId:
         """Delete a version, whole or not. Returns its id; the caller must remember it as removed *before* this call.
-        Raises NotFoundError: it is not here. StoreWriteError: the disk refused; call again. StoreClosingError:
-        ``close`` was called.
+        Raises NotFoundError; StoreWriteError: the disk refused, call again; StoreClosingError.
         """
         return self._models.remove(name, version)
 

@@ -27,7 +27,7 @@ def drop(
 
     Nothing happens when the model was closed meanwhile: then its files and its journal are no longer ours. ``then``:
     called when no journal claims the chunks and before ChunkLost is emitted; not called otherwise. Its exceptions are
-    raised here, at the end.
+    raised here.
     """
     with replica.lock:
         mine = [chunk for chunk in chunks if chunk in replica.held and chunk not in replica.busy]

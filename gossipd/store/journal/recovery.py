@@ -12,8 +12,7 @@ Three cases, by what is on the disk:
 * a tree and no journal: hash everything that is not a hole, so that nothing is fetched twice.
 
 Before a suspect is hashed its file is synced and its pages are dropped, because after a failed sync the page cache is
-right and the device is not. Chunks beyond the end of a missing or short file are not held; the file is made again at
-its size.
+right and the device is not. Chunks beyond the end of a missing or short file are not held; the file is made again.
 """
 
 from __future__ import annotations
@@ -95,8 +94,7 @@ def _believe(
     context: Context, replica: ModelReplica, said: Replay, wrong: dict[int, int], suspects: Iterable[int]
 ) -> None:
     """Hold what the journal claims, except chunks in files that are gone or short. Such a file is made again at full
-    size. First a journal without those claims is made durable, else the next start would believe the old claims about a
-    file of zeros.
+    size. First a journal without those claims is made durable, else the next start would believe zeros.
     """
     replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)
     gone = [chunk for chunk in beyond_the_end(replica.manifest, wrong) if chunk in replica.held]

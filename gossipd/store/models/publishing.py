@@ -4,8 +4,7 @@ What lives here: every change of what users see. What does not: chunks.
 
 Publishing syncs every file with its mode, then every directory from the leaves up; one rename puts the tree at
 ``NAME/VERSION``; both parents are synced, and the journal records it. A reader sees nothing or the whole tree. Then a
-rename replaces the link ``current``. After a crash at any point the next start finds the tree in one of the two places
-and continues.
+rename replaces the link ``current``. After a crash at any point the next start finds the tree in one of two places.
 
 The current version is the highest complete one, unless ``rollback`` has pinned a lower one. The pin ends when a version
 is complete that is higher than all versions complete at the rollback: a rollback judges only the versions that exist.
@@ -37,8 +36,7 @@ _PIN_HEADER = "gossipd-pin 1"
 
 def publish(context: Context, replica: ModelReplica) -> None:
     """Put the tree in its place; does nothing when it is there. Raises NotWholeError, VersionTakenError, OSError;
-    NotHeldError: the model was closed meanwhile; FileNotFoundError: a file was removed or cut short (``repair`` makes
-    it again).
+    NotHeldError: the model was closed meanwhile; FileNotFoundError: a file was removed or cut short (see ``repair``).
     """
     with replica.committing:
         if replica.is_closed:
@@ -110,8 +108,7 @@ def current_version(disk: Disk, name: str) -> int | None:
 
 def settle_current(disk: Disk, name: str, *, without: int | None = None, durably: bool = False) -> int | None:
     """Make ``current`` point to the right version. Returns it, or None when there is none. ``without``: a version that
-    is about to be deleted. ``durably``: sync even an unchanged link, because the sync after its last change may have
-    failed.
+    is about to be deleted. ``durably``: sync even an unchanged link, because its last sync may have failed.
     """
     complete = [version for version in complete_versions(disk, name) if version != without]
     if not complete:

@@ -51,12 +51,10 @@ class Filled(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result for one chunk, and the progress of the pass."""
+    """The result for one chunk."""
 
     chunk: int
     is_good: bool
-    bytes_done: int
-    bytes_total: int
 
 
 class CheckTimes:
@@ -222,17 +220,15 @@ class Scrubber:
     def verify(self, replica: ModelReplica) -> Iterator[Checked]:
         """Check every chunk; wrong ones are dropped. Raises NotFoundError when the model is removed meanwhile."""
         times = self._times.get(replica.deployment)
-        done = 0
         for chunk in range(replica.manifest.chunk_count):
             try:
                 is_good = recheck(self._context, replica, chunk, passing=True)
             except NotHeldError:
                 label = f"{replica.manifest.name}@{replica.manifest.version}"
                 raise NotFoundError(f"{label} was removed while it was verified") from None
-            done += replica.manifest.chunk_length(chunk)
             if times is not None:
                 note_checked(self._context, times, chunk)
-            yield Checked(chunk, is_good, done, replica.manifest.bytes_total)
+            yield Checked(chunk, is_good)
 
     def oldest_unchecked_age_s(self) -> int:
         """The oldest over all published models; 0 when there is none."""
