@@ -79,8 +79,8 @@ MUTANTS = (
         "a-successor-waits-for-ever",
         "A fetch is let wait for one that has ended.",
         "gossipd/transfer/fetch.py",
-        "            if not self._is_receiving or not self._is_free():\n",
-        "            if not self._is_free():\n",
+        "            if not self._is_receiving or not is_free:\n",
+        "            if not is_free:\n",
         ("tests/gossipd/transfer/test_pipelined_fetch.py",),
     ),
     Mutant(

@@ -372,8 +372,8 @@ MUTANTS = (
         "uploads-past-the-slots",
         "One more upload begins when all slots are taken.",
         "gossipd/transfer/slots.py",
-        "            if self._busy >= self._slots or own >= self._slots_per_peer:\n",
-        "            if self._busy > self._slots or own >= self._slots_per_peer:\n",
+        "            if self.busy >= self._slots or own >= self._slots_per_peer:\n",
+        "            if self.busy > self._slots or own >= self._slots_per_peer:\n",
         ("tests/gossipd/transfer/test_slots.py",),
     ),
     Mutant(
