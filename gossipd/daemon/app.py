@@ -47,14 +47,14 @@ from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.member_events import Hearers, MemberEvents
+from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reports import Alarms, BugTrap, Reports
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver
-from gossipd.daemon.status_view import DaemonStatus, StatusSources
+from gossipd.daemon.status_view import DaemonStatus
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
@@ -163,22 +163,19 @@ class App:
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
             alarms=self.reports.alarms,
         )  # fmt: skip
-        hearers = Hearers(
+        self._member_events = MemberEvents(
             self._driver, self._plane, self._deployments, self._progress_publisher, self._membership_host,
-            self.reports.alarms,
+            self.reports.alarms, self._nursery,
         )  # fmt: skip
-        self._member_events = MemberEvents(hearers, self._nursery)
 
     def _make_api(self) -> None:
         self._request_guards: list[RequestGuard] = []
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
         self._view = DaemonStatus(
-            StatusSources(
-                live=self.live, swim=self._membership_host.swim, planner=self._planner,
-                lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
-                plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
-                request_guards=self._request_guards,
-            )
+            live=self.live, swim=self._membership_host.swim, planner=self._planner,
+            lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
+            plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
+            request_guards=self._request_guards,
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,

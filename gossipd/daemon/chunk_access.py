@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import dataclass
 
 from gossipd.core.events import FailReason, SourceReadFailed
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
@@ -72,18 +73,18 @@ class ChunkAccess:
         return dict(uploaded)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SourceWriter:
     """A ``ChunkWriter`` for source reads: a chunk that was here already ends its read as cancelled."""
 
-    def __init__(self, store: ChunkStore, driver: PlannerDriver) -> None:
-        self._store = store
-        self._driver = driver
+    store: ChunkStore
+    driver: PlannerDriver
 
     def put(
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
     ) -> bool:
         """See ChunkWriter."""
-        is_new = self._store.put(deployment, chunk, body, supplier, elapsed_s)
+        is_new = self.store.put(deployment, chunk, body, supplier, elapsed_s)
         if not is_new:
-            self._driver.post(SourceReadFailed(deployment, (chunk,), FailReason.CANCELLED))
+            self.driver.post(SourceReadFailed(deployment, (chunk,), FailReason.CANCELLED))
         return is_new

@@ -143,7 +143,11 @@ class _Node:
         )  # fmt: skip
         audit = SimpleNamespace(record=lambda event, **_: self.audited.append(event))
         executor = DeploymentExecutor(
-            state=self.state, store=self.store, client=cast(Any, self.client), swarm=self.swarm, audit=cast(Any, audit)
+            state=self.state,
+            store=self.store,
+            client=cast(Any, self.client),
+            swarm=cast(Any, self.swarm),
+            audit=cast(Any, audit),
         )
         self.lifecycle = brain.lifecycle
         self.driver = DeploymentDriver(brain)
