@@ -37,25 +37,14 @@ class EndedChannel(NamedTuple):
 
 
 class ChannelTable:
-    """At most ``links_max`` channels, one per peer."""
+    """At most ``links_max`` channels, one per peer. The commands and counters are those of the whole brain."""
 
-    def __init__(
-        self,
-        directory: EndpointDirectory,
-        *,
-        settings: SessionSettings,
-        rng: Random,
-        commands: list[SessionCommand],
-        counters: Counter[str],
-    ) -> None:
-        """
-        Args:
-            commands, counters: where commands are put, and messages that were dropped are counted by kind.
-        """
+    def __init__(self, directory: EndpointDirectory, *, settings: SessionSettings, rng: Random) -> None:
+        self.commands: list[SessionCommand] = []
+        self.counters: Counter[str] = Counter()
         self._directory = directory
         self._settings = settings
         self._rng = rng
-        self._commands, self._counters = commands, counters
         self._channels: dict[NodeId, PeerChannel] = {}
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
         self._ended: list[EndedChannel] = []
@@ -79,8 +68,7 @@ class ChannelTable:
         return channel
 
     def put(self, peer: NodeId, message: Message, now: float, *, number: int = 0) -> bool:
-        """Queue a message, and have the peer dialed if it is not up; False when that is impossible or there is no
-        room."""
+        """Queue a message, and have the peer dialed if need be; False when that cannot be or there is no room."""
         return self._put(self.open(peer, now), message, number)
 
     def put_if_up(self, channel: PeerChannel | None, message: Message) -> None:
@@ -92,7 +80,7 @@ class ChannelTable:
         """Something may have been queued: let the caller send it."""
         if channel.state is ChannelState.UP and channel.queue and not channel.is_ready:
             channel.is_ready = True
-            self._commands.append(SendReady(channel.peer))
+            self.commands.append(SendReady(channel.peer))
 
     def take(self, peer: NodeId) -> Outgoing | None:
         """The next message to send to ``peer``."""
@@ -200,7 +188,7 @@ class ChannelTable:
 
     def _put(self, channel: PeerChannel | None, message: Message, number: int) -> bool:
         if channel is None or not channel.queue.put(message, number=number):
-            self._counters[f"dropped_{type(message).__name__}"] += 1
+            self.counters[f"dropped_{type(message).__name__}"] += 1
             return False
         self.announce(channel)
         return True
@@ -217,7 +205,7 @@ class ChannelTable:
         self._by_address[address] = channel
         self.link_counters["dialed"] += 1
         self.look_at(channel.dial_until_s)
-        self._commands.append(Dial(channel.peer, endpoint))
+        self.commands.append(Dial(channel.peer, endpoint))
 
     def _fail(self, channel: PeerChannel, reason: str, now: float) -> None:
         self.link_counters["failed"] += 1
@@ -233,4 +221,4 @@ class ChannelTable:
         endpoint = channel.endpoint
         if endpoint is not None and self._by_address.get((endpoint.host, endpoint.port)) is channel:
             del self._by_address[endpoint.host, endpoint.port]
-        self._commands.append(HangUp(channel.peer, reason))
+        self.commands.append(HangUp(channel.peer, reason))

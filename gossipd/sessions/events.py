@@ -75,26 +75,15 @@ class StandingLinksChosen:
 
 
 SessionWord: TypeAlias = (
-    events.StartSubscription
-    | events.EndSubscription
-    | events.SendHoldings
-    | events.SendDelta
-    | events.DeploymentOpened
-    | events.DeploymentClosed
-    | events.PeerLost
-)
+    events.StartSubscription | events.EndSubscription | events.SendHoldings | events.SendDelta
+    | events.DeploymentOpened | events.DeploymentClosed | events.PeerLost
+)  # fmt: skip
 """What the planner wants said, and what it is told itself."""
 
 SessionEvent: TypeAlias = (
-    LinkUp
-    | LinkDown
-    | MessageHeard
-    | EndpointChanged
-    | RequestOpened
-    | RequestClosed
-    | StandingLinksChosen
+    LinkUp | LinkDown | MessageHeard | EndpointChanged | RequestOpened | RequestClosed | StandingLinksChosen
     | SessionWord
-)
+)  # fmt: skip
 
 # ---- commands ----------------------------------------------------------------------------------
 

@@ -67,11 +67,8 @@ class PeerChannel:
     def fail(self, now: float, *, jitter: float) -> int:
         """Nothing is queued or listened to any more; returns how many messages were dropped by that.
 
-        The next pause is the shortest one after a connection that held, and not after one that failed as soon as it was
-        up: a peer that resets all connections would be dialed, and its evidence planned for, ten times a second.
-
-        Args:
-            jitter: a factor of the pause.
+        After a connection that held, the next pause is the shortest, times ``jitter``. It is not after one that failed
+        as soon as it was up, or a peer that resets all connections would be dialed ten times a second.
         """
         if self.state is ChannelState.UP and now - self._up_s >= self._settings.redial_max_s:
             self._pause_s = self._settings.redial_min_s

@@ -34,12 +34,7 @@ class DeltaPayload:
     __slots__ = ("_fields", "added", "dropped", "message", "reading")
 
     def __init__(
-        self,
-        stream: int,
-        added: tuple[int, ...],
-        dropped: tuple[int, ...],
-        reading: tuple[int, ...],
-        free_slots: int,
+        self, stream: int, added: tuple[int, ...], dropped: tuple[int, ...], reading: tuple[int, ...], free_slots: int
     ) -> None:
         assert max(len(added), len(dropped), len(reading)) <= DELTA_ITEMS_MAX
         self.added, self.dropped, self.reading = added, dropped, reading
