@@ -51,45 +51,31 @@ class ControlPlane:
         self.driver = SessionDriver(host=host, requests=self._requests, settings=settings, rng=rng, turn_loop=turn_loop)
         dispatcher = FrameDispatcher(host=host, requests=self._requests, driver=self.driver, counters=self._counters)
         self.listener = ControlListener(
-            self._context,
-            secret=secret,
-            settings=settings,
-            turn_loop=turn_loop,
-            dispatcher=dispatcher,
+            self._context, secret=secret, settings=settings, turn_loop=turn_loop, dispatcher=dispatcher,
             on_refused=self._refused,
-        )
+        )  # fmt: skip
         self.dialer = ControlDialer(
-            self._context,
-            secret=secret,
-            settings=settings,
-            turn_loop=turn_loop,
+            self._context, secret=secret, settings=settings, turn_loop=turn_loop, dispatcher=dispatcher,
             driver=self.driver,
-            dispatcher=dispatcher,
-        )
+        )  # fmt: skip
 
     # ---- life ------------------------------------------------------------------------------------
 
     async def serve(
         self, bind_host: str, bind_port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Listen and dial until cancelled. Started with the port that is listened on.
+        """Listen and dial until cancelled. Started with the port; raises BindError when the address cannot be had.
 
         The authenticator's address is taken before the port is: there is no moment without admission.
-
-        Raises:
-            BindError: the address cannot be had.
         """
         self._token = trio.lowlevel.current_trio_token()
         try:
             self.authenticator.bind()
             port = self.listener.bind(bind_host, bind_port)
+            sockets = (self.listener.serve, self.listener.watch, self.dialer.serve, self.dialer.watch)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.authenticator.serve)
-                nursery.start_soon(self.listener.serve)
-                nursery.start_soon(self.listener.watch)
-                nursery.start_soon(self.dialer.serve)
-                nursery.start_soon(self.dialer.watch)
-                nursery.start_soon(self._turn_loop.run)
+                for task in (self.authenticator.serve, *sockets, self._turn_loop.run):
+                    nursery.start_soon(task)
                 task_status.started(port)
         finally:
             self.dialer.close()
@@ -114,11 +100,7 @@ class ControlPlane:
         self.authenticator.look_again()
 
     def keep_links(self, nodes: frozenset[NodeId], *, dials_max: int) -> None:
-        """From now on keep links to these, whether there is something to say or not.
-
-        Args:
-            dials_max: how many of those that are missing may be dialed now; call again for the others.
-        """
+        """Keep links to these from now on. At most ``dials_max`` of those that are missing are dialed: call again."""
         self.driver.feed(StandingLinksChosen(nodes, dials_max))
 
     async def request(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
