@@ -59,7 +59,7 @@ from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.brain import DeploymentBrain
-from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import DaemonStarted, RosterChanged
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
@@ -81,11 +81,7 @@ log = structlog.get_logger("node")
 
 
 class App:
-    """A running daemon. Made inside ``trio.run``; ``main`` lives until it is cancelled.
-
-    Args:
-        nursery: the outermost; work that must end by itself runs in it.
-    """
+    """A running daemon, made inside ``trio.run``. Work that must end by itself runs in the outermost ``nursery``."""
 
     def __init__(self, config: Config, keys: Keys, nursery: trio.Nursery) -> None:
         """Open everything that locks or reads, in order. Raises GossipdError, OSError; then nothing is left open."""
@@ -117,11 +113,12 @@ class App:
 
     def _make_brain(self) -> DeploymentBrain:
         node, keys = self.live.config.node, self.live.keys
-        return DeploymentBrain(
-            HostIdentity(self._directory.own, node.name, node.rack, keys.node), statements=self._statements,
-            roster=ClusterRoster(self._directory, self.live), progress=self._progress, rng=_random(),
+        context = BrainContext(
+            identity=HostIdentity(self._directory.own, node.name, node.rack, keys.node), statements=self._statements,
+            roster=ClusterRoster(self._directory, self.live), progress=self._progress,
             complete_before=frozenset(model.deployment for model in self._store.models() if model.is_published),
         )  # fmt: skip
+        return DeploymentBrain(context, _random())
 
     def _make_adapters(self) -> None:
         lifecycle, audit = self._deployments.lifecycle, self.reports.audit
@@ -188,8 +185,7 @@ class App:
     async def serving(self, *, ending: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
         """Everything listens, unknown keys were seen to be refused, and the cluster is being looked for.
 
-        Args:
-            ending: called when it ends, for whatever reason, before what is verified is kept.
+        ``ending`` is called when it ends, for any reason, before what is verified is kept.
         """
         config = self.live.config
         async with trio.open_nursery() as outer:
@@ -216,14 +212,8 @@ class App:
         nursery.start_soon(self._driver.run, self._executor)
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
-        for task in (
-            self._progress_publisher.run,
-            self._lag.run,
-            self._state_saver.run,
-            self.reports.bugs.run,
-            self._watch_threads,
-            self._keep_standing_links,
-        ):
+        services = (self._progress_publisher, self._lag, self._state_saver, self.reports.bugs)
+        for task in (*(service.run for service in services), self._watch_threads, self._keep_standing_links):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)
         await self._open_local_sockets(nursery)
@@ -253,9 +243,8 @@ class App:
         unknown = SecretKey(secrets.token_bytes(KEY_BYTES))
         encryption = settings_mapping.bulk_settings(config).encryption
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(
-                partial(check_control, self._plane, config.net.bind, config.net.port, own=keys.node, stranger=unknown)
-            )
+            net, check = config.net, partial(check_control, own=keys.node, stranger=unknown)
+            nursery.start_soon(check, self._plane, net.bind, net.port)
             nursery.start_soon(run_blocking, check_bulk, (reachable, port), encryption, keys.cluster.keys)
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:

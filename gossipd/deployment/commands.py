@@ -44,10 +44,7 @@ class PullManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpenManifest:
-    """Verify an envelope, which takes a processor's time; ends in ManifestOpened or ManifestRefused.
-
-    ``announced``: the id that it should have, when that is known.
-    """
+    """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused."""
 
     work: WorkNumber
     envelope: bytes = field(repr=False)
@@ -161,16 +158,9 @@ class Answer:
 
 
 Work: TypeAlias = (
-    ReadManifest
-    | PullManifest
-    | OpenManifest
-    | KeepManifest
-    | KeepStatements
-    | ReserveSpace
-    | PublishModel
-    | DeleteModel
-    | RemoveModel
-)
+    ReadManifest | PullManifest | OpenManifest | KeepManifest | KeepStatements | ReserveSpace | PublishModel
+    | DeleteModel | RemoveModel
+)  # fmt: skip
 DeploymentCommand: TypeAlias = (
     Work | AbandonWork | OpenSwarm | CloseSwarm | TellStatement | RecordAudit | RecordLog | Answer | ProbeSource
 )

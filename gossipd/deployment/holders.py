@@ -16,8 +16,7 @@ from membership.member import NodeId
 class Holders:
     """Hosts that have the manifest or are about to, in the order in which gossip told that.
 
-    Args:
-        any_share: of the choices after the first, those that fall on any live host.
+    ``any_share``: of the choices after the first, those that fall on any live host.
     """
 
     def __init__(self, rng: Random, *, any_share: float) -> None:

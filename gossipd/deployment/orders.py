@@ -9,7 +9,7 @@ the error that refuses the order. An order to deploy has these steps, each once:
 1. the manifest is verified, and there is room for one more deployment;
 2. the manifest is accepted (rollback, equivocation, expiry) and made durable;
 3. its statement is made or taken in, and the statement store is made durable: once for both;
-4. the statement is told, and the lifecycle begins with the manifest in hand.
+4. the statement is told, and the lifecycle begins; it is given the manifest.
 
 When the disk refuses step 3 the statement is withdrawn: nothing was told yet, and the order can be repeated.
 """

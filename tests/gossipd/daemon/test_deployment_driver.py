@@ -29,7 +29,7 @@ from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment import events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import OpenSwarm
-from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.record import DeploymentRecord
@@ -136,11 +136,12 @@ class _Node:
             self.store.finish(ONE.manifest.id)
         self.swarm, self.client = _Swarm(), _Client()
         roster = ScriptedRoster()
-        brain = DeploymentBrain(
-            HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
-            progress=ClusterProgress(), rng=Random(1),
+        context = BrainContext(
+            identity=HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
+            progress=ClusterProgress(),
             complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
         )  # fmt: skip
+        brain = DeploymentBrain(context, Random(1))
         audit = SimpleNamespace(record=lambda event, **_: self.audited.append(event))
         executor = DeploymentExecutor(
             state=self.state,
