@@ -70,8 +70,7 @@ class DeploymentDriver:
     async def run(self, executor: DeploymentPort, nursery: trio.Nursery) -> None:
         """Never returns: tell the brain when its time has come.
 
-        Args:
-            nursery: in which work is done; the daemon's outermost, as publishing goes on while the daemon stops.
+        Work is done in ``nursery``, the daemon's outermost, as publishing goes on while the daemon stops.
         """
         self._performing = executor, nursery
         self._take_turn()

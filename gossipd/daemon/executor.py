@@ -144,23 +144,20 @@ class CommandExecutor:
 
     def _blame(self, command: events.StartFetch, error: GossipdError) -> None:
         """A chunk never comes from two peers, so a bad one is its sender's; the planner asks it no more for a while."""
-        peer = self.directory.name_of(command.peer)
+        peer, deployment = self.directory.name_of(command.peer), command.deployment.hex()
         log.warning("corrupt chunk", peer=peer, chunk=command.chunk, code=error.code)
-        deployment = command.deployment.hex()
-        self.reports.audit.record(
-            "quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code
-        )
+        record = self.reports.audit.record
+        record("quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code)
 
     def _complain(self, command: events.StartFetch) -> None:
-        endpoint = self.directory.bulk_endpoint(command.peer)
+        peer, endpoint = command.peer, self.directory.bulk_endpoint(command.peer)
         if endpoint is None:
             return
+        complain = self.data_plane.client.complain
         try:
-            self.data_plane.client.complain(
-                command.peer, endpoint, command.deployment, command.chunk, timeout_s=COMPLAIN_TIMEOUT_S
-            )
+            complain(peer, endpoint, command.deployment, command.chunk, timeout_s=COMPLAIN_TIMEOUT_S)
         except TransferError as error:
-            log.info("complaint not delivered", peer=self.directory.name_of(command.peer), code=error.code)
+            log.info("complaint not delivered", peer=self.directory.name_of(peer), code=error.code)
 
     def _read(self, command: events.StartSourceRead) -> None:
         manifest = self.deployments.lifecycle.manifest_of(command.deployment)

@@ -32,11 +32,7 @@ log = structlog.get_logger("members")
 
 @dataclass(slots=True, eq=False)
 class MemberEvents:
-    """The body of ``MemberListener``, which says what each method does. On the trio loop.
-
-    Args:
-        nursery: in which probes run; the daemon's.
-    """
+    """The body of ``MemberListener``, which says what each method does. On the trio loop; probes run in ``nursery``."""
 
     driver: PlannerDriver
     plane: ControlPlane

@@ -30,11 +30,7 @@ from membership.swim import Swim
 
 
 class MembershipHost:
-    """On the trio loop.
-
-    Args:
-        record: what this host says of itself, unsigned. roster: members of an earlier run.
-    """
+    """On the trio loop. ``record``: what this host says of itself, unsigned. ``roster``: members of an earlier run."""
 
     def __init__(self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms) -> None:
         config, keys = live.config, live.keys
@@ -42,14 +38,9 @@ class MembershipHost:
         self._alarms = alarms
         self._runtime: SwimRuntime | None = None
         self._seed_term = 0
-        self.swim = Swim(
-            settings_mapping.swim_settings(config),
-            record,
-            Credentials(keys.node.sign, keys.cluster),
-            rng=Random(secrets.randbits(64)),
-            now=trio.current_time(),
-            roster=roster,
-        )
+        settings, credentials = settings_mapping.swim_settings(config), Credentials(keys.node.sign, keys.cluster)
+        rng, now = Random(secrets.randbits(64)), trio.current_time()
+        self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster)
 
     async def start(
         self, nursery: trio.Nursery, on_event: Callable[[membership_events.Event], None], *, turn_loop: TurnLoop

@@ -1,6 +1,6 @@
 """How this host's progress reaches the others.
 
-What lives here: the rhythm. What does not: the record and the table (``deployment.progress``,
+What lives here: when a record is published. What does not: the record and the table (``deployment.progress``,
 ``deployment.progress_table``), and keeping the table on disk (``state_saver``).
 
 A record is told when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``; when all

@@ -65,12 +65,8 @@ class DaemonStatus:
         inbox, audit = self.inbox.statistics, self.reports.audit
         return schema.StatusSnapshot(
             node=schema.NodeRow(
-                name=record.name,
-                rack=record.rack,
-                zone=record.zone,
-                id=record.node.hex(),
-                address=f"{record.host}:{record.port}",
-                version=__version__,
+                name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
+                address=f"{record.host}:{record.port}", version=__version__,
                 uptime_s=round(time.monotonic() - self.started_s, 1),
             ),
             members=self._members(),
@@ -79,11 +75,8 @@ class DaemonStatus:
                 state="degraded" if reasons else "ok", bulk_encryption=self.live.config.bulk.encryption, reasons=reasons
             ),
             store=schema.StoreRow(
-                condition=condition.health.value,
-                detail=condition.sentence,
-                free_bytes=statistics.free_bytes,
-                need_bytes=condition.need_bytes,
-                oldest_unchecked_s=float(statistics.oldest_unchecked_age_s),
+                condition=condition.health.value, detail=condition.sentence, free_bytes=statistics.free_bytes,
+                need_bytes=condition.need_bytes, oldest_unchecked_s=float(statistics.oldest_unchecked_age_s),
             ),
             inbox=schema.InboxRow(
                 accepted=inbox.accepted, refused=inbox.refused, waiting=inbox.waiting, trouble=inbox.trouble
@@ -91,7 +84,7 @@ class DaemonStatus:
             audit=schema.AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
-        )
+        )  # fmt: skip
 
     def deployments(self, name: str | None = None, version: int | None = None) -> list[schema.DeploymentRow]:
         members = self.swim.members()
@@ -114,18 +107,12 @@ class DaemonStatus:
             if manifest.is_target(member.record.name, member.record.rack)
         ]
         facts = DeploymentFacts(
-            id=manifest.id,
-            name=manifest.name,
-            version=manifest.version,
-            bytes_total=manifest.bytes_total,
-            chunk_count=manifest.chunk_count,
-            priority=manifest.priority,
-            signed_by=short(key_id(manifest.signer)),
+            id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
+            chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
             started_s=float(deployment.started_s),
             cancelled=deployment.statement.verb is Verb.CANCEL and deployment.state is not HostState.COMPLETE,
-            one_copy=one_copy,
-            stall=deployment.stall.value if deployment.stall is not None else None,
-        )
+            one_copy=one_copy, stall=deployment.stall.value if deployment.stall is not None else None,
+        )  # fmt: skip
         targets.sort(key=lambda target: target.name)
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
 
@@ -155,15 +142,12 @@ class DaemonStatus:
             path = str(Path(self.live.config.store.models) / manifest.name / str(manifest.version))
             rows.append(
                 schema.ModelRow(
-                    name=manifest.name,
-                    version=manifest.version,
-                    state=one.state.value,
+                    name=manifest.name, version=manifest.version, state=one.state.value,
                     current=is_complete and self.data_plane.store.current(manifest.name) == manifest.version,
-                    bytes_total=manifest.bytes_total,
-                    path=path if is_complete else None,
+                    bytes_total=manifest.bytes_total, path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
                 )
-            )
+            )  # fmt: skip
         return sorted(rows, key=lambda row: (row.name, -row.version))
 
     def peers(self) -> dict[str, schema.PeerRow]:
@@ -179,25 +163,18 @@ class DaemonStatus:
         return rows
 
     def counters(self) -> LocalCounters:
-        sent, pool, sources = (
-            self.data_plane.server.statistics(),
-            self.data_plane.pool.statistics(),
-            self.data_plane.reader.statistics(),
-        )
+        data_plane = self.data_plane
+        sent, pool = data_plane.server.statistics(), data_plane.pool.statistics()
         refused = {**sent.errors, **{f"control_{key}": value for key, value in self.plane.statistics().items()}}
         refused |= {key: value for key, value in self.swim.statistics().items() if key.startswith("dropped_")}
         refused["status"] = sum(guard.refused for guard in self.request_guards)
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
-            source_requests=dict(sources.results),
-            refused=refused,
-            uploads_busy=sent.transfers,
-            uploads_max=self.live.config.limits.upload_slots,
-            buffers_busy_bytes=pool.leased_bytes,
-            buffers_max_bytes=pool.pool_bytes,
-            fetch_seconds=self.fetch_seconds.figures(),
-            loop_lag_seconds=self.lag.histogram.figures(),
-        )
+            source_requests=dict(data_plane.reader.statistics().results),
+            refused=refused, uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
+            buffers_busy_bytes=pool.leased_bytes, buffers_max_bytes=pool.pool_bytes,
+            fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),
+        )  # fmt: skip
 
     def _deployment_counters(self, one: DeploymentRecord) -> DeploymentCounters:
         assert one.manifest is not None
