@@ -29,7 +29,7 @@ from gossipd.control.session_driver import SessionDriver
 from gossipd.control.settings import ControlSettings
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import TurnLoop
-from gossipd.sessions.events import EndpointChanged, RequestClosed, RequestOpened, SessionWord, StandingLinksChosen
+from gossipd.sessions.events import EndpointChanged, RequestChanged, SessionWord, StandingLinksChosen
 from gossipd.wire import control
 from membership.member import NodeId
 
@@ -59,8 +59,6 @@ class ControlPlane:
             driver=self.driver,
         )  # fmt: skip
 
-    # ---- life ------------------------------------------------------------------------------------
-
     async def serve(
         self, bind_host: str, bind_port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
     ) -> None:
@@ -83,8 +81,6 @@ class ControlPlane:
             self.authenticator.close()
             self._requests.fail_all("the daemon is stopping")
             self._context.term()  # returns at once: every socket is closed and lingers for nothing
-
-    # ---- what the daemon says --------------------------------------------------------------------
 
     def hear(self, word: SessionWord) -> None:
         """What the planner wants said, and what it was told of deployments and members, after it was told."""
@@ -112,13 +108,13 @@ class ControlPlane:
             RequestRefusedError: it answered that it will not.
         """
         with self._requests.opened(node, control.REPLY_TO[type(message)]) as pending:
-            self.driver.feed(RequestOpened(node))
+            self.driver.feed(RequestChanged(node, is_open=True))
             try:
                 if not self.driver.put(node, message, number=pending.number):
                     pending.fail("it is unknown or does not read")
                 return await pending.wait(timeout_s)
             finally:
-                self.driver.feed(RequestClosed(node))
+                self.driver.feed(RequestChanged(node, is_open=False))
 
     def request_from_thread(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
         """``request`` for a worker thread; raises the same, and PeerUnreachableError when the plane has stopped."""

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from gossipd.sessions.events import Dial, HangUp, SendReady, SessionCommand
 from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
@@ -19,7 +19,7 @@ from gossipd.sessions.settings import SessionSettings
 from gossipd.wire.control import Message
 from membership.member import NodeId
 
-LET_GO = "let go"
+LET_GO = "let go"  # the reason when a channel had failed before and nothing wants it any more
 
 
 class EndpointDirectory(Protocol):
@@ -27,13 +27,6 @@ class EndpointDirectory(Protocol):
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """Where a member's record says its control port is; None for strangers and for those who left."""
-
-
-class EndedChannel(NamedTuple):
-    """A connection that is over. ``reason`` is ``LET_GO`` when it had failed before and nothing wants it any more."""
-
-    peer: NodeId
-    reason: str
 
 
 class ChannelTable:
@@ -47,7 +40,7 @@ class ChannelTable:
         self._rng = rng
         self._channels: dict[NodeId, PeerChannel] = {}
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
-        self._ended: list[EndedChannel] = []
+        self._ended: list[tuple[NodeId, str]] = []
         self._due_s = math.inf
         self.link_counters = {"dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
 
@@ -164,7 +157,7 @@ class ChannelTable:
             if channel.state is ChannelState.WAITING:
                 if not (channel.queue or is_wanted(channel.peer)):
                     del self._channels[channel.peer]
-                    self._ended.append(EndedChannel(channel.peer, LET_GO))
+                    self._ended.append((channel.peer, LET_GO))
                 elif channel.dial_at_s <= now:
                     self._dial(channel, now)
                 else:
@@ -181,8 +174,8 @@ class ChannelTable:
                 else:
                     self.look_at(channel.used_s + self._settings.link_idle_s)
 
-    def take_ended(self) -> list[EndedChannel]:
-        """Those that are over since the last call."""
+    def take_ended(self) -> list[tuple[NodeId, str]]:
+        """The peers whose channels have ended since the last call, with the reasons."""
         ended, self._ended = self._ended, []
         return ended
 
@@ -215,7 +208,7 @@ class ChannelTable:
 
     def _end(self, channel: PeerChannel, reason: str) -> None:
         self._hang_up(channel, reason)
-        self._ended.append(EndedChannel(channel.peer, reason))
+        self._ended.append((channel.peer, reason))
 
     def _hang_up(self, channel: PeerChannel, reason: str) -> None:
         endpoint = channel.endpoint

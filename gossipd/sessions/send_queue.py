@@ -26,10 +26,7 @@ _MESSAGE_BYTES = 64  # what a frame has besides the bytes and texts of its messa
 
 
 class DeltaPayload:
-    """Changes of one deployment's holdings, at most ``DELTA_ITEMS_MAX`` in each ascending list.
-
-    It is shared by all receivers, and packed once: when the first of them is sent it.
-    """
+    """Changes of one deployment's holdings, at most ``DELTA_ITEMS_MAX`` in each ascending list; packed once for all."""
 
     __slots__ = ("_fields", "added", "dropped", "message", "reading")
 

@@ -75,7 +75,7 @@ class Sessions:
                 self._exchange.deployment_changed(event, now)
                 if isinstance(event, events.DeploymentOpened):
                     self._channels.hurry(*self._standing)
-            case session_events.RequestOpened() | session_events.RequestClosed():
+            case session_events.RequestChanged():
                 self._request_changed(event, now)
             case session_events.StandingLinksChosen():
                 self._choose_standing(event, now)
@@ -144,8 +144,8 @@ class Sessions:
         for peer in missing[: event.dials_max]:
             self._channels.open(peer, now)
 
-    def _request_changed(self, event: session_events.RequestOpened | session_events.RequestClosed, now: float) -> None:
-        if isinstance(event, session_events.RequestOpened):
+    def _request_changed(self, event: session_events.RequestChanged, now: float) -> None:
+        if event.is_open:
             self._requests[event.peer] += 1
             self._channels.hurry(event.peer)
             return
