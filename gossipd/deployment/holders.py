@@ -14,10 +14,7 @@ from membership.member import NodeId
 
 
 class Holders:
-    """Hosts that have the manifest or are about to, in the order in which gossip told that.
-
-    ``any_share``: of the choices after the first, those that fall on any live host.
-    """
+    """Hosts that have the manifest or will soon, in order of hearing. ``any_share``: of choices of any live host."""
 
     def __init__(self, rng: Random, *, any_share: float) -> None:
         self._rng = rng

@@ -25,13 +25,7 @@ from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId
 
-_SOURCE_TROUBLES = {
-    "E_SOURCE_AUTH": HostReason.SOURCE_AUTH,
-    "E_SOURCE_NOT_FOUND": HostReason.SOURCE_NOT_FOUND,
-    "E_SOURCE_CHANGED": HostReason.SOURCE_CHANGED,
-    "E_SOURCE_UNREACHABLE": HostReason.SOURCE_UNREACHABLE,
-    "E_SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
-}
+_SOURCE_TROUBLES = {f"E_{one.name}": one for one in HostReason if one.name.startswith("SOURCE_")}  # by error code
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 

@@ -29,8 +29,8 @@ Byte counts are sums of chunk lengths, and a chunk is a power of two of at least
 to 2**45 bytes (the limit of a model is 2**44) but for the short last chunks, where the error is below 1 in 10**8.
 Flooring keeps the order, so the record of a counter never falls. Verified bytes follow from the verified chunks.
 
-Rejected: variable-length integers, because they are longer for large models; sending differences, because one lost
-record makes every total wrong for ever.
+Integers are not of variable length, which is longer for large models. Counters are not sent as differences: one lost
+record would make every total wrong for ever.
 """
 
 from __future__ import annotations
@@ -168,13 +168,6 @@ def next_version(last: int, wall_s: float) -> int:
 def refresh_interval_s(hosts: int) -> float:
     """Seconds after which a host renews its record when only numbers have changed."""
     return max(REFRESH_FLOOR_S, hosts / REFRESH_HOSTS_PER_S)
-
-
-def verified_bytes(chunks_verified: int, chunk_count: int, bytes_total: int) -> int:
-    """Bytes of ``chunks_verified`` chunks: a proportional share, exact for none and for all."""
-    if chunk_count <= 0:
-        return bytes_total
-    return bytes_total * min(chunks_verified, chunk_count) // chunk_count
 
 
 def _squeeze(value: int, mantissa_bits: int) -> int:

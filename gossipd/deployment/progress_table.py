@@ -23,14 +23,7 @@ from typing import Any
 
 from gossipd.core.errors import LocalError
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
-from gossipd.deployment.progress import (
-    KEY_BYTES,
-    HostState,
-    Progress,
-    ProgressFormatError,
-    refresh_interval_s,
-    verified_bytes,
-)
+from gossipd.deployment.progress import KEY_BYTES, HostState, Progress, ProgressFormatError, refresh_interval_s
 from gossipd.deployment.states import FINAL
 from membership.member import NODE_ID_BYTES, NodeId
 
@@ -189,6 +182,13 @@ class ClusterProgress:
         except (struct.error, ProgressFormatError) as error:
             raise ProgressTableError(f"the saved progress table is damaged: {error}") from None
         return loaded
+
+
+def verified_bytes(chunks_verified: int, chunk_count: int, bytes_total: int) -> int:
+    """Bytes of ``chunks_verified`` chunks: a proportional share, exact for none and for all."""
+    if chunk_count <= 0:
+        return bytes_total
+    return bytes_total * min(chunks_verified, chunk_count) // chunk_count
 
 
 def deployment_state(states: Collection[HostState], *, one_copy: bool = False, cancelled: bool = False) -> str:

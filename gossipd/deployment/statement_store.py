@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.statement import EPOCH_MAX, Statement
@@ -34,6 +35,7 @@ NAMES_MAX = 4_096
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
 ALARMS_MAX = 64
+_Key = TypeVar("_Key")
 
 
 class Heard(Enum):
@@ -106,7 +108,7 @@ class StatementStore:
             return heard
         self.state.statements[statement.deployment] = statement
         self._forget_oldest()
-        self._changed()
+        self.revision += 1
         return Heard.NEWS if statement.deployment in self.state.statements else Heard.OLDER
 
     def withdraw(self, statement: Statement, before: Statement | None) -> None:
@@ -115,7 +117,7 @@ class StatementStore:
             del self.state.statements[statement.deployment]
             if before is not None:
                 self.state.statements[statement.deployment] = before
-            self._changed()
+            self.revision += 1
 
     def statement(self, deployment: DeploymentId) -> Statement | None:
         """The last statement on a deployment."""
@@ -143,14 +145,15 @@ class StatementStore:
 
     def accept(self, manifest: Manifest, now_s: float) -> Acceptance:
         """Trust this version of its name from now on. Raises ManifestError ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``,
-        or ``E_EQUIVOCATION``, after which ``alarms`` names both contents and the one accepted first stays trusted.
-        """
+        or ``E_EQUIVOCATION``, after which ``alarms`` names both contents and the one accepted first stays trusted."""
         versions = self.state.versions.get(manifest.name, {})
         trusted = versions.get(manifest.version)
         if trusted == manifest.id:
             return Acceptance.ALREADY
         if trusted is not None:
-            self._alarm(Equivocation(manifest.name, manifest.version, trusted, manifest.id))
+            alarm = Equivocation(manifest.name, manifest.version, trusted, manifest.id)
+            if alarm not in self.state.alarms:
+                self._keep(self.state.alarms, alarm, ALARMS_MAX)
             raise ManifestError(
                 f"{manifest.name}@{manifest.version} is trusted as {short(trusted)} and offered as "
                 f"{short(manifest.id)}; publish changed content under a higher version",
@@ -168,41 +171,34 @@ class StatementStore:
         if len(kept) > VERSIONS_KEPT_MAX:
             del kept[min(kept)]
         self.state.last_signed_s = max(self.state.last_signed_s, manifest.created_s)
-        self._changed()
+        self.revision += 1
         return Acceptance.NEW
 
     def alarms(self) -> tuple[Equivocation, ...]:
         """Equivocations seen, oldest first, at most 64."""
         return tuple(self.state.alarms)
 
-    def _alarm(self, alarm: Equivocation) -> None:
-        if alarm not in self.state.alarms:
-            self.state.alarms[alarm] = None
-            if len(self.state.alarms) > ALARMS_MAX:
-                del self.state.alarms[next(iter(self.state.alarms))]
-            self._changed()
+    def _keep(self, table: dict[_Key, None], key: _Key, keys_max: int) -> None:
+        table[key] = None
+        if len(table) > keys_max:
+            del table[next(iter(table))]
+        self.revision += 1
 
     # ---- removed here ----
 
     def mark_removed(self, deployment: DeploymentId) -> None:
         """An operator removed the deployment from this host: later statements do not bring it back here."""
-        self.state.removed[deployment] = None
-        if len(self.state.removed) > REMOVED_MAX:
-            del self.state.removed[next(iter(self.state.removed))]
-        self._changed()
+        self._keep(self.state.removed, deployment, REMOVED_MAX)
 
     def clear_removed(self, deployment: DeploymentId) -> None:
         """An operator dropped the manifest into this host's inbox again."""
         if deployment in self.state.removed:
             del self.state.removed[deployment]
-            self._changed()
+            self.revision += 1
 
     def is_removed(self, deployment: DeploymentId) -> bool:
         """Whether the deployment must not be fetched here."""
         return deployment in self.state.removed
-
-    def _changed(self) -> None:
-        self.revision += 1
 
 
 def _age(statement: Statement) -> tuple[int, DeploymentId]:

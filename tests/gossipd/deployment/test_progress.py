@@ -21,9 +21,8 @@ from gossipd.deployment.progress import (
     next_version,
     progress_key,
     refresh_interval_s,
-    verified_bytes,
 )
-from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError, deployment_state
+from gossipd.deployment.progress_table import ClusterProgress, ProgressTableError, deployment_state, verified_bytes
 from membership.member import NodeId
 
 MIB = 1 << 20
