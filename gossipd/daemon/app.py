@@ -179,14 +179,9 @@ class App:
             store=self._store, table=self._progress, audit=self.reports.audit,
         )  # fmt: skip
 
-    # ---- life --------------------------------------------------------------------------------------
-
     @contextlib.asynccontextmanager
     async def serving(self, *, ending: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
-        """Everything listens, unknown keys were seen to be refused, and the cluster is being looked for.
-
-        ``ending`` is called when it ends, for any reason, before what is verified is kept.
-        """
+        """Everything listens, and unknown keys are refused. ``ending`` is called at the end, before all is closed."""
         config = self.live.config
         async with trio.open_nursery() as outer:
             try:
@@ -221,10 +216,7 @@ class App:
         self._deployments.post(DaemonStarted())
 
     def _finish_removals(self) -> None:
-        """Delete models that were marked as removed when the last run ended, and manifests without a statement.
-
-        A disk that takes no writes can be served from: it is done at the next start, then.
-        """
+        """Delete models that the last run marked as removed, and manifests without a statement, if the disk lets us."""
         try:
             for deployment in self._state.envelopes():
                 if self._statements.statement(deployment) is None:
@@ -298,7 +290,7 @@ class App:
         self._deployments.post(RosterChanged())
         self._planner.set_own(can_read_sources=config.sources.enabled)
         self._driver.look_again()
-        self._membership_host.settings_changed()
+        self._membership_host.publish_capabilities()
         set_level(config.log.level)
 
 

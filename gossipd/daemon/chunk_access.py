@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gossipd.core.events import FailReason, SourceReadFailed
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
@@ -26,19 +26,17 @@ from membership.member import NodeId
 MANIFEST_WAIT_S = 0.8
 
 
+@dataclass(slots=True, eq=False)
 class ChunkAccess:
     """A ``ChunkReader``. Thread-safe."""
 
-    def __init__(
-        self, store: ChunkStore, state: StateDirectory, directory: MemberDirectory, lifecycle: Lifecycle
-    ) -> None:
-        self.store = store
-        self._state = state
-        self._directory = directory
-        self._lifecycle = lifecycle
-        self._lock = threading.Lock()
-        self._uploaded: Counter[DeploymentId] = Counter()
-        self._sent: dict[DeploymentId, Counter[str]] = {}
+    store: ChunkStore
+    state: StateDirectory
+    directory: MemberDirectory
+    lifecycle: Lifecycle
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _uploaded: Counter[DeploymentId] = field(default_factory=Counter, init=False)
+    _sent: dict[DeploymentId, Counter[str]] = field(default_factory=dict, init=False)
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """See ChunkReader."""
@@ -49,15 +47,15 @@ class ChunkAccess:
 
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         """See ChunkReader. Waits a moment for one that is on its way here."""
-        is_coming = self._lifecycle.is_coming
-        envelope = self._state.envelope_soon(deployment, is_coming=is_coming, timeout_s=MANIFEST_WAIT_S)
+        is_coming = self.lifecycle.is_coming
+        envelope = self.state.envelope_soon(deployment, is_coming=is_coming, timeout_s=MANIFEST_WAIT_S)
         if envelope is None:
             raise NotHeldError(f"no manifest of {deployment.hex()} here", code="E_UNKNOWN_MANIFEST")
         return envelope
 
     def sent(self, node: NodeId, deployment: DeploymentId, length: int) -> None:
         """A whole chunk has gone out to ``node``."""
-        scope = "rack" if self._directory.is_rack_peer(node) else "far"
+        scope = "rack" if self.directory.is_rack_peer(node) else "far"
         with self._lock:
             self._sent.setdefault(deployment, Counter())[scope] += length
 

@@ -14,7 +14,6 @@ from typing import Protocol
 
 import trio
 
-from gossipd.core.ids import DeploymentId
 from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.statement import Statement
@@ -68,10 +67,8 @@ class DeploymentDriver:
             self._is_turning = False
 
     async def run(self, executor: DeploymentPort, nursery: trio.Nursery) -> None:
-        """Never returns: tell the brain when its time has come.
-
-        Work is done in ``nursery``, the daemon's outermost, as publishing goes on while the daemon stops.
-        """
+        """Never returns: tell the brain when its time has come. Work is done in ``nursery``, the daemon's outermost, as
+        publishing goes on while the daemon stops."""
         self._performing = executor, nursery
         self._take_turn()
         while True:
@@ -137,7 +134,3 @@ class DeploymentDriver:
     async def trigger(self, statement: Statement, envelope: bytes | None) -> commands.Answer:
         """A member's or client's signed statement. Raises GossipdError."""
         return await self.ask(lambda request: events.OrderTriggered(request, statement, envelope))
-
-    async def evict(self, deployment: DeploymentId) -> None:
-        """The store is about to delete it: remember that first."""
-        await self.ask(lambda request: events.EvictionBegun(request, deployment))

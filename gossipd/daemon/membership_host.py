@@ -63,8 +63,6 @@ class MembershipHost:
         self.swim.leave(trio.current_time())
         self.wake()
 
-    # ---- said ----------------------------------------------------------------------------------------
-
     def publish_statement(self, statement: Statement) -> None:
         """To everybody, late joiners too."""
         self._publish(membership_events.PayloadKind.STATEMENT, statement.deployment, statement.rank, statement.encode())
@@ -83,17 +81,14 @@ class MembershipHost:
     def claim_seed(self, term: int) -> None:
         """Put the term on our record; zero gives the claim up."""
         self._seed_term = term
-        self._publish_capabilities()
-
-    def settings_changed(self) -> None:
-        """Whether this host may read storage has perhaps changed."""
-        self._publish_capabilities()
+        self.publish_capabilities()
 
     def keys_changed(self) -> None:
         """Another key ring of this cluster; nothing is sent for it."""
         self.swim.set_keys(self._live.keys.cluster)
 
-    def _publish_capabilities(self) -> None:
+    def publish_capabilities(self) -> None:
+        """Put on our record what this host can do; a reload may have changed it."""
         capabilities = settings_mapping.capabilities(self._live.config, seed_term=self._seed_term)
         self.swim.update_payload(capabilities.to_bytes(), trio.current_time())
         self.wake()

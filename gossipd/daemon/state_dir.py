@@ -80,10 +80,7 @@ class StateDirectory:
         return StatementStore() if kept is None else register_from_bytes(kept)
 
     def keep_register(self, kept: bytes, revision: int) -> None:
-        """A ``snapshot``, made on the loop that owns the register; it or a later one is durable on return.
-
-        Threads may come in another order than their snapshots were made: an older one never replaces a newer.
-        """
+        """Make a ``snapshot`` durable, unless a thread with a later one came first."""
         with self._keeping_register:
             if revision > self._register_revision:
                 self._write(REGISTER, kept)

@@ -92,9 +92,7 @@ class DaemonStatus:
         rows = [
             self._row(one, members, one_copy=one.id in swarms and swarms[one.id].one_copy)
             for one in self.lifecycle
-            if one.manifest is not None
-            and name in (None, one.manifest.name)
-            and version in (None, one.manifest.version)
+            if (found := one.manifest) is not None and name in (None, found.name) and version in (None, found.version)
         ]
         return sorted(rows, key=lambda row: (row.name, -row.version))
 
@@ -179,13 +177,11 @@ class DaemonStatus:
     def _deployment_counters(self, one: DeploymentRecord) -> DeploymentCounters:
         assert one.manifest is not None
         counters = one.counters
+        received = {"origin": counters.source_bytes, "peer_rack": counters.peer_bytes_same_rack}
+        received["peer_far"] = counters.peer_bytes_cross_rack
         return DeploymentCounters(
             deployment=one.label,
-            received_bytes={
-                "origin": counters.source_bytes,
-                "peer_rack": counters.peer_bytes_same_rack,
-                "peer_far": counters.peer_bytes_cross_rack,
-            },
+            received_bytes=received,
             sent_bytes=self.data_plane.chunk_access.sent_bytes(one.id),
             verify_failures={"peer": counters.corrupt_chunks},
             wasted_bytes={"duplicate": counters.duplicate_bytes},

@@ -35,12 +35,8 @@ class Triggers:
             deployment = found[0].id
         last = self.statements.statement(deployment)
         manifest = self.lifecycle.manifest_of(deployment)
-        return control.TriggerState(
-            deployment,
-            last.epoch if last is not None else 0,
-            last.verb.name.lower() if last is not None else "",
-            len(manifest.envelope) if manifest is not None else 0,
-        )
+        epoch, verb = (last.epoch, last.verb.name.lower()) if last is not None else (0, "")
+        return control.TriggerState(deployment, epoch, verb, len(manifest.envelope) if manifest is not None else 0)
 
     async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
         answer = await self.driver.trigger(statement, envelope)

@@ -270,7 +270,7 @@ async def test_an_eviction_is_durable_before_the_version_is_deleted(tmp_path: Pa
         remembered: list[bool] = []
 
         def before_evict(event: ModelEvicted) -> None:
-            trio.from_thread.run(node.driver.evict, event.deployment)
+            trio.from_thread.run(node.driver.ask, lambda request: events.EvictionBegun(request, event.deployment))
             remembered.append(node.state.register().is_removed(ONE.manifest.id) and node.store.versions("m") == [1, 2])
 
         node.store.hears_evictions = before_evict
