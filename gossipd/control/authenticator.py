@@ -12,7 +12,7 @@ dialer tries again. A key that keeps coming gets 400, which libzmq's client repo
 never retries by itself. Anything but CURVE gets 400 (libzmq refuses those before it asks).
 
 pyzmq's Authenticator knows neither 300 nor waiting and answers on a lock-step socket, hence this loop: six frames
-in, six out, on a ROUTER, so that one held answer holds nobody else's.
+in, six out, on a ROUTER, so that an answer that is held back delays no other.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class ControlPlane:
             self._context.term()  # returns at once: every socket is closed and lingers for nothing
 
     def hear(self, word: SessionWord) -> None:
-        """What the planner wants said, and what it was told of deployments and members, after it was told."""
+        """Give the sessions a command of the planner, or an event that the planner has heard already."""
         self.driver.feed(word)
 
     def member_changed(self, node: NodeId) -> None:
@@ -103,7 +103,7 @@ class ControlPlane:
         """Ask a member and wait for its reply, which is of the kind that ``REPLY_TO`` names for the request.
 
         Raises:
-            PeerUnreachableError: nobody knows where it is, its link failed, or its queue is full.
+            PeerUnreachableError: its address is unknown, its link failed, or its queue is full.
             PeerSilentError: no reply within ``timeout_s``.
             RequestRefusedError: it answered that it will not.
         """

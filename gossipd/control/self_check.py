@@ -32,7 +32,7 @@ _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class SelfCheckError(LocalError):
-    """The control port lets somebody in that it must not, or nobody. Fault: this build or machine. Retry: no."""
+    """The control port accepts a key that it must refuse, or refuses ours. Fault: this build or machine. Retry: no."""
 
     code = "E_SELF_CHECK"
     exit_code = ExitCode.TRUST
@@ -43,9 +43,9 @@ async def self_check(plane: ControlPlane, host: str, port: int, *, own: SecretKe
 
     Args:
         own: this node's key, which ``member_of`` must know.
-        stranger: a key that nobody knows, made for this call.
+        stranger: a key that no host knows, made for this call.
     Raises:
-        SelfCheckError: somebody was let in who must not be, or we were not.
+        SelfCheckError: a connection was accepted that must not be, or ours was not.
     """
     host = _WILDCARDS.get(host, host)
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()

@@ -35,7 +35,7 @@ class TriggerHost(Protocol):
     """What the daemon knows and does. Called on the trio loop."""
 
     def trigger_state(self, deployment: DeploymentId | None, model: str) -> control.TriggerState:
-        """The last word on a deployment, named by id or (``deployment`` None) as ``NAME@VERSION``.
+        """The last statement on a deployment, named by id or (``deployment`` None) as ``NAME@VERSION``.
 
         ``epoch`` 0 and an empty ``verb`` when nothing was heard of it, ``manifest_bytes`` 0 when its manifest is not
         here. ``code`` E_NOT_FOUND for a name that is not known.

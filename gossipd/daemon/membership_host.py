@@ -1,4 +1,4 @@
-"""Membership's brain on this host, and what is said and heard through it.
+"""Membership's brain on this host, and what the daemon publishes through it.
 
 What lives here: making the brain, its socket, publishing, the seed claim. What does not: the verdicts
 (``membership``), the table of members (``member_directory``), and what its events mean (``member_events``).
@@ -45,7 +45,7 @@ class MembershipHost:
     async def start(
         self, nursery: trio.Nursery, on_event: Callable[[membership_events.Event], None], *, turn_loop: TurnLoop
     ) -> None:
-        """Listen and speak until the nursery ends. Raises OSError when the port is taken."""
+        """Receive and send until the nursery ends. Raises OSError when the port is taken."""
         net = self._live.config.net
         udp = open_udp_socket(net.bind, net.port)
         nursery.start_soon(_close_at_the_end, udp.close)
@@ -59,16 +59,16 @@ class MembershipHost:
             self._runtime.wake()
 
     def leave(self) -> None:
-        """Say goodbye."""
+        """Tell the cluster that this host leaves."""
         self.swim.leave(trio.current_time())
         self.wake()
 
     def publish_statement(self, statement: Statement) -> None:
-        """To everybody, late joiners too."""
+        """Have gossip carry it to all hosts, late joiners too."""
         self._publish(membership_events.PayloadKind.STATEMENT, statement.deployment, statement.rank, statement.encode())
 
     def publish_progress(self, key: bytes, version: int, record: bytes) -> None:
-        """To everybody who is there; the next one supersedes it."""
+        """Have gossip carry it to the hosts that are up; the next one supersedes it."""
         self._publish(membership_events.PayloadKind.PROGRESS, key, version, record)
 
     def _publish(self, kind: membership_events.PayloadKind, key: bytes, version: int, payload: bytes) -> None:

@@ -3,8 +3,8 @@
 What lives here: when a record is published. What does not: the record and the table (``deployment.progress``,
 ``deployment.progress_table``), and keeping the table on disk (``state_saver``).
 
-A record is told when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``; when all
-is done, a slow refresh keeps newcomers and those who lost a datagram up to date.
+A record is published when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``;
+when all is done, a slow refresh keeps newcomers, and hosts that lost a datagram, up to date.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
 TICK_S = 1.0
-LOOK_S = 0.25  # a change of state is told within this; each look is a wake-up of the loop, some 0.25 ms
+LOOK_S = 0.25  # a change of state is published within this; each look is a wake-up of the loop, some 0.25 ms
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
 
 
@@ -64,7 +64,7 @@ class ProgressPublisher:
                     self.tell(deployment)
 
     def tell(self, deployment: DeploymentRecord) -> None:
-        """Tell now."""
+        """Publish the deployment's record now."""
         now, wall_s = trio.current_time(), time.time()
         deployment.changed = False
         self.told_s[deployment.id] = now

@@ -146,11 +146,11 @@ class StateDirectory:
             self._envelope_kept.notify_all()
 
     def envelopes(self) -> list[DeploymentId]:
-        """Whose manifests are kept; as many as the register holds statements, after ``forget_envelope`` of the rest."""
+        """Deployments whose manifests are kept; once the rest is deleted, at most as many as the register's statements."""
         return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(MANIFESTS) if len(name) == 64]
 
     def forget_envelope(self, deployment: DeploymentId) -> None:
-        """Nobody will ask for it again."""
+        """Delete a manifest that no host will ask for again."""
         self._disk.remove_file(f"{MANIFESTS}/{deployment.hex()}")
 
     def _read(self, name: str) -> bytes | None:

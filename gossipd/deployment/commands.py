@@ -103,7 +103,7 @@ class RemoveModel:
 
 @dataclass(frozen=True, slots=True)
 class AbandonWork:
-    """Nobody waits for that work any more: end it if it has not begun or can be cut short, else let it end."""
+    """The brain waits for that work no more: end it if it has not begun or can be cut short, else let it end."""
 
     work: WorkNumber
 
@@ -125,7 +125,7 @@ class CloseSwarm:
 
 @dataclass(frozen=True, slots=True)
 class TellStatement:
-    """Gossip the statement to everybody, late joiners too."""
+    """Gossip the statement to all hosts, late joiners too."""
 
     statement: Statement
 

@@ -31,7 +31,7 @@ class Holders:
         self._known.clear()
 
     def choose(self, live: set[NodeId]) -> NodeId | None:
-        """The next host to ask; None when there is nobody."""
+        """The next host to ask; None when there is none."""
         known = [node for node in self._known if node in live]
         is_first, self._choices = not self._choices, self._choices + 1
         if known and is_first:

@@ -4,7 +4,7 @@ What lives here: what each step asks for, what its end leads to, and when it is 
 of steps and states (``states``), which deployments there are (``lifecycle``), which chunk comes from where (the
 planner).
 
-A life ends by a failure, a cancel, a removal or an eviction, in whatever step it is. Work that is under way then is
+A life ends by a failure, a cancel, a removal or an eviction, in any step. Work that is under way then is
 abandoned, and its end is waited for: the store cannot be cut short. Only then what is not published is deleted, and
 only after that the next life begins, so that it counts what the store really holds.
 """

@@ -5,7 +5,7 @@ records and the totals over them (``progress_table``).
 
 Gossip carries one such record for each host and deployment. Its key is the first 8 bytes of the deployment's id
 (``progress_key``), so key and record together are 40 bytes; its version is the time of writing in milliseconds since
-1970, never lower than the last one (``next_version``), so that a host that lost its state still speaks last.
+1970, never lower than the last one (``next_version``), so that a host's latest record wins though it lost its state.
 
 Format, big-endian, one record:
 
@@ -138,7 +138,7 @@ class Progress:
 
     @classmethod
     def from_bytes(cls, record: bytes) -> Progress:
-        """Raises ProgressFormatError, and nothing else, whatever the bytes."""
+        """Raises ProgressFormatError, and nothing else, for any bytes."""
         if len(record) != RECORD_BYTES:
             raise ProgressFormatError(f"a progress record has {len(record)} bytes, expected {RECORD_BYTES}")
         if record[0] != VERSION:

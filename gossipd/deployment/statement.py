@@ -63,7 +63,7 @@ class Statement:
 
     @property
     def rank(self) -> int:
-        """Of two statements on one deployment the higher rank is the last word. Also their version under gossip."""
+        """Of two statements on one deployment the one of higher rank is the later. Also their version under gossip."""
         return self.epoch * 2 + (self.verb is Verb.CANCEL)
 
     def encode(self) -> bytes:

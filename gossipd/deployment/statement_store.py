@@ -4,7 +4,7 @@ What lives here: merging statements, the rules for versions, and what was remove
 (the daemon keeps ``statement_file``'s bytes whenever ``revision`` has changed, before it acts on what it heard),
 gossip, and whether a manifest is signed (``manifest``).
 
-**Statements** merge like a register per deployment that only moves up: the highest rank wins, whatever their order and
+**Statements** merge like a register per deployment that only moves up: the highest rank wins, in any order and
 number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
 issued longest ago are dropped first. The order is the same everywhere, so all nodes drop the same ones and do not teach
 them to each other again.

@@ -23,10 +23,10 @@ LET_GO = "let go"  # the reason when a channel had failed before and nothing wan
 
 
 class EndpointDirectory(Protocol):
-    """Where members are. A lookup only: it changes nothing and calls nobody."""
+    """Where members are. A lookup only: it changes nothing."""
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
-        """Where a member's record says its control port is; None for strangers and for those who left."""
+        """Where a member's record says its control port is; None for hosts that are no members or have left."""
 
 
 class ChannelTable:
@@ -49,7 +49,7 @@ class ChannelTable:
         return self._channels.get(peer)
 
     def open(self, peer: NodeId, now: float) -> PeerChannel | None:
-        """The channel to ``peer``, dialed soon if it is not up; None when nobody knows where the peer is."""
+        """The channel to ``peer``, dialed soon if it is not up; None when its address is unknown."""
         channel = self._channels.get(peer)
         if channel is None:
             if self._directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
@@ -120,7 +120,7 @@ class ChannelTable:
             self._end(channel, "forgotten")
 
     def up(self, peer: NodeId, now: float) -> PeerChannel | None:
-        """The handshake has succeeded; None when nobody waits for it any more."""
+        """The handshake has succeeded; None when the peer is not being dialed."""
         channel = self._channels.get(peer)
         if channel is None or channel.state is not ChannelState.DIALING:
             return None

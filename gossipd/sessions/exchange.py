@@ -1,7 +1,7 @@
 """What this host and its peers tell each other about deployments: questions, answers, deltas.
 
-What lives here: what each message and each word of the planner means to the subscriptions of both sides. What does not:
-when a peer is dialed, and which connections are kept (``sessions``).
+What lives here: what each message and each command of the planner means to the subscriptions of both sides. What does
+not: when a peer is dialed, and which connections are kept (``sessions``).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class DeploymentExchange:
     # ---- what peers say ------------------------------------------------------------------------
 
     def message_heard(self, peer: NodeId, message: control.Message, number: int, now: float) -> None:
-        """A peer has said something of its own initiative."""
+        """A peer has sent a message of its own initiative."""
         match message:
             case control.Delta():
                 self._delta_heard(peer, message, number, now)

@@ -5,9 +5,9 @@ What lives here: values and rules without a socket. What does not: all of them t
 =======  =======================================  ======================================================
 state    means                                    leaves it by
 =======  =======================================  ======================================================
-WAITING  for its time to be dialed                ``dial``: DIALING. Wanted by nobody: dropped
+WAITING  for its time to be dialed                ``dial``: DIALING. Not wanted: dropped
 DIALING  the handshake is under way               ``up``: UP. ``fail``, or twice ``handshake_s``: WAITING
-UP       messages can be sent                     ``fail``: WAITING. Idle and wanted by nobody: dropped
+UP       messages can be sent                     ``fail``: WAITING. Idle and not wanted: dropped
 =======  =======================================  ======================================================
 """
 

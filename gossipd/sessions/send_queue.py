@@ -54,7 +54,7 @@ class Outgoing(NamedTuple):
 
 
 class Backlog:
-    """Deltas of one deployment that a slow peer has not been sent yet, merged; the last word on each chunk counts.
+    """Deltas of one deployment that a slow peer has not been sent yet, merged; the last change of each chunk counts.
 
     What is being read, and the free slots, are as they are now: every delta says all of that.
     """
