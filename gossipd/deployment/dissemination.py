@@ -89,7 +89,7 @@ class Dissemination:
         return statement
 
     def tell(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
-        """Tell a statement of the store to everybody, and act on it."""
+        """Tell a statement of the store to all hosts, and act on it."""
         self._context.put(TellStatement(statement))
         self.act(statement, wall_s, manifest)
 

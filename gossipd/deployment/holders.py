@@ -14,11 +14,7 @@ from membership.member import NodeId
 
 
 class Holders:
-    """Hosts that have the manifest or are about to, in the order in which gossip told that.
-
-    Args:
-        any_share: of the choices after the first, those that fall on any live host.
-    """
+    """Hosts that have the manifest or will soon, in order of hearing. ``any_share``: of choices of any live host."""
 
     def __init__(self, rng: Random, *, any_share: float) -> None:
         self._rng = rng
@@ -35,7 +31,7 @@ class Holders:
         self._known.clear()
 
     def choose(self, live: set[NodeId]) -> NodeId | None:
-        """The next host to ask; None when there is nobody."""
+        """The next host to ask; None when there is none."""
         known = [node for node in self._known if node in live]
         is_first, self._choices = not self._choices, self._choices + 1
         if known and is_first:

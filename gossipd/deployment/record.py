@@ -78,15 +78,10 @@ class DeploymentRecord:
         if self.state in FINAL and not self.elapsed_s and self.started_s:
             self.elapsed_s = max(1, int(wall_s) - self.started_s)
         return Progress(
-            state=self.state,
-            reason=self._why(),
-            chunks_verified=self.chunks_verified,
-            rate_in_bytes_per_s=int(self.rate_in.bytes_per_s),
-            rate_out_bytes_per_s=int(self.rate_out.bytes_per_s),
-            started_s=self.started_s,
-            elapsed_s=self.elapsed_s,
-            **counters_of(self.counters),
-        )
+            state=self.state, reason=self._why(), chunks_verified=self.chunks_verified,
+            rate_in_bytes_per_s=int(self.rate_in.bytes_per_s), rate_out_bytes_per_s=int(self.rate_out.bytes_per_s),
+            started_s=self.started_s, elapsed_s=self.elapsed_s, **counters_of(self.counters),
+        )  # fmt: skip
 
     def _why(self) -> HostReason:
         """The state's own reason, else why nothing arrives: trouble with the source or the disk says it best."""

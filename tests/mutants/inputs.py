@@ -321,7 +321,7 @@ MUTANTS = (
         "an-alarm-is-in-status-only",
         "What an operator must act on is no event of the audit log.",
         "gossipd/daemon/reports.py",
-        '        self.recorder.record("alarm", code=code, reason=sentence)\n',
+        '        self.audit.record("alarm", code=code, reason=sentence)\n',
         "",
         (f"{_DAEMON}/test_alarms.py",),
     ),

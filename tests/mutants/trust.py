@@ -45,7 +45,7 @@ MUTANTS = (
         "a-clock-set-back-revives-an-expired-manifest",
         "Only the wall clock judges expiry, not the latest signed date.",
         "gossipd/deployment/statement_store.py",
-        "        manifest.check_time(max(now_s, self._state.last_signed_s))\n",
+        "        manifest.check_time(max(now_s, self.state.last_signed_s))\n",
         "        manifest.check_time(now_s)\n",
         ("tests/gossipd/deployment/test_statement_store.py",),
     ),

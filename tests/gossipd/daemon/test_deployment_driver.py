@@ -29,7 +29,7 @@ from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment import events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import OpenSwarm
-from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.record import DeploymentRecord
@@ -136,14 +136,19 @@ class _Node:
             self.store.finish(ONE.manifest.id)
         self.swarm, self.client = _Swarm(), _Client()
         roster = ScriptedRoster()
-        brain = DeploymentBrain(
-            HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
-            progress=ClusterProgress(), rng=Random(1),
+        context = BrainContext(
+            identity=HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
+            progress=ClusterProgress(),
             complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
         )  # fmt: skip
+        brain = DeploymentBrain(context, Random(1))
         audit = SimpleNamespace(record=lambda event, **_: self.audited.append(event))
         executor = DeploymentExecutor(
-            state=self.state, store=self.store, client=cast(Any, self.client), swarm=self.swarm, audit=cast(Any, audit)
+            state=self.state,
+            store=self.store,
+            client=cast(Any, self.client),
+            swarm=cast(Any, self.swarm),
+            audit=cast(Any, audit),
         )
         self.lifecycle = brain.lifecycle
         self.driver = DeploymentDriver(brain)
@@ -265,7 +270,7 @@ async def test_an_eviction_is_durable_before_the_version_is_deleted(tmp_path: Pa
         remembered: list[bool] = []
 
         def before_evict(event: ModelEvicted) -> None:
-            trio.from_thread.run(node.driver.evict, event.deployment)
+            trio.from_thread.run(node.driver.ask, lambda request: events.EvictionBegun(request, event.deployment))
             remembered.append(node.state.register().is_removed(ONE.manifest.id) and node.store.versions("m") == [1, 2])
 
         node.store.hears_evictions = before_evict
