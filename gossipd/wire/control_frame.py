@@ -40,10 +40,8 @@ assert all(len(kind.__struct_fields__) <= 13 and number < 128 for kind, number i
 
 
 class FrameError(RemoteError):
-    """A frame that is not a control message. ``kind`` names the fault in one word, for the counters.
-
-    Fault: the peer, or a version of it that is unknown here. State: unchanged. Retry: no.
-    """
+    """A frame that is not a control message. ``kind`` names the fault in one word, for the counters. Fault: the peer,
+    or a version of it that is unknown here. State: unchanged. Retry: no."""
 
     code = "E_DECODE"
 
