@@ -9,10 +9,16 @@ import pytest
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import SendDelta
 from gossipd.core.ids import DeploymentId
-from gossipd.sim.message_size import ACKNOWLEDGEMENT_BYTES, datagram_bytes, delta_bytes, holdings_bytes, request_bytes
 from gossipd.sim.outcome import simulated
 from gossipd.sim.scenario import lab
-from gossipd.sim.steady_traffic import progress_bytes_s
+from gossipd.sim.traffic_model import (
+    ACKNOWLEDGEMENT_BYTES,
+    datagram_bytes,
+    delta_bytes,
+    holdings_bytes,
+    progress_bytes_s,
+    request_bytes,
+)
 from gossipd.sim.world import World
 from gossipd.wire.control import Delta, Holdings, Message, Subscribe
 from gossipd.wire.control_frame import encode, encode_delta, join
