@@ -14,9 +14,7 @@ _CURE = "; move it to a local disk, or set store.any_file_system = true"
 
 
 def check_places(config: Config) -> None:
-    """Models, their journals and the trust records must survive a power cut. Raises ConfigError with every directory on
-    an unfit file system.
-    """
+    """Models, journals and trust records must survive a power cut. Raises ConfigError that names all unfit places."""
     if config.store.any_file_system:
         return
     problems = []

@@ -27,8 +27,7 @@ _INTRO = """\
 
 def render_config(values: Mapping[str, Mapping[str, object]]) -> str:
     """The file's text, with ``values`` (section -> key -> typed value) set and all others at their defaults. Settings
-    without a default must be among ``values``.
-    """
+    without a default must be among ``values``."""
     parts = [_INTRO]
     for name, section in SECTIONS.items():
         given = values.get(name, {})
