@@ -38,20 +38,9 @@ _SECOND = (
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def init(
-    *,
-    directory: str,
-    name: str,
-    rack: str,
-    zone: str | None,
-    bind: str,
-    port: int,
-    advertise: str | None,
-    bulk_bind: str | None,
-    join: tuple[str, ...],
-    cluster_key: str | None,
-    trust: tuple[str, ...],
-    as_json: bool,
-) -> None:
+    *, directory: str, name: str, rack: str, zone: str | None, bind: str, port: int, advertise: str | None,
+    bulk_bind: str | None, join: tuple[str, ...], cluster_key: str | None, trust: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
     """Write DIR/gossipd.toml, this host's keys, DIR/inbox/ and DIR/models/; DIR/cluster.key unless one is given.
 
     Nothing is overwritten. Key files that are given are copied into DIR.
