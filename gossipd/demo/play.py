@@ -2,8 +2,7 @@
 
 Order: toy model, storage server, key, signed manifest, daemons. When the daemons have found each other, the manifest
 goes into node-1's inbox. Then the demo watches the status sockets, as an operator would. Requested faults come
-half-way. At the end every byte of every host is compared; the traffic comes from the server's count and the daemons'
-totals.
+half-way. At the end every byte of every host is compared; traffic is the server's count and the daemons' totals.
 """
 
 from __future__ import annotations
@@ -299,14 +298,8 @@ def _make_trouble(stage: _Stage, total: int) -> None:
         return
     if stage.rot is None and stage.chunks.get(order.corrupt, 0) >= total * HALF_WAY:
         stage.audience.step(f"flipping bytes in what {order.corrupt} has stored")
-        models = stage.host(order.corrupt).models
-        stage.rot = Rot(
-            stage.manifest,
-            models,
-            stage.original,
-            chunks_max=max(DAMAGED_MIN, int(total * DAMAGED_SHARE)),
-            rng=Random(),
-        )
+        models, most = stage.host(order.corrupt).models, max(DAMAGED_MIN, int(total * DAMAGED_SHARE))
+        stage.rot = Rot(stage.manifest, models, stage.original, chunks_max=most, rng=Random())
         stage.rot.start()
 
 
