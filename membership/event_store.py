@@ -45,7 +45,7 @@ class EventStore:
         if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
             raise PayloadRefusedError(f"{settings.statement_count_max} statements are known already")
         data = wire.event(_NUMBERS[kind], self._node.own.node, version, key, payload)
-        if self._note(kind, key, version, data, now) and kind is PayloadKind.STATEMENT:
+        if self._note(kind, key, version, data, now, relay=True) and kind is PayloadKind.STATEMENT:
             self._node.gossip_due = True
 
     def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> None:
@@ -85,9 +85,7 @@ class EventStore:
     def _is_full(self) -> bool:
         return len(self._statements) >= self._node.settings.statement_count_max
 
-    def _note(
-        self, kind: PayloadKind, key: bytes, version: int, data: bytes, now: float, *, relay: bool = True
-    ) -> bool:
+    def _note(self, kind: PayloadKind, key: bytes, version: int, data: bytes, now: float, *, relay: bool) -> bool:
         if kind is PayloadKind.PROGRESS:
             return self._note_progress(key, version, data, relay=relay)
         queue = self._node.rumours.classes[STATEMENT]

@@ -188,9 +188,8 @@ class SimHost:
 
     def _send_delta(self, command: events.SendDelta) -> None:
         size = delta_bytes(command)
-        heard = events.DeltaHeard(
-            self.node, command.deployment, command.added, command.dropped, command.reading, command.free_slots
-        )
+        chunks = (command.added, command.dropped, command.reading)
+        heard = events.DeltaHeard(self.node, command.deployment, *chunks, command.free_slots)
         self.control_bytes += size * len(command.peers)
         self.messages += len(command.peers)
         self.linked.update(command.peers)

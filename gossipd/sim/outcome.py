@@ -43,9 +43,8 @@ class Outcome:
 
     def to_json(self) -> dict[str, object]:
         """The fields, for ``--json``. JSON has no NaN, so times are null when no host is ready."""
-        return {
-            key: None if isinstance(value, float) and isnan(value) else value for key, value in asdict(self).items()
-        }
+        figures = asdict(self).items()
+        return {key: None if isinstance(value, float) and isnan(value) else value for key, value in figures}
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
