@@ -22,7 +22,7 @@ import msgpack
 import msgspec
 
 from gossipd.core.errors import RemoteError
-from gossipd.wire.control import CHUNKS_MAX, DELTA_ITEMS_MAX, INTEGER_MAX, NUMBERS, Delta, Message
+from gossipd.wire.control import CHUNKS_MAX, DELTA_ITEMS_MAX, INTEGER_MAX, NUMBERS, Message
 
 FRAME_VERSION = 1
 # The largest message is Holdings of a million chunks, 125 KB, or a part of a manifest, 128 KiB; the sockets
@@ -86,14 +86,6 @@ def decode(frame: bytes | memoryview) -> tuple[Message, int] | None:
         return msgspec.convert(items[2:], kind, builtin_types=_BYTES), items[1]
     except msgspec.ValidationError as error:
         raise FrameError("fields", f"{kind.__name__}: {error}") from None
-
-
-def encode_delta(
-    stream: int, *, added: Sequence[int], dropped: Sequence[int], reading: Sequence[int], free_slots: int
-) -> bytes:
-    """The fields of a Delta, for ``join``; lists are ascending and hold at most ``DELTA_ITEMS_MAX`` indexes."""
-    assert max(len(added), len(dropped), len(reading)) <= DELTA_ITEMS_MAX
-    return encode_fields(Delta(stream, gaps(added), gaps(dropped), gaps(reading), free_slots))
 
 
 def gaps(indexes: Sequence[int]) -> tuple[int, ...]:
