@@ -130,9 +130,8 @@ class StatusClient:
                 answer = stack.enter_context(connection.getresponse())
                 if answer.status >= 400:
                     _raise_refusal(_object(answer.read()))
-                    raise DaemonUnreachableError(
-                        f"the program at {self._path} answers {answer.status} without a reason"
-                    )
+                    what = f"the program at {self._path} answers {answer.status}"
+                    raise DaemonUnreachableError(f"{what} without a reason")
             except (OSError, http.client.HTTPException) as error:
                 raise DaemonUnreachableError(self._why(error)) from None
             stack.pop_all()  # now the caller closes the answer
@@ -181,6 +180,5 @@ def _object(text: bytes) -> dict[str, Any]:
 def _raise_refusal(answer: dict[str, Any]) -> None:
     error = answer.get("error")
     if isinstance(error, dict):
-        raise RefusedByDaemonError(
-            str(error.get("code", "E_OTHER")), str(error.get("message", "")), int(error.get("exit_code", 1))
-        )
+        code, message = str(error.get("code", "E_OTHER")), str(error.get("message", ""))
+        raise RefusedByDaemonError(code, message, int(error.get("exit_code", 1)))

@@ -55,9 +55,8 @@ def deployment_row(
 ) -> DeploymentRow:
     """One row, with the hosts in the order of ``targets``. ``now`` is on the clock that fed ``table``."""
     key = progress_key(facts.id)
-    totals = table.totals(
-        key, [each.node for each in targets], chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now
-    )
+    nodes = [each.node for each in targets]
+    totals = table.totals(key, nodes, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
     hosts = [_host_row(each, table, key, facts, now) for each in targets]
     states = [HostState(each.state) for each in hosts]
     count = max(1, totals.hosts_total)

@@ -147,9 +147,8 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
         except ValueError as error:
             return AuditReport(records, first_at, last_at, chain or GENESIS, f"line {number}: {error}")
         if chain is None and record["seq"] == 0 and record["prev"] != GENESIS:
-            return AuditReport(
-                records, first_at, last_at, GENESIS, f"line {number}: the first record names one before it"
-            )
+            problem = f"line {number}: the first record names one before it"
+            return AuditReport(records, first_at, last_at, GENESIS, problem)
         if chain is not None and record["prev"] != chain:
             problem = f"line {number}: does not follow the record before it (a record was changed, removed or inserted)"
             return AuditReport(records, first_at, last_at, chain, problem)

@@ -126,7 +126,6 @@ def traffic_words(row: dict[str, Any]) -> str:
 
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Columns as wide as their widest cell, two blanks between; no line ends in blanks."""
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
-    ]
+    lines = [head, *rows]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]

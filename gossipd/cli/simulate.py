@@ -199,7 +199,6 @@ def _say_how_long(deliveries: int, *, is_compiled: bool) -> None:
     minutes = deliveries / _DELIVERIES_PER_MINUTE / (2 if is_compiled else 1)
     if minutes < 1:
         return
-    cure = "fewer --chunks take less" + (
-        "" if is_compiled else "; python -m tests.bench.compiled simulate, in a checkout, takes half"
-    )
+    half = "" if is_compiled else "; python -m tests.bench.compiled simulate, in a checkout, takes half"
+    cure = f"fewer --chunks take less{half}"
     click.echo(f"about {time_words(60 * minutes)} of one core, for {deliveries:,} chunks to deliver; {cure}", err=True)

@@ -151,7 +151,9 @@ def play(order: DemoOrder, audience: Audience) -> DemoResult:
             _repair(stage, stage.rot)
         row = _settle(stage)
         audience.step(f"comparing every byte on {len(stage.hosts)} hosts with the original")
-        _compare(stage)
+        for host in stage.hosts:
+            if wrong := differences(stage.original, host.models / NAME / "current"):
+                raise DemoVerificationError(f"{host.name}: {'; '.join(wrong[:5])}")
         return _result(stage, row, seconds)
 
 
@@ -334,9 +336,8 @@ def _settle(stage: _Stage) -> dict[str, Any]:
             return False  # each damaged chunk is counted at least by its own host
         return bool(row["cluster_bytes_verified"] == expected and row["hosts_complete"] == len(stage.hosts))
 
-    _wait(
-        is_settled, SETTLE_SECONDS_MAX, lambda: f"totals have not settled: {row}; the log:\n{stage.hosts[0].log_tail()}"
-    )
+    first = stage.hosts[0]
+    _wait(is_settled, SETTLE_SECONDS_MAX, lambda: f"totals have not settled: {row}; the log:\n{first.log_tail()}")
     time.sleep(POLL_S)
     return row
 
@@ -350,12 +351,6 @@ def _wait(is_true: Callable[[], bool], seconds_max: float, why: Callable[[], str
 
 
 # ---- the end -----------------------------------------------------------------------------------
-
-
-def _compare(stage: _Stage) -> None:
-    for host in stage.hosts:
-        if wrong := differences(stage.original, host.models / NAME / "current"):
-            raise DemoVerificationError(f"{host.name}: {'; '.join(wrong[:5])}")
 
 
 def _result(stage: _Stage, row: dict[str, Any], seconds: float) -> DemoResult:

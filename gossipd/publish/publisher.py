@@ -165,9 +165,8 @@ def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
     _check_outside(path, out, selection)
     found = find_files(path, selection)
     base = path if path.is_dir() else path.parent
-    return _Origin(
-        found, LocalFiles(found), f"file://{quote(os.fsencode(base)).rstrip('/')}/", lambda: find_files(path, selection)
-    )
+    url = f"file://{quote(os.fsencode(base)).rstrip('/')}/"
+    return _Origin(found, LocalFiles(found), url, lambda: find_files(path, selection))
 
 
 def _check_outside(source: Path, out: Path, selection: Selection) -> None:
