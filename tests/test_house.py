@@ -58,7 +58,6 @@ IMPURE_MODULES = {
 IMPURE_CALLS = {"open", "print", "input", "hash", "id"}
 FUNCTION_LINES_MAX = 70
 PARAMETERS_MAX = 7
-WIDE_PACKAGES = frozenset({"daemon"})  # not narrowed yet
 
 
 def modules() -> dict[str, Path]:
@@ -161,7 +160,7 @@ def test_every_module_says_what_it_is_and_functions_fit_a_screen(module: str) ->
             assert lines <= FUNCTION_LINES_MAX, f"{module}.{node.name} has {lines} lines"
 
 
-@pytest.mark.parametrize("module", [name for name in MODULES if package(name) not in WIDE_PACKAGES])
+@pytest.mark.parametrize("module", MODULES)
 def test_constructors_are_narrow_and_take_one_callable_at_most(module: str) -> None:
     """Several callables are a port: a Protocol with a name for each. Of dataclasses only callables are counted."""
     for owner in ast.walk(tree(module)):

@@ -182,9 +182,12 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
             raw = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError((Problem(str(path), "", f"cannot be read: {error.strerror}"),)) from None
+    if mode & 0o002:
+        raise ConfigError((Problem(str(path), "", "may be changed by every user; chmod o-w it"),))
     if len(raw) > FILE_BYTES_MAX:
         raise ConfigError((Problem(str(path), "", f"has more than {FILE_BYTES_MAX} bytes"),))
     try:

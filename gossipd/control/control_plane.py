@@ -21,7 +21,7 @@ import zmq
 
 from gossipd.control.authenticator import ZapAuthenticator
 from gossipd.control.delegate import ControlPort
-from gossipd.control.dialer import Dialer
+from gossipd.control.dialer import ControlDialer
 from gossipd.control.dispatcher import FrameDispatcher
 from gossipd.control.listener import ControlListener
 from gossipd.control.requests import PeerUnreachableError, RequestTable
@@ -58,7 +58,7 @@ class ControlPlane:
             dispatcher=dispatcher,
             on_refused=self._refused,
         )
-        self.dialer = Dialer(
+        self.dialer = ControlDialer(
             self._context,
             secret=secret,
             settings=settings,

@@ -57,7 +57,7 @@ class _Connection:
     address: str
 
 
-class Dialer:
+class ControlDialer:
     """All connections that this host dials. The turn loop's turns own them."""
 
     def __init__(

@@ -19,6 +19,7 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.errors import GossipdError, NotFoundError
 from gossipd.core.events import ProbeSource
 from gossipd.core.ids import DeploymentId, short
+from gossipd.daemon.judging import judge_manifest
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment import commands, events
@@ -26,7 +27,7 @@ from gossipd.deployment.commands import OpenSwarm
 from gossipd.deployment.events import Failure
 from gossipd.deployment.statement import Statement
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import deployment_id, open_manifest
+from gossipd.manifest.manifest import deployment_id
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -37,7 +38,7 @@ from membership.member import NodeId
 
 STORE_THREADS = 4  # for each of opening, publishing, deleting: one disk does little more at once
 PULL_THREADS = 8  # at once: a host that announces many manifests must not hold all threads, nor the pool
-PULL_TIMEOUT_S = 20.0  # the largest manifest, 64 MiB, over 100 Mbit/s is 6 s
+PULL_TIMEOUT_S = 20.0  # the largest manifest, 50 MiB, over 100 Mbit/s is 6 s
 _FAILURES: tuple[tuple[type[GossipdError], Failure], ...] = (  # the first that fits
     (NoSpaceError, Failure.NO_SPACE),
     (NotWholeError, Failure.NOT_WHOLE),
@@ -144,7 +145,7 @@ class DeploymentExecutor:
             case commands.PullManifest(number, deployment, peer, size):
                 return events.EnvelopeFound(number, await self._client.pull(peer, deployment, size))
             case commands.OpenManifest():
-                return await run_blocking(_open, work, self._swarm.trusted())
+                return await _open(work, self._swarm.trusted())
             case commands.ReserveSpace(number, manifest):
                 held = await run_blocking(self._store.open, manifest, limiter=self._opening)
                 return events.SpaceReserved(number, held, self._store.is_published(manifest.id))
@@ -173,11 +174,14 @@ async def _to_the_end(call: Awaitable[T]) -> T:
     return result
 
 
-def _open(work: commands.OpenManifest, trusted: frozenset[bytes]) -> events.ManifestOpened | events.ManifestRefused:
+async def _open(
+    work: commands.OpenManifest, trusted: frozenset[bytes]
+) -> events.ManifestOpened | events.ManifestRefused:
     try:
-        return events.ManifestOpened(work.work, open_manifest(work.envelope, trusted))
+        return events.ManifestOpened(work.work, await judge_manifest(work.envelope, trusted))
     except ManifestError as error:
-        return events.ManifestRefused(work.work, error, work.announced is not None and _is_of(work))
+        is_announced = work.announced is not None and await run_blocking(_is_of, work)
+        return events.ManifestRefused(work.work, error, is_announced)
 
 
 def _is_of(work: commands.OpenManifest) -> bool:

@@ -203,10 +203,9 @@ class CommandExecutor:
 
 
 def pool_with_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """A pool that has its threads already, all of them giving way to the loop.
+    """A pool that has its threads already, all of lower priority than the loop.
 
-    Whoever starts a thread waits until it runs. Under full load that is a turn of the interpreter's lock for each, and
-    the loop, which submits, was held up for 135 ms by sixteen of them.
+    The loop submits, and starting a thread waits until that thread runs, which takes long under full load.
     """
     pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=lower_priority)
     together = threading.Barrier(count)

@@ -62,7 +62,7 @@ class MemberDirectory:
     # ---- from any thread ---------------------------------------------------------------------------
 
     def record(self, node: NodeId) -> Record | None:
-        """The record of whoever belongs, alive or not."""
+        """A member's record, alive or not."""
         return self.records.get(node)
 
     def is_member(self, node: NodeId) -> bool:

@@ -21,7 +21,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import FinishModel, ProbeSource
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.daemon import deployment_executor
+from gossipd.daemon import judging
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor
@@ -374,7 +374,7 @@ async def test_a_dropped_manifest_is_opened_accepted_and_written_once(
 
         monkeypatch.setattr(holder, name, count)
 
-    counted(deployment_executor, "open_manifest", lambda *_: "open")
+    counted(judging, "open_manifest", lambda *_: "open")
     counted(StatementStore, "accept", lambda *_: "accept")
     counted(StateDirectory, "_write", lambda _self, name, _body: f"write {name.partition('/')[0]}")
     async with living(tmp_path) as node:

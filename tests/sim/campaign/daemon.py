@@ -44,7 +44,9 @@ if TYPE_CHECKING:
 _PLAN_INTERVAL_S = 0.5  # far above the daemon's: slow hosts, at a tenth of the price of a run
 _TIMER_PLAN_S = 1.0  # least wait for a plan that no event asks for
 _IDLE_PLAN_S = 2.0  # the same on a host that has everything
-_UPKEEP_S = 0.5  # the store's background thread is woken when a window is due; a poll is late by a quarter on average
+_STORE_LOOK_S = (
+    0.5  # the store's background thread is woken when a window is due; a poll is late by a quarter on average
+)
 _SCRUB_S, _SCRUB_BYTES = 3.0, 4 * 64  # four chunks: a pass over both models takes a minute
 _RESTART_S = 2.0  # systemd's RestartSec for a daemon that could not open its store
 _SLOW_DISK_S = (0.2, 1.0)
@@ -102,7 +104,7 @@ class Daemon:
         self.deployments = DeploymentRunner(self)
         swim = self.world.wires.begin_life(self.index, join=join, roster=roster)
         self.members.begin(swim.self_record(), roster)
-        self.after(_UPKEEP_S * self.random.uniform(0.5, 1.0), self._keep_up)
+        self.after(_STORE_LOOK_S * self.random.uniform(0.5, 1.0), self._keep_up)
         self.after(_SCRUB_S * self.random.uniform(0.5, 1.0), self._scrub)
         self.deployments.begin()
 
@@ -314,7 +316,7 @@ class Daemon:
         """The background thread's step."""
         self.store.upkeep.step()
         self.world.oracle.committed(self)
-        self.after(_UPKEEP_S + self.disk_wait_s(), self._keep_up)
+        self.after(_STORE_LOOK_S + self.disk_wait_s(), self._keep_up)
 
     def _scrub(self) -> None:
         self.store.scrubber.step(_SCRUB_BYTES)

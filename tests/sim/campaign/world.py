@@ -39,7 +39,7 @@ ORDERS_S = (2.0, 16.0)
 GRACE_S = 120.0
 """After the last fault everybody has everything within this: a seed that gave its claim up, and reads after what
 looked like a partition, rest for 60 s, storage that failed for up to 30 s; then a download."""
-_LOOK_S = 1.0
+_CHECK_EVERY_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class World:
         self.wires.run(self.seconds)
         over_s = max(OVER_S, self.seconds)
         while (wrong := self.oracle.unfinished()) and self.now < OVER_S + GRACE_S:
-            self.wires.run(self.now + _LOOK_S)
+            self.wires.run(self.now + _CHECK_EVERY_S)
         self.recovered_s = max(0.0, self.now - over_s) if not wrong else -1.0
         self.oracle.close()
 

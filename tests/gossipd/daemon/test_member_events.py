@@ -1,0 +1,96 @@
+"""Who hears of a member, a statement, a record of progress, and a wanted probe."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import trio
+import trio.testing
+
+from gossipd.control.requests import PeerSilentError
+from gossipd.core.events import IsolationChanged, PeerLost
+from gossipd.daemon.member_events import PINGS_MAX, Hearers, MemberEvents
+from gossipd.deployment.events import ProgressHeard, RosterChanged, StatementHeard
+from gossipd.deployment.progress import ProgressFormatError
+from membership.events import PayloadHeard, PayloadKind
+from membership.member import NodeId
+
+PEER, OWN = NodeId(b"p" * 16), NodeId(b"o" * 16)
+
+
+class Parts:
+    """Stands for all hearers; notes who heard what, in order."""
+
+    def __init__(self, nursery: trio.Nursery) -> None:
+        self.heard: list[tuple[str, object]] = []
+        self.answers = True
+        self.asking = 0
+        self.refuses = False
+        note = self._note
+        hearers = Hearers(
+            cast(Any, SimpleNamespace(post=note("planner"))),
+            cast(Any, SimpleNamespace(hear=note("sessions"), member_changed=note("moved"), request=self._request)),
+            cast(Any, SimpleNamespace(post=note("deployments"))), cast(Any, SimpleNamespace(heard=self._progress)),
+            cast(Any, SimpleNamespace(answered=note("answered"))), cast(Any, None),
+        )  # fmt: skip
+        self.events = MemberEvents(hearers, nursery)
+
+    def _note(self, who: str) -> Any:
+        return lambda what: self.heard.append((who, what))
+
+    def _progress(self, node: NodeId, *_: object) -> bool:
+        if self.refuses:
+            raise ProgressFormatError("too short")
+        return node != OWN
+
+    async def _request(self, node: NodeId, *_: object) -> None:
+        self.asking += 1
+        if not self.answers:
+            await trio.sleep(1)
+            raise PeerSilentError("no answer")
+
+
+async def test_sessions_hear_of_a_loss_after_the_planner() -> None:
+    async with trio.open_nursery() as nursery:
+        parts = Parts(nursery)
+        parts.events.post(PeerLost(PEER))
+        parts.events.post(IsolationChanged(True))
+    assert parts.heard == [
+        ("planner", PeerLost(PEER)),
+        ("sessions", PeerLost(PEER)),
+        ("planner", IsolationChanged(True)),
+    ]
+
+
+async def test_statements_and_rosters_go_to_the_deployment_brain() -> None:
+    async with trio.open_nursery() as nursery:
+        parts = Parts(nursery)
+        parts.events.payload_heard(PayloadHeard(PEER, OWN, PayloadKind.STATEMENT, b"k", 1, b"word"))
+        parts.events.roster_changed()
+    assert parts.heard == [("deployments", StatementHeard(b"word", b"k", OWN)), ("deployments", RosterChanged())]
+
+
+async def test_progress_of_others_counts_and_nonsense_is_ignored() -> None:
+    async with trio.open_nursery() as nursery:
+        parts = Parts(nursery)
+        for node in (PEER, OWN):
+            parts.events.payload_heard(PayloadHeard(node, node, PayloadKind.PROGRESS, node + b"key", 1, b"record"))
+        parts.refuses = True
+        parts.events.payload_heard(PayloadHeard(PEER, PEER, PayloadKind.PROGRESS, PEER + b"key", 2, b"?"))
+    assert parts.heard == [("deployments", ProgressHeard(PEER, b"key"))]
+
+
+async def test_probes_are_bounded_and_only_an_answer_is_told(autojump_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        parts = Parts(nursery)
+        parts.answers = False
+        for _ in range(3 * PINGS_MAX):
+            parts.events.probe_wanted(PEER)
+        await trio.testing.wait_all_tasks_blocked()
+        assert parts.asking == PINGS_MAX
+        await trio.sleep(2)
+        assert parts.heard == []
+        parts.answers = True
+        parts.events.probe_wanted(PEER)
+    assert parts.heard == [("answered", PEER)]
