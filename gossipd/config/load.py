@@ -59,8 +59,7 @@ class ConfigError(LocalError):
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
     """Read the configuration in ``path``, overridden by ``environment`` (by default the process's own). A directory
-    stands for the ``gossipd.toml`` in it. Raises ConfigError with every problem found.
-    """
+    stands for the ``gossipd.toml`` in it. Raises ConfigError with every problem found."""
     path = path / FILE_NAME if path.is_dir() else path
     text = _read(path)
     return parse_config(text, path, os.environ if environment is None else environment)

@@ -16,8 +16,7 @@ _CURE = "; move it to a local disk, or set store.any_file_system = true"
 
 def check_places(config: Config) -> None:
     """No other user may exchange what the daemon writes; models, their journals and the trust records must survive a
-    power cut. Raises ConfigError with every place that is unsafe, or on an unfit file system.
-    """
+    power cut. Raises ConfigError with every place that is unsafe, or on an unfit file system."""
     problems = _exchangeable(config)
     if config.store.any_file_system:
         _refuse(problems)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from functools import partial
 from random import Random
 
 import trio
@@ -25,7 +24,7 @@ from membership import events as membership_events
 from membership.credentials import Credentials
 from membership.errors import PayloadRefusedError
 from membership.member import NodeId, Record
-from membership.runtime import SwimRuntime, open_udp_socket, serve
+from membership.runtime import SwimRuntime, open_udp_socket
 from membership.swim import Swim
 
 
@@ -49,8 +48,7 @@ class MembershipHost:
         net = self._live.config.net
         udp = open_udp_socket(net.bind, net.port)
         nursery.start_soon(_close_at_the_end, udp.close)
-        speak = partial(serve, self.swim, udp, on_event=on_event, attendant=turn_loop)
-        self._runtime = await nursery.start(speak)
+        self._runtime = await nursery.start(SwimRuntime(self.swim, udp, on_event=on_event, attendant=turn_loop).run)
         nursery.start_soon(_take_part, turn_loop, self._runtime)
 
     def wake(self) -> None:

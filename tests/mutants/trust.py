@@ -133,8 +133,8 @@ MUTANTS = (
         "uses-an-exposed-secret",
         "A secret key that its group can read is used.",
         "gossipd/identity/key_files.py",
-        "    if secret and mode & 0o077:\n",
-        "    if secret and mode & 0o007:\n",
+        "    if (secret and mode & 0o077) or",
+        "    if (secret and mode & 0o007) or",
         ("tests/gossipd/identity/test_key_files.py",),
     ),
     Mutant(

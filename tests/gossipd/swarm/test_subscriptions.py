@@ -12,7 +12,7 @@ A, B = node(1), node(2)
 
 
 def refreshed(subs: Subscriptions, now: float, *, usable: bool = True, full: bool = False) -> tuple[list[NodeId], ...]:
-    return subs.refresh([A], lambda peer: usable, lambda peer: full, now)
+    return subs.refresh({A} if usable else set(), lambda peer: full, now)
 
 
 def answered(subs: Subscriptions, now: float, *, usable: bool = True) -> tuple[list[NodeId], ...]:
@@ -63,7 +63,7 @@ def test_where_chunks_are_slow_silence_is_asked_about_by_what_they_take_and_no_l
     subs = Subscriptions(SETTINGS)
     asked = []
     for second in range(400):
-        if subs.refresh([A], lambda peer: True, lambda peer: False, float(second), chunk_time_s=15.0)[0]:
+        if subs.refresh({A}, lambda peer: False, float(second), chunk_time_s=15.0)[0]:
             asked.append(float(second))
             subs.heard(A, float(second))
     assert {after - before for before, after in pairwise(asked)} == {61.0}
@@ -96,7 +96,7 @@ def test_nothing_is_kept_of_a_host_that_is_no_neighbour() -> None:
     assert answered(subs, 6.0) == ([A], [])
     subs.greeted(A, 6.2)
     subs.greeted(A, 8.0)
-    subs.refresh([], lambda peer: True, lambda peer: False, 8.1)
+    subs.refresh(set(), lambda peer: False, 8.1)
     assert not subs.heard_s
     assert answered(subs, 9.0) == ([A], [])
     assert answered(subs, 14.5) == ([A], [])
@@ -105,7 +105,7 @@ def test_nothing_is_kept_of_a_host_that_is_no_neighbour() -> None:
 def test_who_is_no_neighbour_any_more_is_told() -> None:
     subs = Subscriptions(SETTINGS)
     refreshed(subs, 0.0)
-    assert subs.refresh([], lambda peer: True, lambda peer: False, 1.0) == ([], [A])
+    assert subs.refresh(set(), lambda peer: False, 1.0) == ([], [A])
     assert A not in subs
 
 
