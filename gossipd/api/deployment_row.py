@@ -13,7 +13,7 @@ from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
 from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
-from gossipd.deployment.progress import HostState, progress_key
+from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, Totals, deployment_state
 from membership.member import NodeId
 

@@ -17,8 +17,8 @@ from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.deployment.commands import Answer
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import CancelOrdered, RemoveOrdered
-from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
@@ -40,7 +40,7 @@ class AdminOperations:
     """The body of ``AdminPort``, which says what each order does."""
 
     membership_host: MembershipHost
-    lifecycle: Lifecycle
+    lifecycle: DeploymentTable
     driver: DeploymentDriver
     store: ChunkStore
     table: ClusterProgress

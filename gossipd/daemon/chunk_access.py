@@ -16,7 +16,7 @@ from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory
-from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.runtime.ports import NotHeldError, OpenChunk
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
@@ -33,7 +33,7 @@ class ChunkAccess:
     store: ChunkStore
     state: StateDirectory
     directory: MemberDirectory
-    lifecycle: Lifecycle
+    lifecycle: DeploymentTable
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
     _uploaded: Counter[DeploymentId] = field(default_factory=Counter, init=False)
     _sent: dict[DeploymentId, Counter[str]] = field(default_factory=dict, init=False)

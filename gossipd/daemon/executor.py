@@ -1,7 +1,7 @@
 """The planner's commands as calls of the adapters.
 
 What lives here: which adapter does what, in which threads, and how it ends as an event. What does not: deciding, and
-counting (``deployment.lifecycle``).
+counting (``deployment.deployment_table``).
 
 A fetch holds one thread from its request to the last byte written: at most ``fetches_max`` are in flight, so threads
 are few, and nothing is queued behind a slow peer. Source reads have threads of their own, so that a stalled store

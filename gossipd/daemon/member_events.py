@@ -20,7 +20,7 @@ from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reports import Alarms
 from gossipd.deployment.events import ProgressHeard, RosterChanged, StatementHeard
-from gossipd.deployment.progress import ProgressFormatError
+from gossipd.deployment.progress_record import ProgressFormatError
 from gossipd.wire import control
 from membership.events import PayloadHeard, PayloadKind
 from membership.member import NODE_ID_BYTES, NodeId

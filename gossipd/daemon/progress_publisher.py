@@ -1,6 +1,6 @@
 """How this host's progress reaches the others.
 
-What lives here: when a record is published. What does not: the record and the table (``deployment.progress``,
+What lives here: when a record is published. What does not: the record and the table (``deployment.progress_record``,
 ``deployment.progress_table``), and keeping the table on disk (``state_saver``).
 
 A record is published when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``;
@@ -18,10 +18,10 @@ from gossipd.core.ids import DeploymentId
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
-from gossipd.deployment.lifecycle import Lifecycle
-from gossipd.deployment.progress import next_version, progress_key, refresh_interval_s
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.progress_record import next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.states import FINAL
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
@@ -36,7 +36,7 @@ class ProgressPublisher:
     """One task; owned by the trio loop."""
 
     table: ClusterProgress
-    lifecycle: Lifecycle
+    lifecycle: DeploymentTable
     store: ChunkStore
     chunk_access: ChunkAccess
     directory: MemberDirectory

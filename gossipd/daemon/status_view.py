@@ -22,10 +22,10 @@ from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
-from gossipd.deployment.lifecycle import Lifecycle
-from gossipd.deployment.progress import HostState
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Verb
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
@@ -44,7 +44,7 @@ class DaemonStatus:
     live: LiveSettings
     swim: Swim
     planner: Planner
-    lifecycle: Lifecycle
+    lifecycle: DeploymentTable
     progress: ClusterProgress
     data_plane: DataPlane
     plane: ControlPlane

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gossipd.control.authenticator import Identity
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment_driver import DeploymentDriver
-from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.wire import control
@@ -23,7 +23,7 @@ class Triggers:
     """The body of ``TriggerHost``, which says what each method does."""
 
     statements: StatementStore
-    lifecycle: Lifecycle
+    lifecycle: DeploymentTable
     driver: DeploymentDriver
 
     def trigger_state(self, deployment: DeploymentId | None, model: str) -> control.TriggerState:

@@ -14,17 +14,17 @@ from random import Random
 from gossipd.deployment import events
 from gossipd.deployment.commands import DeploymentCommand
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
-from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.orders import Orders
 
 
 class DeploymentBrain:
-    """One per daemon. ``lifecycle`` is the table of deployments, to be read."""
+    """One per daemon. ``deployment_table`` is the table of deployments, to be read."""
 
     def __init__(self, context: BrainContext, rng: Random) -> None:
         self._context = context
-        self.lifecycle = Lifecycle(context, rng)
+        self.lifecycle = DeploymentTable(context, rng)
         self._dissemination = Dissemination(context, self.lifecycle)
         self._orders = Orders(context, self.lifecycle, self._dissemination)
 

@@ -1,6 +1,6 @@
 """Which hosts are asked for one deployment's manifest, and in which order.
 
-What lives here: the choice. What does not: asking, and trying again (``life``).
+What lives here: the choice. What does not: asking, and trying again (``deployment_steps``).
 
 A manifest takes the way of its statement. The host that brought the statement is asked first: it answers when it has
 the body itself. So each host is asked by the few that it told, and the body follows the gossip.

@@ -1,7 +1,7 @@
 """What operators order: manifests dropped here, statements sent by trigger, cancel, ``rm``, and evictions.
 
 What lives here: each order's steps until its one answer. What does not: who may give orders (the inbox's and the
-socket's mode, the control port's keys), and what a deployment does afterwards (``lifecycle``).
+socket's mode, the control port's keys), and what a deployment does afterwards (``deployment_table``).
 
 An order is a script: a generator that asks for work and is resumed with its end. It returns what was done, or raises
 the error that refuses the order. An order to deploy has these steps, each once:
@@ -22,10 +22,10 @@ from typing import TypeAlias, TypeVar
 from gossipd.core.errors import GossipdError, NotFoundError, QueueFullError
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.events import Failure
-from gossipd.deployment.lifecycle import Lifecycle
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import Acceptance, Heard
 from gossipd.identity.trust import key_id
@@ -43,7 +43,7 @@ _REMOVED_BEFORE = "{} was removed from this host before"
 class Orders:
     """Begins what is ordered."""
 
-    def __init__(self, context: BrainContext, lifecycle: Lifecycle, dissemination: Dissemination) -> None:
+    def __init__(self, context: BrainContext, lifecycle: DeploymentTable, dissemination: Dissemination) -> None:
         self._context = context
         self._lifecycle = lifecycle
         self._dissemination = dissemination

@@ -1,7 +1,7 @@
 """What this node knows of every host's progress, and the totals over all hosts.
 
 What lives here: the latest record of each host and deployment, their ages, and sums that never fall. What does not: the
-record itself (``progress``), and its display (``api.schema``).
+record itself (``progress_record``), and its display (``api.schema``).
 
 Totals survive anything that can happen to a host. A counter only rises, to the larger of what was heard before and now,
 because a host that was re-installed starts at zero. A chunk that rots stays in the host's peak. A host that is
@@ -23,7 +23,7 @@ from typing import Any
 
 from gossipd.core.errors import LocalError
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
-from gossipd.deployment.progress import KEY_BYTES, HostState, Progress, ProgressFormatError, refresh_interval_s
+from gossipd.deployment.progress_record import KEY_BYTES, HostState, Progress, ProgressFormatError, refresh_interval_s
 from gossipd.deployment.states import FINAL
 from membership.member import NODE_ID_BYTES, NodeId
 
@@ -48,7 +48,7 @@ class HostProgress:
 
     progress: Progress
     record: bytes
-    """``progress`` on the wire: kept so that saving the table encodes nothing."""
+    """``progress_record`` on the wire: kept so that saving the table encodes nothing."""
     version: int
     chunks_peak: int
     heard_at: float

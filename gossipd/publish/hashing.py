@@ -1,6 +1,6 @@
 """Hashing a model's chunks in threads, from any reader.
 
-What lives here: distributing extents and collecting hashes. What does not: reading (``files``, ``bucket``).
+What lives here: distributing extents and collecting hashes. What does not: reading (``file_reading``, ``bucket``).
 
 BLAKE3 releases the GIL, so threads use all cores. Each takes the next extent when it is done, which keeps reads near
 each other on a disk. The first error stops all threads at the ends of their extents.

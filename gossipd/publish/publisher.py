@@ -27,7 +27,7 @@ from gossipd.manifest.paths import check_paths
 from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError
-from gossipd.publish.files import LocalFiles
+from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.hashing import ExtentReader, hash_chunks
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection

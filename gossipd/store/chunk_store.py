@@ -34,12 +34,12 @@ from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import BackgroundThread
 from gossipd.store.models.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
 from gossipd.store.models.context import Context
-from gossipd.store.models.maintenance import StoreMaintenance
 from gossipd.store.models.models import Models, is_version
 from gossipd.store.models.reading import open_held_chunk
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.scrub import Checked, recheck
+from gossipd.store.models.upkeep import StoreMaintenance
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics

@@ -21,6 +21,7 @@ from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.demand import Demand
 from gossipd.swarm.import_window import ImportWindow
 from gossipd.swarm.local_replica import LocalReplica
+from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.pipelining import Pipelining
 from gossipd.swarm.rendezvous import bucket_of
@@ -30,7 +31,6 @@ from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.slow_hosts import SlowHosts
 from gossipd.swarm.source_read_planner import SourceReadPlanner
 from gossipd.swarm.stall_detector import StallWatch
-from gossipd.swarm.subscriptions import Subscriptions
 from membership.member import NodeId
 
 _CHUNK_TIME_FALLBACK_S = 0.05
@@ -76,7 +76,7 @@ class DeploymentSwarm:
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(event.held.bits)
         self.announcements = Announcements(event.deployment, settings)
-        self.subscriptions = Subscriptions(settings)
+        self.subscriptions = NeighbourSubscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
         self.stall = StallWatch(settings.stall_s)
         # Chunks announced before they are here, each with the supplier that brings it; None when a peer may have been

@@ -304,7 +304,7 @@ MUTANTS = (
     Mutant(
         "takes-on-any-number-of-deployments",
         "A manifest is accepted however many are under way.",
-        "gossipd/deployment/lifecycle.py",
+        "gossipd/deployment/deployment_table.py",
         "        if wanted not in live and len(live) >= live_max:\n",
         "        if wanted not in live and len(live) < 0:\n",
         ("tests/gossipd/deployment/test_orders.py",),

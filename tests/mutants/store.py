@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "a-disk-that-refuses-is-asked-at-every-look",
         "A window that the disk refuses to end is tried again at every look at what else is due.",
-        "gossipd/store/models/maintenance.py",
+        "gossipd/store/models/upkeep.py",
         "                    replica.commit_at_s = self._context.clock.monotonic() + _COMMIT_RETRY_S\n",
         "                    pass\n",
         ("tests/gossipd/store/disk/test_condition.py",),

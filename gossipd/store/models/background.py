@@ -1,6 +1,6 @@
 """A thread that works in the background; a store has two: one commits windows and probes the disk, one scrubs.
 
-What lives here: when to call. What does not: the work (``maintenance``, ``scrub``).
+What lives here: when to call. What does not: the work (``upkeep``, ``scrub``).
 
 The first thread sleeps until a window or a probe is due; without writes it never wakes. The scrub thread reads one
 chunk and then waits as its rate demands, holding nothing.

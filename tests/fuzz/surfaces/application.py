@@ -33,7 +33,7 @@ from gossipd.deployment.events import (
     WorkDone,
     WorkEnded,
 )
-from gossipd.deployment.progress import HostState, Progress, ProgressFormatError, progress_key
+from gossipd.deployment.progress_record import HostState, Progress, ProgressFormatError, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import _DOMAIN, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore

@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from gossipd.audit.chain_file import AuditFile
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.progress import HostState, Progress
+from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_file import register_to_bytes

@@ -30,9 +30,9 @@ from gossipd.deployment import events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import OpenSwarm
 from gossipd.deployment.context import BrainContext, HostIdentity
-from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore

@@ -12,7 +12,7 @@ from gossipd.control.requests import PeerSilentError
 from gossipd.core.events import IsolationChanged, PeerLost
 from gossipd.daemon.member_events import PINGS_MAX, MemberEvents
 from gossipd.deployment.events import ProgressHeard, RosterChanged, StatementHeard
-from gossipd.deployment.progress import ProgressFormatError
+from gossipd.deployment.progress_record import ProgressFormatError
 from membership.events import PayloadHeard, PayloadKind
 from membership.member import NodeId
 

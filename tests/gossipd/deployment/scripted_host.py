@@ -17,9 +17,9 @@ from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import DeploymentCommand
 from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity
+from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from gossipd.publish.file_reading import LocalFiles
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.targets import Targets
 from gossipd.publish import publisher
 from gossipd.publish.extents import FileExtent
-from gossipd.publish.files import LocalFiles
 from tests.gossipd.publish.trees import CHUNK, KEY, TREE, make_tree, published
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.progress import (
+from gossipd.deployment.progress_record import (
     KEY_BYTES,
     RECORD_BYTES,
     HostReason,

@@ -1,7 +1,7 @@
 """The steps of one deployment on this host, from a statement to a published directory.
 
 What lives here: what each step asks for, what its end leads to, and when it is tried again. What does not: the tables
-of steps and states (``states``), which deployments there are (``lifecycle``), which chunk comes from where (the
+of steps and states (``states``), which deployments there are (``deployment_table``), which chunk comes from where (the
 planner).
 
 A life ends by a failure, a cancel, a removal or an eviction, in any step. Work that is under way then is
@@ -18,10 +18,10 @@ from gossipd.core.errors import GossipdError
 from gossipd.core.ids import short
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress import HostReason, HostState
-from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -51,7 +51,7 @@ def disk_reason(code: str) -> HostReason:
     return _DISK_REASONS.get(code, HostReason.DISK)
 
 
-class Life:
+class DeploymentSteps:
     """One deployment's steps."""
 
     def __init__(self, context: BrainContext, record: DeploymentRecord, holders: Holders) -> None:

@@ -1,6 +1,7 @@
 """One deployment on this host: its state, its counters, what it says about itself.
 
-What lives here: a plain record and its arithmetic. What does not: the steps that change its state (``life``).
+What lives here: a plain record and its arithmetic. What does not: the steps that change its state
+(``deployment_steps``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
-from gossipd.deployment.progress import HostReason, HostState, Progress
+from gossipd.deployment.progress_record import HostReason, HostState, Progress
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.states import FINAL, STATES
 from gossipd.manifest.manifest import Manifest

@@ -1,7 +1,8 @@
 """Every deployment on this host, by id, and what each event means to it.
 
 What lives here: which life a statement begins or ends, which events reach which life, counting, and the room for
-deployments. What does not: the steps of one (``life``, ``states``), and how statements merge (``dissemination``).
+deployments. What does not: the steps of one (``deployment_steps``, ``states``), and how statements merge
+(``dissemination``).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_steps import DeploymentSteps, disk_reason
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.life import Life, disk_reason
-from gossipd.deployment.progress import HostReason, HostState, progress_key
-from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.progress_record import HostReason, HostState, progress_key
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.manifest.manifest import Manifest
@@ -29,13 +30,13 @@ _SOURCE_TROUBLES = {f"E_{one.name}": one for one in HostReason if one.name.start
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 
-class Lifecycle:
+class DeploymentTable:
     """The table of deployments. Its records may be read from anywhere, and from any thread."""
 
     def __init__(self, context: BrainContext, rng: Random) -> None:
         self._context = context
         self._rng = rng
-        self._lives: dict[DeploymentId, Life] = {}
+        self._lives: dict[DeploymentId, DeploymentSteps] = {}
         self._disk_trouble = HostReason.NONE
         self._probe_s = -math.inf
 
@@ -59,14 +60,14 @@ class Lifecycle:
         elif manifest is not None:
             life.hand_over(manifest)
 
-    def _add(self, statement: Statement) -> Life:
+    def _add(self, statement: Statement) -> DeploymentSteps:
         self._make_room()
         context = self._context
         record = DeploymentRecord(statement.deployment, statement, disk_trouble=self._disk_trouble)
         earlier = context.progress.host(context.identity.node, progress_key(record.id))
         if earlier is not None:
             record.restore(earlier.progress)
-        life = Life(context, record, Holders(self._rng, any_share=context.settings.pull_any_share))
+        life = DeploymentSteps(context, record, Holders(self._rng, any_share=context.settings.pull_any_share))
         return self._lives.setdefault(record.id, life)
 
     def _make_room(self) -> None:

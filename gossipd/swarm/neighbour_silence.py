@@ -23,7 +23,7 @@ _SILENCE_S_MAX = 40.0  # lost deltas are rare: a broken connection is noticed
 _SILENT_CHUNK_TIMES = 4.0  # some hosts share the slots, so a chunk comes every few chunk times
 
 
-class Subscriptions:
+class NeighbourSubscriptions:
     """Neighbours that were asked for their holdings."""
 
     def __init__(self, settings: PlannerSettings) -> None:
