@@ -146,8 +146,7 @@ class StateDirectory:
             self._envelope_kept.notify_all()
 
     def envelopes(self) -> list[DeploymentId]:
-        """Deployments whose manifests are kept; once the rest is deleted, at most as many as the register's statements.
-        """
+        """Deployments whose manifests are kept; once the rest is deleted, no more than the register has statements."""
         return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(MANIFESTS) if len(name) == 64]
 
     def forget_envelope(self, deployment: DeploymentId) -> None:
