@@ -1,18 +1,18 @@
 """Admission to sources: policy, pace, refusals and counters of every source, behind one lock.
 
-What lives here: the state that all reading threads share. What does not: requests (``first_request``, ``clients``) and
-what to read (``reader``).
+What lives here: the state that all reading threads share. What does not: requests, and what to read (``reader``).
 """
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from gossipd.core.errors import GossipdError
@@ -20,41 +20,28 @@ from gossipd.core.ids import DeploymentId
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
-from gossipd.sources.errors import (
-    SourceAuthError,
-    SourceBusyError,
-    SourceCancelledError,
-    SourceChangedError,
-    SourceError,
-    SourceForbiddenError,
-    SourceLongError,
-    SourceNotFoundError,
-    SourceRangeError,
-    SourceRedirectError,
-    SourceShortError,
-    SourceUnreachableError,
-)
+from gossipd.sources import errors
+from gossipd.sources.clients import Clock
 from gossipd.sources.first_request import Addresses, resolve, uses_proxy
 from gossipd.sources.location import Location, authority
 from gossipd.sources.pace import Pace
 from gossipd.sources.settings import SourceSettings
 
-_WAITING_HELPS = (SourceBusyError, SourceUnreachableError, SourceShortError)
-_ABOUT_THE_HOST = (SourceAuthError, SourceNotFoundError, SourceChangedError, SourceRangeError, SourceLongError)
+_WAITING_HELPS = (errors.SourceBusyError, errors.SourceUnreachableError, errors.SourceShortError)
+_ABOUT_THE_HOST = (
+    errors.SourceAuthError, errors.SourceNotFoundError, errors.SourceChangedError, errors.SourceRangeError,
+    errors.SourceLongError,
+)  # fmt: skip
 REFUSALS_MAX = 3  # refusing objects of one source before the whole source is left alone
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
 HOSTS_MAX = 1024  # remembered authorities; a manifest names at most 16 sources
-Clock = Callable[[], float]
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 Resolve = Callable[[SourceUrl, str], Addresses]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """Counters since the start of the process. ``results`` counts requests by scheme and outcome (``ok`` or an error
-    code). ``bytes`` are received body bytes, right or wrong. ``troubles`` has the last error of each authority without
-    a good answer since.
+    """Counters since start. ``results`` counts requests by scheme and outcome (``ok`` or an error code). ``bytes`` are
+    received body bytes, right or wrong. ``troubles`` has the last error of each authority, until a good answer.
     """
 
     requests: int
@@ -79,7 +66,7 @@ class SourceAdmission:
         self._lock = threading.Lock()
         self._paces: dict[str, Pace] = {}
         self._admitted: dict[str, tuple[float, Addresses]] = {}
-        self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, SourceError]]] = {}
+        self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, errors.SourceError]]] = {}
         self._results: Counter[tuple[str, str]] = Counter()
         self._troubles: dict[str, str] = {}
         self._fast: set[str] = set()
@@ -96,24 +83,22 @@ class SourceAdmission:
         place = authority(source)
         now = self._clock()
         with self._lock:
-            known = self._admitted.get(place)
-        if known is not None and now < known[0]:
-            addresses = known[1]
-        else:
+            known_until_s, addresses = self._admitted.get(place, (-math.inf, ()))
+        if now >= known_until_s:
             direct = source.scheme in WEB_SCHEMES and not uses_proxy(source)
             addresses = self._find(source, what) if direct else ()
         try:
             self._policy.check_url(source)
             self._policy.check_addresses(source, addresses)
         except ManifestError as error:
-            raise SourceForbiddenError(what, str(error)) from None
-        if known is None or now >= known[0]:
+            raise errors.SourceForbiddenError(what, str(error)) from None
+        if now >= known_until_s:
             with self._lock:
                 _bound(self._admitted)
                 self._admitted[place] = (now + self._settings.admission_s, addresses)
         return addresses
 
-    def judge_redirect(self, source: SourceUrl, error: SourceRedirectError) -> SourceError:
+    def judge_redirect(self, source: SourceUrl, error: errors.SourceRedirectError) -> errors.SourceError:
         """The error to raise: SourceForbiddenError, which names both hosts, when the policy does not list the target.
         Neither kind of redirect is followed.
         """
@@ -126,7 +111,7 @@ class SourceAdmission:
             self._policy.check(f"{target.scheme}://{host}{target.path or '/'}")
         except ManifestError:
             shown = host if re.fullmatch(r"[A-Za-z0-9.:\[\]-]{1,253}", host) else "an address without a host"
-            return SourceForbiddenError(
+            return errors.SourceForbiddenError(
                 error.what, f"{source.host}:{source.port} redirects to {shown}, which sources.allow does not list"
             )
         return error
@@ -138,7 +123,7 @@ class SourceAdmission:
         deadline = self._clock() + self._settings.patience_s
         while True:
             if stop.is_set():
-                raise SourceCancelledError(what, "the read was stopped")
+                raise errors.SourceCancelledError(what, "the read was stopped")
             now = self._clock()
             with self._lock:
                 pace = self._pace(source)
@@ -149,7 +134,7 @@ class SourceAdmission:
                     return pace.failures > 0
                 trouble = self._troubles.get(authority(source), "an earlier failure")
             if now + wait_s > deadline:
-                raise SourceBusyError(what, f"not asked again yet, because of {trouble}")
+                raise errors.SourceBusyError(what, f"not asked again yet, because of {trouble}")
             stop.wait(wait_s)
 
     def leave(self, source: SourceUrl, error: GossipdError | None, received: int) -> None:
@@ -164,7 +149,7 @@ class SourceAdmission:
                 pace.succeeded()
                 self._troubles.pop(place, None)
                 return
-            if isinstance(error, SourceError) and not isinstance(error, SourceCancelledError):
+            if isinstance(error, errors.SourceError) and not isinstance(error, errors.SourceCancelledError):
                 _bound(self._troubles)
                 self._troubles[place] = error.sentence
                 self._fast.discard(place)
@@ -198,7 +183,7 @@ class SourceAdmission:
             self._retries += granted
             return granted
 
-    def refuse(self, deployment: DeploymentId, location: Location, error: SourceError) -> None:
+    def refuse(self, deployment: DeploymentId, location: Location, error: errors.SourceError) -> None:
         """Remember for a while that this object is of no use to this deployment."""
         with self._lock:
             _bound(self._refused)
@@ -206,7 +191,7 @@ class SourceAdmission:
             _bound(refused)
             refused[location.path] = (self._clock() + self._settings.refusal_remembered_s, error)
 
-    def refusal(self, deployment: DeploymentId, location: Location) -> SourceError | None:
+    def refusal(self, deployment: DeploymentId, location: Location) -> errors.SourceError | None:
         """The recent error of this object, or one of its source when three objects refused."""
         now = self._clock()
         with self._lock:
@@ -240,7 +225,7 @@ class SourceAdmission:
         return self._paces[place]
 
 
-def _bound(table: dict[_Key, _Value]) -> None:
+def _bound(table: dict[Any, Any]) -> None:
     """Make room for one more: the oldest entry goes."""
     while len(table) >= HOSTS_MAX:
         del table[next(iter(table))]

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, cast
 
+from gossipd.manifest.chunk_layout import Segment
 from gossipd.sources.errors import (
     SourceError,
     SourceLongError,
@@ -25,9 +26,8 @@ from gossipd.sources.errors import (
     SourceSlowError,
     SourceUnreachableError,
 )
-from gossipd.sources.first_request import Addresses, Incoming, check_head, connect, reason_of
+from gossipd.sources.first_request import Addresses, Incoming, check_head, check_rate, connect, reason_of
 from gossipd.sources.location import Location, authority
-from gossipd.sources.ranges import FileRange
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
 
@@ -89,7 +89,7 @@ class WebStream:
     """
 
     def __init__(
-        self, connections: WebConnections, location: Location, addresses: Addresses, part: FileRange,
+        self, connections: WebConnections, location: Location, addresses: Addresses, part: Segment,
         pinned: ObjectVersion | None, *, whole: bool,
     ) -> None:  # fmt: skip
         self._connections, self._location = connections, location
@@ -200,12 +200,8 @@ class _RatedIncoming(Incoming):
         count = self._sock.recv_into(buffer)
         self.waited_s += self._clock() - began
         self.received += count
-        limit = self._settings
-        if self.waited_s > limit.rate_grace_s and count and self.received < limit.rate_bytes_min * self.waited_s:
-            raise SourceSlowError(
-                self.what,
-                f"{self.received} bytes in {self.waited_s:.1f} s; the least is {limit.rate_bytes_min} a second",
-            )
+        if count:
+            check_rate(self.what, self.received, self.waited_s, self._settings)
         return count
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 from gossipd.daemon.limits_watch import CROWDED_S, LimitsWatch
 from gossipd.daemon.reports import Alarms
@@ -19,7 +20,7 @@ class Port:
 
 
 def test_the_alarm_names_the_port_and_ends_a_minute_after_the_last_connection() -> None:
-    alarms, port = Alarms(Ignored()), Port()
+    alarms, port = Alarms(cast(Any, Ignored())), Port()
     watch = LimitsWatch(alarms, {"net.port": Port(), "net.bulk_port": port})
     watch.look(0.0)
     assert not alarms.rows
