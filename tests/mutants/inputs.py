@@ -361,8 +361,8 @@ MUTANTS = (
         "all-writers-share-one-bucket",
         "What one writer has spent is missing for another.",
         "gossipd/runtime/quotas.py",
-        "        self._left[writer] = (left - amount if is_granted else left, now)\n",
-        "        self._left = OrderedDict.fromkeys([*self._left, writer], (left - is_granted * amount, now))\n",
+        "self._left.pop(writer, (self._burst, now))",
+        "self._left.pop(next(iter(self._left), writer), (self._burst, now))",
         ("tests/gossipd/runtime/test_quotas.py",),
     ),
     Mutant(
