@@ -13,12 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
+from membership.bounds import BOOT_STEP, fits
 from membership.credentials import Credentials
 from membership.events import Event, Output, SendDatagram
 from membership.health import LocalHealth
+from membership.host_rules import HostRules
 from membership.isolation import Isolation
 from membership.member import Address, Handle, Member, MemberState, NodeId, Record
-from membership.record import sign_record
+from membership.record import BOOT_MAX, sign_record
 from membership.roster import Roster
 from membership.rumours import Rumours
 from membership.seal import BODY_BYTES_MAX, OVERHEAD_BYTES, KeyRing
@@ -38,9 +40,11 @@ class MembershipNode:
     """The shared state of one brain."""
 
     def __init__(
-        self, settings: SwimSettings, record: Record, credentials: Credentials, *, rng: Random, now: float
+        self, settings: SwimSettings, record: Record, credentials: Credentials, rules: HostRules, *, rng: Random,
+        now: float,
     ) -> None:  # fmt: skip
         self.settings = settings
+        self.rules = rules
         self.sign = credentials.sign
         cluster_id = credentials.keyring.cluster_id
         self.verified_cache = verified_cache = credentials.verified_cache or VerifiedCache(cluster_id)
@@ -80,6 +84,15 @@ class MembershipNode:
         """A sum over the members suspected on enough accusations; on every probe, so that a missed accusation shows."""
         firm = (int.from_bytes(handle[:4]) for handle, known in self.suspected.items() if known.is_firm)
         return sum(firm) & 0xFFFFFFFF
+
+    def is_boot_possible(self, boot: int, handle: Handle) -> bool:
+        """Whether a life of this member may have that number; counts those that may not."""
+        held = self.roster.claims.get(handle)
+        known = 0 if held is None else held.record.boot
+        bound = self.rules.latest_boot()
+        possible = fits(boot, known=known, step=BOOT_STEP, maximum=BOOT_MAX, clock_bound=bound)
+        self.counts["boots_refused"] += not possible
+        return possible
 
     # ---- timers
 

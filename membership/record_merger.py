@@ -15,7 +15,7 @@ from membership.events import MemberChanged, MemberForgotten, MemberLeft, Member
 from membership.judge import Judge
 from membership.member import Handle, MemberState
 from membership.node import FORGET_LABEL, LEAVE_LABEL, MembershipNode
-from membership.record import BOOT_MAX, VERSION_MAX
+from membership.record import VERSION_MAX
 from membership.roster import Gone
 from membership.tombstones import Tombstones
 from membership.verified_cache import Claim
@@ -41,6 +41,8 @@ class RecordMerger:
         node, roster = self._node, self._roster
         claim = node.verified_cache.first_claim(data)
         handle = claim.handle
+        if not node.is_boot_possible(claim.record.boot, handle):
+            return None
         if handle == roster.own.handle:
             self._on_own_record(claim, now)
             return roster.own
@@ -103,7 +105,7 @@ class RecordMerger:
         self._node.counts["own_record_outdone"] += 1
         version = max(heard.record.version, own.record.version) + 1
         if heard.record.boot > own.record.boot or version > _VERSION_SPENT:
-            record = replace(own.record, boot=min(BOOT_MAX, heard.record.boot + 1), version=1)
+            record = replace(own.record, boot=max(heard.record.boot, own.record.boot) + 1, version=1)
             self._node.resign(record, 0, now)
         else:
             self._node.resign(replace(own.record, version=version), own.incarnation, now)
@@ -114,6 +116,8 @@ class RecordMerger:
         claim = self._node.verified_cache.first_claim(record)
         handle = claim.handle
         if handle in self._roster.claims or self.tombstones.blocks(handle, claim.record.boot, now):
+            return
+        if not self._node.is_boot_possible(claim.record.boot, handle):
             return
         if len(self._roster.claims) >= self._node.settings.member_count_max:
             return

@@ -19,6 +19,7 @@ from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
 from membership.events import Output, PayloadKind
+from membership.host_rules import HostRules, LenientRules
 from membership.indirect_prober import IndirectProber
 from membership.joiner import Joiner
 from membership.judge import Judge
@@ -46,7 +47,7 @@ class Swim:
 
     def __init__(
         self, settings: SwimSettings, record: Record, credentials: Credentials, *, rng: Random, now: float,
-        roster: Iterable[Record] = (),
+        roster: Iterable[Record] = (), rules: HostRules | None = None,
     ) -> None:  # fmt: skip
         """Begin a life.
 
@@ -54,11 +55,14 @@ class Swim:
             record: what this node says of itself, unsigned. ``boot`` must be larger than in any earlier life (the time
                 in milliseconds will do), because keys for sealing derive from it.
             roster: signed records of members known in an earlier life; they count as dead until they answer.
+            rules: the host's clock, and what it knows of application events; by default everything is believed.
 
         Raises: SettingsError, RecordError: the caller's fault.
         """
         settings.validate()
-        self._node = node = MembershipNode(settings, record, credentials, rng=rng, now=now)
+        self._node = node = MembershipNode(
+            settings, record, credentials, rules or LenientRules(), rng=rng, now=now
+        )  # fmt: skip
         self._pings = Pings(node)
         self._judge = Judge(node, self._pings)
         self._record_merger = RecordMerger(node, self._judge)
@@ -264,31 +268,40 @@ class Swim:
             opened = node.seal.open(datagram)
             if opened.node == node.own.node:
                 node.counts["dropped_own"] += 1
-            elif not self._replays.is_fresh(opened.node, opened.boot, opened.counter):
-                node.counts["dropped_replays"] += 1
-                known = node.roster.claims.get(opened.node[:HANDLE_BYTES])
-                if known is not None and known.node == opened.node and opened.boot < known.record.boot:
-                    self._on_past_life(opened.body, known, sender, now)
             else:
-                self._dispatch(opened, sender, now)
+                self._on_opened(opened, sender, now)
         except SealError:
             node.counts["dropped_unsealed"] += 1
         except (WireError, ValueError, struct_error):
             node.counts["dropped_malformed"] += 1
         self._after(now)
 
-    def _dispatch(self, opened: OpenedDatagram, address: Address, now: float) -> None:
+    def _on_opened(self, opened: OpenedDatagram, address: Address, now: float) -> None:
+        """Its header is only a claim: the seal proves the cluster's key, and the sender's signed record its boot."""
+        node = self._node
+        handle = opened.node[:HANDLE_BYTES]
+        known = node.roster.claims.get(handle)
+        if known is not None and known.node != opened.node:
+            known = None
+        if known is not None and opened.boot < known.record.boot:
+            self._on_past_life(opened.body, known, address, now)
+            return
+        is_vouched = known is not None and known.record.boot == opened.boot
+        if not is_vouched and not node.is_boot_possible(opened.boot, handle):
+            return
+        sender = known if is_vouched else None
+        home = None if sender is None else sender.address
+        if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
+            node.counts["dropped_replays"] += 1
+            return
+        self._dispatch(opened, sender, address, now)
+
+    def _dispatch(self, opened: OpenedDatagram, sender: Claim | None, address: Address, now: float) -> None:
         node = self._node
         body = opened.body
         if not body:
             raise WireError("empty")
         kind = body[0]
-        sender = node.roster.claims.get(opened.node[:HANDLE_BYTES])
-        if sender is not None and (sender.node != opened.node or sender.record.boot != opened.boot):
-            if sender.node == opened.node and opened.boot < sender.record.boot:
-                self._on_past_life(body, sender, address, now)
-                return
-            sender = None
         node.counts["datagrams_in"] += 1
         if kind == wire.PING:
             self._on_ping(body, sender, opened.node, address, now)

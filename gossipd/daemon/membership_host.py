@@ -24,6 +24,7 @@ from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership import events as membership_events
 from membership.credentials import Credentials
 from membership.errors import PayloadRefusedError
+from membership.host_rules import HostRules
 from membership.member import NodeId, Record
 from membership.runtime import SwimRuntime, open_udp_socket, serve
 from membership.swim import Swim
@@ -34,9 +35,12 @@ class MembershipHost:
 
     Args:
         record: what this host says of itself, unsigned. roster: members of an earlier run.
+        rules: judges what is heard.
     """
 
-    def __init__(self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms) -> None:
+    def __init__(
+        self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms, rules: HostRules
+    ) -> None:
         config, keys = live.config, live.keys
         self._live = live
         self._alarms = alarms
@@ -49,6 +53,7 @@ class MembershipHost:
             rng=Random(secrets.randbits(64)),
             now=trio.current_time(),
             roster=roster,
+            rules=rules,
         )
 
     async def start(

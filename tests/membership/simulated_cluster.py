@@ -22,6 +22,7 @@ from typing import Protocol
 from membership.credentials import Credentials
 from membership.events import ControlProbeWanted, Event, SendDatagram
 from membership.fakes import FakeKeys, OpenSeal
+from membership.host_rules import HostRules, LenientRules
 from membership.member import Address, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
@@ -98,6 +99,16 @@ class Checker(Protocol):
         ...
 
 
+class SimulatedRules(LenientRules):
+    """Boot numbers are milliseconds of the virtual clock."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+
+    def latest_boot(self) -> int:
+        return _EPOCH_MS + int((self._clock.now + 3600.0) * 1000)
+
+
 class SimulatedCluster:
     """Any number of hosts on one heap."""
 
@@ -110,6 +121,7 @@ class SimulatedCluster:
         self.settings = settings or SwimSettings()
         self._clock = VirtualClock()
         self.keys = self._make_keys()
+        self.rules: HostRules = SimulatedRules(self._clock)
         self.verified_cache = VerifiedCache(RING.cluster_id, self.keys.verify)
         self.hosts: list[SimulatedHost] = []
         self.by_address: dict[Address, int] = {}
@@ -156,7 +168,7 @@ class SimulatedCluster:
         host.swim = Swim(
             self.settings, record,
             Credentials(self.keys.signer(host.public), RING, self.verified_cache, host.make_seal),
-            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster,
+            rng=Random(self.rng.getrandbits(64)), now=now, roster=roster, rules=self.rules,
         )  # fmt: skip
         host.up, host.frozen, host.wake_at = True, False, float("inf")
         host.queue.clear()

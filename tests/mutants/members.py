@@ -6,7 +6,41 @@ from tests.mutants.mutant import Mutant
 
 _VALUES = "tests/membership/test_values.py"
 
+_ATTACKS = "tests/membership/test_attacks.py"
+
 MUTANTS = (
+    Mutant(
+        "believes-a-boot-by-the-header",
+        "A datagram that only claims a newer life takes the place of the one that was vouched for.",
+        "membership/swim.py",
+        "        home = None if sender is None else sender.address\n",
+        "        home = address\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "believes-any-boot",
+        "A record may have a boot number that no clock can explain.",
+        "membership/node.py",
+        "        bound = self.rules.latest_boot()\n",
+        "        bound = BOOT_MAX\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "a-notice-spends-the-incarnations",
+        "Whoever says that we are ill also says how far our incarnation rises.",
+        "membership/judge.py",
+        "        if not _is_near(incarnation, own):\n",
+        "        if incarnation >= wire.INCARNATION_MAX:\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "an-accusation-spends-the-incarnations",
+        "A member may accuse at an incarnation that its subject never had.",
+        "membership/judge.py",
+        "        if not _is_near(incarnation, claim):\n",
+        "        if incarnation >= wire.INCARNATION_MAX:\n",
+        (_ATTACKS,),
+    ),
     Mutant(
         "reuses-a-nonce",
         "The counter that is the nonce stands still.",
@@ -27,17 +61,17 @@ MUTANTS = (
         "replay-window-off",
         "A datagram counts as often as it is sent.",
         "membership/replay.py",
-        "        if -ahead >= _WINDOW or bits & bit:\n",
-        "        if -ahead >= _WINDOW:\n",
+        "    if bits & bit or not bit:\n",
+        "    if not bit:\n",
         (_VALUES,),
     ),
     Mutant(
         "hears-an-earlier-life",
         "A datagram of an older boot is as good as one of this boot.",
-        "membership/replay.py",
-        "            if boot < last_boot:\n                return False\n",
-        "",
-        (_VALUES,),
+        "membership/swim.py",
+        "        if known is not None and opened.boot < known.record.boot:\n",
+        "        if known is not None and opened.boot < 0:\n",
+        (_ATTACKS,),
     ),
     Mutant(
         "one-accuser-is-a-verdict",

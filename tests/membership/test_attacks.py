@@ -1,0 +1,162 @@
+"""What one holder of the cluster's key says against others, by its effect on a small cluster: none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from membership import wire
+from membership.bounds import ceiling
+from membership.fakes import OpenSeal
+from membership.member import Record
+from membership.node import ACCUSE_LABEL
+from membership.record import BOOT_MAX, sign_record
+from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
+
+VICTIM, LIAR, OBSERVER = 1, 2, 0
+HIGH_BOOTS = (2**64 - 1, BOOT_MAX, ceiling(BOOT_MAX))
+
+
+def settled(members: int = 6) -> SimulatedCluster:
+    cluster = SimulatedCluster(members, racks=4, seed=3)
+    cluster.start_all_known()
+    cluster.run(2.0)
+    return cluster
+
+
+def count(cluster: SimulatedCluster, name: str, index: int = OBSERVER) -> int:
+    return cluster.swim(index).statistics().get(name, 0)
+
+
+def say(cluster: SimulatedCluster, item: bytes, index: int = OBSERVER) -> None:
+    cluster.swim(index)._take_items([item], cluster.now, FORWARDER)
+    cluster._flush(index)
+
+
+def signed_record(cluster: SimulatedCluster, record: Record, index: int) -> bytes:
+    sign = cluster.keys.signer(cluster.hosts[index].public)
+    return wire.item(wire.RECORD, sign_record(record, RING.cluster_id, sign)[1])
+
+
+def forge_headers(cluster: SimulatedCluster, boots: tuple[int, ...], counter: int) -> None:
+    victim = cluster.hosts[VICTIM]
+    for boot in boots:
+        for index, host in enumerate(cluster.hosts):
+            if index not in (VICTIM, LIAR):
+                seal = OpenSeal(RING, victim.node, boot)
+                seal._counter = counter - 1
+                ping = seal.seal(wire.PROBE_HEAD.pack(wire.PING, 1, 0, 0, 0), host.node)
+                cluster.inject(LIAR, host.address, ping)
+
+
+def is_heard_by_all(cluster: SimulatedCluster) -> None:
+    cluster.swim(VICTIM).update_payload(b"news", cluster.now)
+    cluster._flush(VICTIM)
+    before = [count(cluster, "dropped_replays", index) for index in range(len(cluster.hosts))]
+    cluster.run(cluster.now + 30.0)
+    for index, host in enumerate(cluster.hosts):
+        row = cluster.swim(index).member(cluster.hosts[VICTIM].node)
+        assert row is not None and row.record.payload == b"news", host.name
+        assert count(cluster, "dropped_replays", index) == before[index]
+        assert count(cluster, "members_live", index) == len(cluster.hosts)
+        assert count(cluster, "deaths", index) == 0
+
+
+def test_a_datagram_in_a_members_name_with_a_high_boot_changes_nothing() -> None:
+    cluster = settled()
+    boot = cluster.swim(VICTIM).self_record().boot
+    forge_headers(cluster, (*HIGH_BOOTS, boot + 1), 1)
+    cluster.run(cluster.now + 1.0)
+    assert count(cluster, "boots_refused") == 3
+    is_heard_by_all(cluster)
+
+
+def test_a_high_boot_or_counter_does_not_shut_out_the_next_life() -> None:
+    cluster = settled()
+    next_boot = 1_700_000_000_000 + int((cluster.now + 1.0) * 1000) + 1
+    forge_headers(cluster, (*HIGH_BOOTS, next_boot, next_boot + 60_000), 2**64 - 1)
+    cluster.run(cluster.now + 1.0)
+    cluster.restart(VICTIM, join=(OBSERVER,))
+    assert cluster.swim(VICTIM).self_record().boot == next_boot
+    cluster.run(cluster.now + 2.0)
+    is_heard_by_all(cluster)
+
+
+def test_a_high_counter_of_the_present_life_silences_only_its_sender() -> None:
+    cluster = settled()
+    forge_headers(cluster, (cluster.swim(VICTIM).self_record().boot,), 2**64 - 1)
+    cluster.run(cluster.now + 1.0)
+    is_heard_by_all(cluster)
+
+
+def test_a_datagram_of_an_earlier_life_is_not_heard() -> None:
+    cluster = settled()
+    forge_headers(cluster, (cluster.swim(VICTIM).self_record().boot - 1,), 1)
+    cluster.run(cluster.now + 1.0)
+    assert count(cluster, "dropped_past_lives") == 1
+
+
+def test_a_record_whose_boot_no_clock_explains_is_refused() -> None:
+    cluster = settled()
+    own = cluster.swim(LIAR).self_record()
+    for boot in (*HIGH_BOOTS[1:], own.boot + 2 * 3_600_000):
+        say(cluster, signed_record(cluster, replace(own, boot=boot), LIAR))
+        state = wire.roster(wire.STATE_DEAD, 0, signed_record(cluster, replace(own, boot=boot), LIAR)[3:])
+        say(cluster, state)
+    row = cluster.swim(OBSERVER).member(cluster.hosts[LIAR].node)
+    assert row is not None and row.record.boot == own.boot
+    assert count(cluster, "boots_refused") == 3
+    say(cluster, signed_record(cluster, replace(own, boot=own.boot + 60_000), LIAR))
+    row = cluster.swim(OBSERVER).member(cluster.hosts[LIAR].node)
+    assert row is not None and row.record.boot == own.boot + 60_000
+
+
+def test_a_clone_with_the_last_boot_number_does_not_end_our_lives() -> None:
+    cluster = settled()
+    own = cluster.swim(OBSERVER).self_record()
+    say(cluster, signed_record(cluster, replace(own, boot=BOOT_MAX), OBSERVER))
+    assert cluster.swim(OBSERVER).self_record().boot == own.boot
+
+
+def test_a_notice_raises_our_incarnation_by_a_step_at_most() -> None:
+    cluster = settled()
+    own = cluster.hosts[OBSERVER].node
+    boot = cluster.swim(OBSERVER).self_record().boot
+    for incarnation in (wire.INCARNATION_MAX - 1, 17):
+        say(cluster, wire.notice(wire.STATE_SUSPECT, own[:8], boot, incarnation))
+    row = cluster.swim(OBSERVER).member(own)
+    assert row is not None and row.incarnation == 0
+    assert count(cluster, "notices_refused") == 2
+    say(cluster, wire.notice(wire.STATE_SUSPECT, own[:8], boot, 16))
+    row = cluster.swim(OBSERVER).member(own)
+    assert row is not None and row.incarnation == 17
+
+
+def test_an_accusation_far_above_the_subjects_incarnation_is_refused() -> None:
+    cluster = settled()
+    liar = cluster.hosts[LIAR]
+    for index in (OBSERVER, VICTIM):
+        boot = cluster.swim(index).self_record().boot
+        part = wire.accusation_part(liar.node[:8], cluster.hosts[index].node[:8], boot, wire.INCARNATION_MAX - 1)
+        sign = cluster.keys.signer(liar.public)
+        say(cluster, wire.item(wire.ACCUSE, part + sign(ACCUSE_LABEL + RING.cluster_id + part)))
+    own = cluster.swim(OBSERVER).member(cluster.hosts[OBSERVER].node)
+    assert own is not None and own.incarnation == 0
+    assert count(cluster, "members_suspected") == 0
+    assert count(cluster, "accusations_refused") == 2
+
+
+def test_a_host_whose_incarnation_is_spent_begins_another_life() -> None:
+    cluster = settled()
+    swim, own = cluster.swim(OBSERVER), cluster.hosts[OBSERVER].node
+    boot = swim.self_record().boot
+    spent = ceiling(wire.INCARNATION_MAX) - 40
+    swim._node.raise_incarnation(spent, cluster.now)
+    cluster._flush(OBSERVER)
+    cluster.run(cluster.now + 1.0)
+    say(cluster, wire.notice(wire.STATE_SUSPECT, own[:8], boot, spent + 16))
+    row = swim.member(own)
+    assert row is not None and (row.record.boot, row.incarnation) == (boot + 1, 0)
+    cluster.run(cluster.now + 5.0)
+    assert all(count(cluster, "members_live", index) == 6 for index in range(6))
+    seen = cluster.swim(LIAR).member(own)
+    assert seen is not None and seen.record.boot == boot + 1
