@@ -126,6 +126,11 @@ class Swim:
         self._event_store.publish(kind, key, version, payload, now)
         self._after(now)
 
+    def judge_again(self, now: float) -> None:
+        """The host's rules know more writers than before: events that were kept back may be told now."""
+        self._event_store.judge_again(now)
+        self._after(now)
+
     def set_keys(self, keyring: KeyRing) -> None:
         """Another key ring of the same cluster, without a restart. The first key seals, all of them open.
 
@@ -184,6 +189,7 @@ class Swim:
             "rumours_queued": sum(map(len, node.rumours.classes)),
             "rumours_dropped": sum(queue.dropped for queue in node.rumours.classes),
             "events_kept": len(self._event_store),
+            "events_kept_back": self._event_store.kept_back,
             "health_score": node.health.score,
             "isolated": int(node.isolated),
             "catching_up": int(node.catching_up),

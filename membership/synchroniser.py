@@ -28,13 +28,14 @@ _WANTED_MAX = 20000
 _PUSHES_MAX = 400
 _QUIET_S = 0.2  # a session without an answer for this long is over
 _EQUALS_ENOUGH = 3
+_FRUITLESS_ENOUGH = 8  # sessions that brought nothing: what differs still is refused here, and stays so
 _UNEQUAL_S = 4.0  # no equal digest for this long: reconcile although views are moving
 
 
 class Session:
     """What this node is asking one peer."""
 
-    __slots__ = ("asked", "gained", "heard_s", "peer", "sequence", "wanted")
+    __slots__ = ("asked", "gained", "heard_s", "is_answered", "peer", "sequence", "wanted")
 
     def __init__(self, peer: Claim, sequence: int, now: float) -> None:
         self.peer = peer
@@ -43,6 +44,7 @@ class Session:
         self.wanted: deque[tuple[bytes, int]] = deque()
         self.asked = 0
         self.gained = 0
+        self.is_answered = False
 
 
 class Synchroniser:
@@ -58,6 +60,7 @@ class Synchroniser:
         self._next_s = now
         self._equal_s = now
         self._equals = 0
+        self._fruitless = 0
 
     def on_digest(self, peer: Claim, digest: int, flags: int, now: float) -> None:
         """A ping or ack carried the sender's digest."""
@@ -111,6 +114,11 @@ class Synchroniser:
         assert session is not None
         self._session = None
         settings = node.settings
+        if session.gained or not node.catching_up:
+            self._fruitless = 0
+        elif session.is_answered:
+            self._fruitless += 1
+            node.catching_up = self._fruitless < _FRUITLESS_ENOUGH
         if session.gained or busy or node.catching_up:
             self._gap_s = settings.sync_gap_s
         else:
@@ -144,6 +152,7 @@ class Synchroniser:
         session = self._session
         assert session is not None
         session.heard_s = now
+        session.is_answered = True
         pushes: list[tuple[bytes, int]] = []
         theirs: dict[int, dict[bytes, int]] = {}
         for bucket, whole, rows in unpack_rows(body, wire.SEQUENCE_HEAD.size):

@@ -66,6 +66,7 @@ class MemberEvents:
     def roster_changed(self) -> None:
         """See MemberListener."""
         self._to.deployments.post(RosterChanged())
+        self._to.membership_host.judge_again()
 
     def alarm(self, code: str, sentence: str) -> None:
         """See MemberListener."""

@@ -100,8 +100,14 @@ class MembershipHost:
         self._publish_capabilities()
 
     def settings_changed(self) -> None:
-        """Whether this host may read storage has perhaps changed."""
+        """Whether this host may read storage has perhaps changed, and who may sign."""
         self._publish_capabilities()
+        self.judge_again()
+
+    def judge_again(self) -> None:
+        """Who may sign has changed."""
+        self.swim.judge_again(trio.current_time())
+        self.wake()
 
     def keys_changed(self) -> None:
         """Another key ring of this cluster; nothing is sent for it."""

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from membership import wire
 from membership.bounds import ceiling
+from membership.events import Event, PayloadHeard, PayloadKind
 from membership.fakes import OpenSeal
-from membership.member import Record
+from membership.host_rules import LenientRules, Verdict
+from membership.member import NodeId, Record
 from membership.node import ACCUSE_LABEL
 from membership.record import BOOT_MAX, sign_record
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
@@ -160,3 +162,108 @@ def test_a_host_whose_incarnation_is_spent_begins_another_life() -> None:
     assert all(count(cluster, "members_live", index) == 6 for index in range(6))
     seen = cluster.swim(LIAR).member(own)
     assert seen is not None and seen.record.boot == boot + 1
+
+
+class SignedWords(LenientRules):
+    """A payload is its writer's letter, and the digits of its version; letters of ``known`` belong here."""
+
+    def __init__(self, known: set[bytes]) -> None:
+        self.known = known
+
+    def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        if payload[1:] != b"%d" % version:
+            return None
+        return Verdict(payload[:1], is_known=payload[:1] in self.known)
+
+
+def judged(statement_count_max: int = 4096) -> tuple[SimulatedCluster, SignedWords, list[Event]]:
+    cluster = SimulatedCluster(6, racks=4, seed=3)
+    cluster.settings = replace(cluster.settings, statement_count_max=statement_count_max)
+    cluster.rules = rules = SignedWords({b"a"})
+    cluster.start_all_known()
+    cluster.run(2.0)
+    heard: list[Event] = []
+    cluster.on_event = lambda index, event: heard.append(event) if isinstance(event, PayloadHeard) else None
+    return cluster, rules, heard
+
+
+def word(cluster: SimulatedCluster, key: bytes, version: int, payload: bytes, kind: int = 1) -> bytes:
+    return wire.event(kind, cluster.hosts[LIAR].node, version, key, payload)
+
+
+def test_a_statement_that_nobody_signed_is_neither_kept_nor_passed_on() -> None:
+    cluster, _, heard = judged()
+    say(cluster, word(cluster, b"key", 2**63 - 1, b"x"))
+    say(cluster, word(cluster, b"key", 1, b"x", kind=2))
+    cluster.run(cluster.now + 5.0)
+    assert not heard
+    assert [count(cluster, name) for name in ("statements_refused_judge", "progress_refused_judge")] == [1, 1]
+    assert all(cluster.swim(index).statistics()["events_kept"] == 0 for index in range(6))
+    cluster.swim(VICTIM).publish(PayloadKind.STATEMENT, b"key", 2, b"a2", cluster.now)
+    cluster._flush(VICTIM)
+    cluster.run(cluster.now + 5.0)
+    assert len(heard) == 5
+
+
+def test_a_statement_of_an_unknown_writer_waits_until_it_is_known() -> None:
+    cluster, rules, heard = judged()
+    digest = cluster.swim(OBSERVER).view_digest
+    say(cluster, word(cluster, b"key", 1, b"b1"))
+    cluster.run(cluster.now + 5.0)
+    assert not heard
+    assert cluster.swim(OBSERVER).view_digest == digest
+    assert [count(cluster, "events_kept_back", index) for index in range(6)] == [1, 0, 0, 0, 0, 0]
+    rules.known.add(b"b")
+    cluster.swim(OBSERVER).judge_again(cluster.now)
+    cluster._flush(OBSERVER)
+    cluster.run(cluster.now + 1.0)
+    assert len(heard) == 6
+    assert count(cluster, "events_kept_back") == 0
+
+
+def test_what_is_kept_back_is_bounded_and_the_loudest_forwarder_loses() -> None:
+    cluster, _, _ = judged()
+    swim = cluster.swim(OBSERVER)
+    swim._take_items([word(cluster, b"key", 1, b"b1")], cluster.now, NodeId(b"another member.."))
+    for number in range(200):
+        swim._take_items([word(cluster, b"key", number, b"c%d" % number)], cluster.now, FORWARDER)
+    table = swim._event_store._kept_back
+    assert len(table) == 64
+    assert word(cluster, b"key", 1, b"b1") in table
+
+
+def test_one_writer_fills_its_quota_and_no_more() -> None:
+    cluster, rules, _ = judged(statement_count_max=40)
+    rules.known.update((b"b", b"c", b"d", b"e"))
+    for writer in (b"b", b"c", b"d", b"e"):
+        for number in range(30):
+            say(cluster, word(cluster, writer + b"%d" % number, 1, writer + b"1"))
+    store = cluster.swim(OBSERVER)._event_store
+    assert dict(store._written) == {b"b": 10, b"c": 10, b"d": 10, b"e": 10}
+    say(cluster, word(cluster, b"honest", 1, b"a1"))
+    assert store._written[b"a"] == 1
+    assert len(store) == 40
+
+
+def test_a_writers_statements_that_stay_do_not_depend_on_their_order() -> None:
+    cluster, _, _ = judged(statement_count_max=40)
+    items = [word(cluster, b"%d" % number, 1, b"a1") for number in range(30)]
+    for index, order in ((OBSERVER, items), (VICTIM, items[::-1])):
+        cluster.swim(index)._take_items(order, cluster.now, FORWARDER)
+    assert cluster.swim(OBSERVER).view_digest == cluster.swim(VICTIM).view_digest
+
+
+def test_a_statement_that_is_refused_here_does_not_make_a_host_catch_up_for_ever() -> None:
+    cluster, rules, _ = judged()
+    cluster.swim(VICTIM).publish(PayloadKind.STATEMENT, b"key", 1, b"a1", cluster.now)
+    cluster._flush(VICTIM)
+    cluster.run(cluster.now + 2.0)
+    rules.known.clear()
+    late = cluster.add_host("late", "rack-0")
+    cluster.start(late, join=(OBSERVER,))
+    cluster.run(cluster.now + 20.0)
+    assert count(cluster, "catching_up", late) == 0
+    assert count(cluster, "members_live", late) == 7
+    sessions = count(cluster, "sync_sessions", late)
+    cluster.run(cluster.now + 60.0)
+    assert count(cluster, "sync_sessions", late) - sessions < 20
