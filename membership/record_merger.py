@@ -7,7 +7,9 @@ earlier life, or another node's list) lives as soon as any node says so; one tha
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from typing import NamedTuple
 
 from membership import wire
 from membership.errors import WireError
@@ -23,6 +25,18 @@ from membership.verified_cache import Claim
 # Another process with our key may have used up the versions of this boot; half of them are then left for our own
 # changes.
 _VERSION_SPENT = VERSION_MAX // 2
+_FORGET_WAIT_S = 300.0  # the longest wait of a slow node for its own verdict, and some
+_FORGET_LOOK_S = 1.0
+_FORGETS_MAX = 1024
+
+
+class _Forget(NamedTuple):
+    """A FORGET whose subject still lives here."""
+
+    data: bytes
+    issuer: Handle
+    boot: int
+    until_s: float
 
 
 class RecordMerger:
@@ -32,6 +46,7 @@ class RecordMerger:
         self._node = node
         self._roster = node.roster
         self._judge = judge
+        self._forgets: dict[Handle, _Forget] = {}  # that wait for our own verdict, oldest first
         self.tombstones = Tombstones(node.settings.tombstone_count_max, node.settings.tombstone_keep_s)
 
     # ---- records
@@ -165,18 +180,42 @@ class RecordMerger:
         node.rumours.membership.add(("forget", handle), data)
 
     def on_forget(self, data: bytes, now: float) -> None:
-        """A signed statement that a member is off the roster. A living member is not forgotten, whatever the issuer."""
+        """A signed statement that a member is off the roster. A living member is not forgotten, whatever the issuer:
+        the word waits for this node's own verdict, because its issuer may have come to it sooner."""
         node, roster = self._node, self._roster
         issuer, subject, boot = wire.parse_forget(data)
         claim, issuing = roster.claims.get(subject), roster.claims.get(issuer)
-        if claim is None or issuing is None or subject not in roster.gone or claim.record.boot > boot:
+        if claim is None or issuing is None or claim is roster.own or claim.record.boot > boot:
+            return
+        if subject in self._forgets or not node.is_boot_possible(boot, subject):
             return
         part, signature = wire.signed_parts(data)
         message = FORGET_LABEL + node.verified_cache.cluster_id + part
         if not node.verified_cache.is_signed(data, issuing.record.public_key, message, signature):
             raise WireError("a FORGET of somebody else's making")
-        self.remove(subject, now)
-        node.rumours.membership.add(("forget", subject), data)
+        self._forgets[subject] = _Forget(data, issuer, boot, now + _FORGET_WAIT_S)
+        if len(self._forgets) == 1:
+            node.at(now + _FORGET_LOOK_S, self._look_at_forgets)
+        if len(self._forgets) > _FORGETS_MAX:
+            loudest = Counter(one.issuer for one in self._forgets.values()).most_common(1)[0][0]
+            del self._forgets[next(one for one, word in self._forgets.items() if word.issuer == loudest)]
+        self._carry_out_forgets(now)
+
+    def _look_at_forgets(self, now: float) -> None:
+        self._carry_out_forgets(now)
+        if self._forgets:
+            self._node.at(now + _FORGET_LOOK_S, self._look_at_forgets)
+
+    def _carry_out_forgets(self, now: float) -> None:
+        for subject, word in list(self._forgets.items()):
+            claim = self._roster.claims.get(subject)
+            is_meant = claim is not None and claim.record.boot <= word.boot
+            if is_meant and subject in self._roster.gone:
+                self.remove(subject, now)
+                self._node.rumours.membership.add(("forget", subject), word.data)
+            elif is_meant and now < word.until_s:
+                continue
+            del self._forgets[subject]
 
     def remove(self, handle: Handle, now: float) -> None:
         """Take a member off the roster here, with a tombstone."""

@@ -10,7 +10,7 @@ from membership.events import Event, PayloadHeard, PayloadKind
 from membership.fakes import OpenSeal
 from membership.host_rules import LenientRules, Verdict
 from membership.member import NodeId, Record
-from membership.node import ACCUSE_LABEL
+from membership.node import ACCUSE_LABEL, FORGET_LABEL
 from membership.record import BOOT_MAX, sign_record
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
 
@@ -162,6 +162,59 @@ def test_a_host_whose_incarnation_is_spent_begins_another_life() -> None:
     assert all(count(cluster, "members_live", index) == 6 for index in range(6))
     seen = cluster.swim(LIAR).member(own)
     assert seen is not None and seen.record.boot == boot + 1
+
+
+def forget_item(cluster: SimulatedCluster, issuer: int, subject: int, *, ahead: int = 0) -> bytes:
+    host = cluster.hosts[issuer]
+    boot = cluster.swim(subject).self_record().boot + ahead
+    part = wire.forget_part(host.node[:8], cluster.hosts[subject].node[:8], boot)
+    sign = cluster.keys.signer(host.public)
+    return wire.item(wire.FORGET, part + sign(FORGET_LABEL + RING.cluster_id + part))
+
+
+def test_a_forget_that_comes_before_our_own_verdict_waits_for_it() -> None:
+    cluster = settled()
+    gone = cluster.hosts[VICTIM].node
+    cluster.crash(VICTIM)
+    say(cluster, forget_item(cluster, LIAR, VICTIM))
+    assert cluster.swim(OBSERVER).member(gone) is not None
+    cluster.run(cluster.now + 30.0)
+    assert all(cluster.swim(index).member(gone) is None for index in (0, 2, 3, 4, 5))
+
+
+def test_a_forget_never_takes_a_living_member_off_and_does_not_wait_for_ever() -> None:
+    cluster = settled()
+    say(cluster, forget_item(cluster, LIAR, VICTIM))
+    say(cluster, forget_item(cluster, LIAR, OBSERVER))
+    say(cluster, forget_item(cluster, LIAR, LIAR, ahead=2 * 3_600_000))
+    assert list(cluster.swim(OBSERVER)._record_merger._forgets) == [cluster.hosts[VICTIM].node[:8]]
+    cluster.run(cluster.now + 310.0)
+    assert not cluster.swim(OBSERVER)._record_merger._forgets
+    cluster.crash(VICTIM)
+    cluster.run(cluster.now + 30.0)
+    assert cluster.swim(OBSERVER).member(cluster.hosts[VICTIM].node) is not None
+    assert all(count(cluster, "members_live", index) == 5 for index in (0, 2, 3, 4, 5))
+
+
+def test_a_forget_does_not_outlast_the_life_that_it_names() -> None:
+    cluster = settled()
+    cluster.crash(VICTIM)
+    say(cluster, forget_item(cluster, LIAR, VICTIM))
+    cluster.restart(VICTIM, join=(OBSERVER,))
+    cluster.run(cluster.now + 5.0)
+    assert not cluster.swim(OBSERVER)._record_merger._forgets
+    assert all(count(cluster, "members_live", index) == 6 for index in range(6))
+
+
+def test_forgets_that_wait_are_bounded_and_the_loudest_issuer_loses() -> None:
+    cluster = settled()
+    merger = cluster.swim(OBSERVER)._record_merger
+    say(cluster, forget_item(cluster, 3, 4))
+    waiting = merger._forgets[cluster.hosts[4].node[:8]]
+    for number in range(1023):
+        merger._forgets[number.to_bytes(8)] = waiting._replace(issuer=cluster.hosts[LIAR].node[:8])
+    say(cluster, forget_item(cluster, LIAR, VICTIM))
+    assert cluster.hosts[4].node[:8] in merger._forgets
 
 
 class SignedWords(LenientRules):

@@ -106,6 +106,22 @@ MUTANTS = (
         ("tests/gossipd/daemon/test_gossip_rules.py",),
     ),
     Mutant(
+        "drops-a-forget-that-came-early",
+        "A FORGET that is heard before this host's own verdict is lost.",
+        "membership/record_merger.py",
+        "            elif is_meant and now < word.until_s:\n",
+        "            elif is_meant and now < word.until_s - _FORGET_WAIT_S:\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "forgets-the-living",
+        "A member that lives is forgotten when another says so.",
+        "membership/record_merger.py",
+        "            if is_meant and subject in self._roster.gone:\n",
+        "            if is_meant:\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
         "one-accuser-is-a-verdict",
         "A single accuser makes a corroborated suspicion.",
         "membership/suspicion.py",
