@@ -34,6 +34,9 @@ class IndirectProber:
             return
         self._relay_tokens -= 1
         ours = self._pings.send(subject, now, sender, sequence)
+        if ours is None:
+            node.send(sender, wire.SEQUENCE_HEAD.pack(wire.NACK, sequence), now)
+            return
         # Not stretched by our health, because the requester's round would be over. A node that is not well only does
         # not testify.
         half = node.settings.probe_timeout_s / 2

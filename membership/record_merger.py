@@ -15,7 +15,7 @@ from membership import wire
 from membership.errors import WireError
 from membership.events import MemberChanged, MemberForgotten, MemberLeft, MemberUp, NameConflict
 from membership.judge import Judge
-from membership.member import Handle, MemberState
+from membership.member import Address, Handle, MemberState
 from membership.node import FORGET_LABEL, LEAVE_LABEL, MembershipNode
 from membership.record import VERSION_MAX
 from membership.roster import Gone
@@ -25,6 +25,7 @@ from membership.verified_cache import Claim
 # Another process with our key may have used up the versions of this boot; half of them are then left for our own
 # changes.
 _VERSION_SPENT = VERSION_MAX // 2
+_NEIGHBOURS_MAX = 2  # members at one address
 _FORGET_WAIT_S = 300.0  # the longest wait of a slow node for its own verdict, and some
 _FORGET_LOOK_S = 1.0
 _FORGETS_MAX = 1024
@@ -51,8 +52,9 @@ class RecordMerger:
 
     # ---- records
 
-    def on_record(self, data: bytes, now: float, *, relay: bool = True, direct: bool = False) -> Claim | None:
-        """Merge a record (bytes); ``direct`` when its owner asks to be admitted. Returns the claim that is held now."""
+    def on_record(self, data: bytes, now: float, *, relay: bool = True, asker: Address | None = None) -> Claim | None:
+        """Merge a record (bytes); ``asker`` is from where its owner asks to be admitted, None when others tell of it.
+        Returns the claim that is held now."""
         node, roster = self._node, self._roster
         claim = node.verified_cache.first_claim(data)
         handle = claim.handle
@@ -63,19 +65,18 @@ class RecordMerger:
             return roster.own
         old = roster.claims.get(handle)
         if old is None:
-            return self._on_new_member(claim, now, relay=relay, direct=direct)
+            return self._on_new_member(claim, now, asker, relay=relay)
         if old.node != claim.node:
             node.counts["handle_collisions"] += 1
             return None
         if claim.rank() <= old.rank():
-            gone = roster.gone.get(handle)
-            if gone is not None and gone.hearsay and claim.record_bytes == old.record_bytes:
-                roster.put(old, now)
-                self._note(old, now, relay=False)
-                node.tell(MemberUp(node.member(old)))
-            elif claim.record_bytes == old.record_bytes:
-                node.rumours.membership.heard_again(("record", handle))
-            return old
+            self._on_known_record(claim, old, now)
+        elif claim.address == old.address or self._has_place(claim, now, asker):
+            return self._on_newer_record(claim, old, now, relay=relay)
+        return old
+
+    def _on_newer_record(self, claim: Claim, old: Claim, now: float, *, relay: bool) -> Claim:
+        node, roster, handle = self._node, self._roster, claim.handle
         was_gone = roster.gone.get(handle)
         if claim.record.boot > old.record.boot:
             self._judge.drop_suspicion(handle)
@@ -90,22 +91,51 @@ class RecordMerger:
             node.tell(event(node.member(claim)))
         return claim
 
-    def _on_new_member(self, claim: Claim, now: float, *, relay: bool, direct: bool) -> Claim | None:
+    def _on_known_record(self, claim: Claim, old: Claim, now: float) -> None:
+        node, roster = self._node, self._roster
+        if claim.record_bytes != old.record_bytes:
+            return
+        gone = roster.gone.get(old.handle)
+        if gone is not None and gone.hearsay:
+            roster.put(old, now)
+            self._note(old, now, relay=False)
+            node.tell(MemberUp(node.member(old)))
+        else:
+            node.rumours.membership.heard_again(("record", old.handle))
+
+    def _on_new_member(self, claim: Claim, now: float, asker: Address | None, *, relay: bool) -> Claim | None:
         node = self._node
         if len(self._roster.claims) >= node.settings.member_count_max:
             node.counts["members_refused_full"] += 1
             return None
-        if self.tombstones.blocks(claim.handle, claim.record.boot, now):
-            if not direct:
-                node.counts["buried_records"] += 1
-                return None
-            self.tombstones.lift(claim.handle)
+        if self.tombstones.blocks(claim.handle, claim.record.boot, now) and asker is None:
+            node.counts["buried_records"] += 1
+            return None
+        if not self._has_place(claim, now, asker):
+            return None
+        self.tombstones.lift(claim.handle)
         self._roster.put(claim, now)
         self._note(claim, now, relay=relay)
         if claim.record.name == self._roster.own.record.name:
             node.tell(NameConflict(claim.record.name, claim.node))
         node.tell(MemberUp(node.member(claim)))
         return claim
+
+    def _has_place(self, claim: Claim, now: float, asker: Address | None) -> bool:
+        """Two members may name one address: a host whose key was made again, and the one that it was before. Who never
+        answered from there makes room: when it is gone, or for a member that asks from there itself, as do the dead."""
+        roster = self._roster
+        others = roster.neighbours(claim)
+        if len(others) < _NEIGHBOURS_MAX:
+            return True
+        for handle in others:
+            is_gone, is_unheard = handle in roster.gone, handle not in roster.answered
+            may_go = is_gone or is_unheard if asker == claim.address else is_gone and is_unheard
+            if may_go and handle != roster.own.handle:
+                self.remove(handle, now)
+                return True
+        self._node.counts["members_refused_address"] += 1
+        return False
 
     def _note(self, claim: Claim, now: float, *, relay: bool) -> None:
         self._node.changed_s = now
@@ -135,6 +165,8 @@ class RecordMerger:
         if not self._node.is_boot_possible(claim.record.boot, handle):
             return
         if len(self._roster.claims) >= self._node.settings.member_count_max:
+            return
+        if not self._has_place(claim, now, None):
             return
         # Not an adopted verdict: the member was never alive here, and any sign of life of its own raises it.
         left = state == wire.STATE_LEFT

@@ -165,11 +165,15 @@ class Swim:
         return None if claim is None or claim.node != node else self._node.member(claim)
 
     def roster_records(self) -> list[Record]:
-        """Signed records of all but this node and those that left: what to keep for the next life."""
+        """Signed records of all but this node, those that left and the dead that never answered: for the next life."""
         roster = self._node.roster
-        left = {handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT}
+        out = {
+            handle
+            for handle, gone in roster.gone.items()
+            if gone.state is MemberState.LEFT or handle not in roster.answered
+        }
         return [
-            claim.record for handle, claim in roster.claims.items() if claim is not roster.own and handle not in left
+            claim.record for handle, claim in roster.claims.items() if claim is not roster.own and handle not in out
         ]
 
     def self_record(self) -> Record:
@@ -300,6 +304,8 @@ class Swim:
         if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
             node.counts["dropped_replays"] += 1
             return
+        if address == home:
+            node.roster.answered.add(handle)
         self._dispatch(opened, sender, address, now)
 
     def _dispatch(self, opened: OpenedDatagram, sender: Claim | None, address: Address, now: float) -> None:
@@ -318,7 +324,7 @@ class Swim:
         elif kind == wire.REFUSAL:
             self._joiner.on_refusal(body, now)
         elif sender is None:
-            self._on_stranger(body, opened, now)
+            self._on_stranger(body, opened, address, now)
         elif kind in self._handlers:
             self._handlers[kind](body, sender, now)
         else:
@@ -372,7 +378,7 @@ class Swim:
         news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
         self._synchroniser.on_items(len(items), int(news), sender, now)
 
-    def _on_stranger(self, body: bytes, opened: OpenedDatagram, now: float) -> None:
+    def _on_stranger(self, body: bytes, opened: OpenedDatagram, address: Address, now: float) -> None:
         """A datagram from a node that has the cluster's key and is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
@@ -382,6 +388,8 @@ class Swim:
             self._take_items(wire.split_items(body, ASK_BYTES), now, opened.node)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
+                if address == claim.address:
+                    self._node.roster.answered.add(claim.handle)
                 self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1
@@ -420,6 +428,7 @@ class Swim:
     # ---- rounds
 
     def _check_gap(self, now: float) -> None:
+        self._node.now_s = now
         late = now - self._node.next_deadline()
         if late > 2 * self._node.settings.probe_interval_s:
             self._prober.on_gap(late, now)
@@ -427,6 +436,7 @@ class Swim:
     def _after(self, now: float) -> None:
         """Begin gossip rounds when there is something to say."""
         node = self._node
+        node.now_s = now
         hurry = node.take_hurry()
         if not node.rumours or node.has_left:
             return
@@ -473,3 +483,4 @@ class Swim:
             return
         if claim.handle not in node.roster.claims:
             node.roster.put(claim, now, Gone(MemberState.DEAD, now, hearsay=True))
+            node.roster.answered.add(claim.handle)  # then

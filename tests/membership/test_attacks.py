@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from membership import wire
 from membership.bounds import ceiling
-from membership.events import Event, PayloadHeard, PayloadKind
+from membership.events import ControlProbeWanted, Event, PayloadHeard, PayloadKind, SendDatagram
 from membership.fakes import OpenSeal
 from membership.host_rules import LenientRules, Verdict
-from membership.member import NodeId, Record
+from membership.member import MemberState, NodeId, Record
 from membership.node import ACCUSE_LABEL, FORGET_LABEL
 from membership.record import BOOT_MAX, sign_record
-from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
+from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster, SimulatedHost
 
 VICTIM, LIAR, OBSERVER = 1, 2, 0
 HIGH_BOOTS = (2**64 - 1, BOOT_MAX, ceiling(BOOT_MAX))
@@ -217,6 +217,126 @@ def test_forgets_that_wait_are_bounded_and_the_loudest_issuer_loses() -> None:
     assert cluster.hosts[4].node[:8] in merger._forgets
 
 
+NOBODY = ("192.0.2.9", 7946)
+
+
+class Watched(SimulatedCluster):
+    """Counts what is sent to a third party, and who wants to dial a member."""
+
+    to_nobody = 0
+    dials: frozenset[NodeId] = frozenset()
+
+    def _transmit(self, host: SimulatedHost, index: int, output: SendDatagram) -> None:
+        self.to_nobody += output.address[0] == NOBODY[0]
+        super()._transmit(host, index, output)
+
+    def _tell(self, index: int, event: Event) -> None:
+        if isinstance(event, ControlProbeWanted):
+            self.dials |= {event.node}
+        else:
+            super()._tell(index, event)
+
+
+def sybils(cluster: SimulatedCluster, count: int, *, ports: int = 1, host: str = NOBODY[0]) -> list[bytes]:
+    items = []
+    for number in range(count):
+        public = cluster.keys.make(cluster.rng)
+        record = Record(
+            public, cluster.swim(LIAR).self_record().boot, 1, f"sybil-{number}", f"rack-s{number}", "", host,
+            NOBODY[1] + number % ports, 9, public,
+        )  # fmt: skip
+        items.append(wire.item(wire.RECORD, sign_record(record, RING.cluster_id, cluster.keys.signer(public))[1]))
+    return items
+
+
+def watched() -> Watched:
+    cluster = Watched(6, racks=4, seed=3)
+    cluster.start_all_known()
+    cluster.run(5.0)
+    return cluster
+
+
+def test_two_members_at_most_name_one_address() -> None:
+    cluster = watched()
+    for item in sybils(cluster, 100):
+        say(cluster, item)
+    assert count(cluster, "members_known") == 8
+    assert count(cluster, "members_refused_address") == 98
+
+
+def test_a_third_party_whose_address_is_named_gets_a_few_datagrams_and_no_dials() -> None:
+    cluster = watched()
+    for item in sybils(cluster, 100):
+        say(cluster, item)
+    cluster.run(cluster.now + 120.0)
+    assert 0 < cluster.to_nobody <= 6 * (16 + 2)
+    assert not cluster.dials
+    assert all(count(cluster, "isolated", index) == 0 for index in range(6))
+    assert all(count(cluster, "deaths", index) <= 2 for index in range(6)), "the two that never answered"
+    before = cluster.to_nobody
+    cluster.run(cluster.now + 600.0)
+    assert cluster.to_nobody - before <= 6 * 12
+
+
+def test_who_answered_elsewhere_has_not_answered_from_its_new_address() -> None:
+    cluster = watched()
+    assert cluster.hosts[LIAR].node[:8] in cluster.swim(OBSERVER)._node.roster.answered
+    moved = replace(cluster.swim(LIAR).self_record(), host=NOBODY[0], version=9)
+    for index in set(range(6)) - {LIAR}:
+        say(cluster, signed_record(cluster, moved, LIAR), index)
+    cluster.hosts[LIAR].up = False
+    cluster.run(cluster.now + 120.0)
+    assert 0 < cluster.to_nobody <= 5 * (16 + 2)
+
+
+def test_many_ports_of_a_third_party_do_not_make_members_doubt_each_other() -> None:
+    cluster = watched()
+    for item in sybils(cluster, 300, ports=300):
+        say(cluster, item)
+    cluster.run(cluster.now + 60.0)
+    for index in range(6):
+        for host in cluster.hosts:
+            row = cluster.swim(index).member(host.node)
+            assert row is not None and row.state is MemberState.ALIVE
+
+
+def test_a_member_does_not_move_to_an_address_that_two_others_have() -> None:
+    cluster = watched()
+    for item in sybils(cluster, 2):
+        say(cluster, item)
+    moved = replace(cluster.swim(LIAR).self_record(), host=NOBODY[0], port=NOBODY[1], version=9)
+    say(cluster, signed_record(cluster, moved, LIAR))
+    row = cluster.swim(OBSERVER).member(cluster.hosts[LIAR].node)
+    assert row is not None and row.record.version == 1
+
+
+def test_records_that_name_a_members_address_never_displace_it() -> None:
+    cluster = watched()
+    for item in sybils(cluster, 50, host=cluster.hosts[VICTIM].address[0]):
+        say(cluster, item)
+    cluster.run(cluster.now + 60.0)
+    row = cluster.swim(OBSERVER).member(cluster.hosts[VICTIM].node)
+    assert row is not None and row.state is MemberState.ALIVE
+
+
+def test_a_newcomer_that_asks_from_an_address_takes_it_from_those_that_never_answered() -> None:
+    cluster = watched()
+    late = cluster.add_host("late", "rack-0")
+    for item in sybils(cluster, 2, host=cluster.hosts[late].address[0]):
+        for index in range(6):
+            say(cluster, item, index)
+    cluster.start(late, join=(OBSERVER,))
+    cluster.run(cluster.now + 90.0)
+    assert all(cluster.swim(index).member(cluster.hosts[late].node) is not None for index in range(6))
+
+
+def test_one_address_in_two_spellings_is_one() -> None:
+    cluster = watched()
+    for host in ("2001:db8::1", "2001:DB8:0::1", "2001:db8:0:0::1", "2001:db8:0:0:0:0:0:1"):
+        say(cluster, sybils(cluster, 1, host=host)[0])
+    assert count(cluster, "members_known") == 8
+
+
 class SignedWords(LenientRules):
     """A payload is its writer's letter, and the digits of its version; letters of ``known`` belong here."""
 
@@ -304,6 +424,7 @@ def test_a_writers_statements_that_stay_do_not_depend_on_their_order() -> None:
     for index, order in ((OBSERVER, items), (VICTIM, items[::-1])):
         cluster.swim(index)._take_items(order, cluster.now, FORWARDER)
     assert cluster.swim(OBSERVER).view_digest == cluster.swim(VICTIM).view_digest
+    assert len(cluster.swim(OBSERVER)._event_store) == 10
 
 
 def test_a_statement_that_is_refused_here_does_not_make_a_host_catch_up_for_ever() -> None:
