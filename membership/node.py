@@ -127,7 +127,7 @@ class MembershipNode:
 
     def may_send(self, claim: Claim, *, is_probe: bool = False) -> bool:
         """Whether a datagram may go to a member's address; pays for it where nobody has answered from there yet."""
-        if claim.handle in self.roster.answered:
+        if self.roster.has_answered(claim.handle):
             return True
         may = self.reachability.may_send(place(claim), self.now_s, is_probe=is_probe)
         self.counts["sends_withheld"] += not may

@@ -66,7 +66,7 @@ class Prober:
         head = wire.REQUEST_HEAD.pack(wire.PING_REQ, sequence, subject.handle)
         for helper in helpers:
             node.send(helper, head, now)
-        known = node.roster.is_live(subject.handle) and subject.handle in node.roster.answered
+        known = node.roster.is_live(subject.handle) and node.roster.has_answered(subject.handle)
         if known and node.settings.second_try:
             node.tell(ControlProbeWanted(subject.node))
 
@@ -129,7 +129,7 @@ class Prober:
             return
         del self._pings.pending[sequence]
         if sender.handle == subject.handle and sender.address == subject.address:
-            node.roster.answered.add(sender.handle)
+            node.roster.note_answered(sender.handle)
         self._isolation.answered()
         if probe.requester is not None:
             node.send(probe.requester, self._pings.head(wire.ACK, probe.requester_sequence, now), now)

@@ -129,7 +129,7 @@ class RecordMerger:
         if len(others) < _NEIGHBOURS_MAX:
             return True
         for handle in others:
-            is_gone, is_unheard = handle in roster.gone, handle not in roster.answered
+            is_gone, is_unheard = handle in roster.gone, not roster.has_answered(handle)
             may_go = is_gone or is_unheard if asker == claim.address else is_gone and is_unheard
             if may_go and handle != roster.own.handle:
                 self.remove(handle, now)

@@ -52,8 +52,8 @@ class Roster:
         self.gone: dict[Handle, Gone] = {}
         self.since: dict[Handle, float] = {}
         self.racks: dict[str, int] = {}
-        self.answered: set[Handle] = set()
-        """Members that have spoken from the address in their record, in this life of ours or an earlier one."""
+        self._answered: set[Handle] = set()
+        self._is_answered_shared = False  # by a simulator's nodes; copied before it changes
         self._places: dict[Address, tuple[Handle, ...]] | None = None  # by address, made when it is first wanted
         self.live = 0
         self.digest = Digest()
@@ -72,7 +72,7 @@ class Roster:
             self._count(old, -1)
         if old is None or old.address != claim.address:
             self._move(handle, old, claim)
-            self.answered.discard(handle)
+            self.note_answered(handle, False)
         self.claims[handle] = claim
         if gone is None:
             self._count(claim, 1)
@@ -95,8 +95,19 @@ class Roster:
         if self.gone.pop(handle, None) is None:
             self._count(claim, -1)
         self.since.pop(handle, None)
-        self.answered.discard(handle)
+        self.note_answered(handle, False)
         self._move(handle, claim, None)
+
+    def has_answered(self, handle: Handle) -> bool:
+        """Whether it has spoken from the address in its record, in this life of ours or an earlier one."""
+        return handle in self._answered
+
+    def note_answered(self, handle: Handle, has: bool = True) -> None:
+        """It has spoken from that address; or has another address now."""
+        if has is not (handle in self._answered):
+            if self._is_answered_shared:
+                self._answered, self._is_answered_shared = self._answered.copy(), False
+            (self._answered.add if has else self._answered.discard)(handle)
 
     def neighbours(self, claim: Claim) -> list[Handle]:
         """Other members that name the same address."""
@@ -121,6 +132,9 @@ class Roster:
         self.live = other.live
         self.digest = other.digest.copy()
         self._places = None
+        if not other._is_answered_shared:
+            other._answered, other._is_answered_shared = set(other.claims), True
+        self._answered, self._is_answered_shared = other._answered, True
         self._order = [handle for handle in claims if handle != own.handle]
         rng.shuffle(self._order)
         self._at = 0

@@ -170,7 +170,7 @@ class Swim:
         out = {
             handle
             for handle, gone in roster.gone.items()
-            if gone.state is MemberState.LEFT or handle not in roster.answered
+            if gone.state is MemberState.LEFT or not roster.has_answered(handle)
         }
         return [
             claim.record for handle, claim in roster.claims.items() if claim is not roster.own and handle not in out
@@ -221,6 +221,7 @@ class Swim:
             for other in others:
                 if other is not self:
                     roster.put(other._node.own, self._node.started_s)
+                    roster.note_answered(other._node.own.handle)
         self._node.catching_up = False
         self._node.rumours.membership.discard(("record", self._node.own.handle))
         self._joiner.welcomed = True
@@ -305,7 +306,7 @@ class Swim:
             node.counts["dropped_replays"] += 1
             return
         if address == home:
-            node.roster.answered.add(handle)
+            node.roster.note_answered(handle)
         self._dispatch(opened, sender, address, now)
 
     def _dispatch(self, opened: OpenedDatagram, sender: Claim | None, address: Address, now: float) -> None:
@@ -389,7 +390,7 @@ class Swim:
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
                 if address == claim.address:
-                    self._node.roster.answered.add(claim.handle)
+                    self._node.roster.note_answered(claim.handle)
                 self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1
@@ -483,4 +484,4 @@ class Swim:
             return
         if claim.handle not in node.roster.claims:
             node.roster.put(claim, now, Gone(MemberState.DEAD, now, hearsay=True))
-            node.roster.answered.add(claim.handle)  # then
+            node.roster.note_answered(claim.handle)  # then

@@ -280,7 +280,7 @@ def test_a_third_party_whose_address_is_named_gets_a_few_datagrams_and_no_dials(
 
 def test_who_answered_elsewhere_has_not_answered_from_its_new_address() -> None:
     cluster = watched()
-    assert cluster.hosts[LIAR].node[:8] in cluster.swim(OBSERVER)._node.roster.answered
+    assert cluster.swim(OBSERVER)._node.roster.has_answered(cluster.hosts[LIAR].node[:8])
     moved = replace(cluster.swim(LIAR).self_record(), host=NOBODY[0], version=9)
     for index in set(range(6)) - {LIAR}:
         say(cluster, signed_record(cluster, moved, LIAR), index)
