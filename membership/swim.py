@@ -18,7 +18,7 @@ from membership import wire
 from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
-from membership.events import Output, PayloadKind
+from membership.events import JoinRefused, Output, PayloadKind
 from membership.host_rules import HostRules, LenientRules
 from membership.indirect_prober import IndirectProber
 from membership.joiner import Joiner
@@ -299,6 +299,8 @@ class Swim:
             return
         is_vouched = known is not None and known.record.boot == opened.boot
         if not is_vouched and not node.is_boot_possible(opened.boot, handle):
+            if opened.body[:1] == bytes((wire.WELCOME,)) and not self._joiner.welcomed:
+                node.tell(JoinRefused("others began at a time that this host's clock has not reached: set the clock"))
             return
         sender = known if is_vouched else None
         home = None if sender is None else sender.address

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from membership import wire
 from membership.bounds import ceiling
-from membership.events import ControlProbeWanted, Event, PayloadHeard, PayloadKind, SendDatagram
+from membership.events import ControlProbeWanted, Event, JoinRefused, PayloadHeard, PayloadKind, SendDatagram
 from membership.fakes import OpenSeal
 from membership.host_rules import LenientRules, Verdict
 from membership.member import MemberState, NodeId, Record
@@ -110,6 +110,19 @@ def test_a_record_whose_boot_no_clock_explains_is_refused() -> None:
     say(cluster, signed_record(cluster, replace(own, boot=own.boot + 60_000), LIAR))
     row = cluster.swim(OBSERVER).member(cluster.hosts[LIAR].node)
     assert row is not None and row.record.boot == own.boot + 60_000
+
+
+def test_a_host_whose_clock_is_far_behind_says_so() -> None:
+    cluster = settled()
+    late = cluster.add_host("late", "rack-0")
+    told: list[Event] = []
+    cluster.on_event = lambda index, event: told.append(event) if index == late else None
+    cluster.rules = LenientRules()
+    cluster.rules.latest_boot = lambda: 1_600_000_000_000  # type: ignore[method-assign]
+    cluster.start(late, join=(OBSERVER,))
+    cluster.run(cluster.now + 5.0)
+    assert told and isinstance(told[0], JoinRefused)
+    assert "clock" in told[0].reason
 
 
 def test_a_clone_with_the_last_boot_number_does_not_end_our_lives() -> None:
