@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from membership import wire
@@ -13,29 +14,17 @@ _SECRET_LABEL = b"gossip ping secret 1\x00"
 _PENDING_MAX = 4096  # our probes and those for others; the oldest goes
 
 
+@dataclass(slots=True, eq=False)
 class PendingPing:
     """A ping that waits for its answer."""
 
-    __slots__ = (
-        "accusations",
-        "helpers",
-        "is_over",
-        "nacks",
-        "requester",
-        "requester_sequence",
-        "started_s",
-        "subject",
-    )
-
-    def __init__(self, subject: Claim, now: float, requester: Claim | None = None, sequence: int = 0) -> None:
-        self.subject = subject
-        self.started_s = now
-        self.requester = requester
-        self.requester_sequence = sequence
-        self.helpers: tuple[Handle, ...] = ()
-        self.nacks = 0
-        self.is_over = False
-        self.accusations: list[bytes] = []
+    subject: Claim
+    requester: Claim | None
+    requester_sequence: int
+    helpers: tuple[Handle, ...] = ()
+    nacks: int = 0
+    is_over: bool = False
+    accusations: list[bytes] = field(default_factory=list)
 
 
 class Pings:
@@ -54,7 +43,7 @@ class Pings:
         sequence = int.from_bytes(blake2b(self._sequence.to_bytes(8), key=self._secret, digest_size=4).digest())
         if not self.repeat(subject, sequence, now):
             return None
-        self.pending[sequence] = PendingPing(subject, now, requester, requested)
+        self.pending[sequence] = PendingPing(subject, requester, requested)
         if len(self.pending) > _PENDING_MAX:
             del self.pending[next(iter(self.pending))]
         return sequence

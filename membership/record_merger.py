@@ -22,8 +22,7 @@ from membership.roster import Gone
 from membership.tombstones import Tombstones
 from membership.verified_cache import Claim
 
-# Another process with our key may have used up the versions of this boot; half of them are then left for our own
-# changes.
+# Another process with our key may have used up the versions of this boot; half are then left for our own changes.
 _VERSION_SPENT = VERSION_MAX // 2
 _NEIGHBOURS_MAX = 2  # members at one address
 _FORGET_WAIT_S = 300.0  # the longest wait of a slow node for its own verdict, and some
@@ -198,7 +197,7 @@ class RecordMerger:
         node.rumours.membership.discard(("record", handle))
         if relay:
             node.rumours.membership.add(("leave", handle), data)
-            node.hurry(now)
+            node.gossip_due = True
         if gone is None:
             node.tell(MemberLeft(node.member(claim)))
 

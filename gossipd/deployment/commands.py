@@ -44,10 +44,7 @@ class PullManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpenManifest:
-    """Verify an envelope, which takes a processor's time; ends in ManifestOpened or ManifestRefused.
-
-    ``announced``: the id that it should have, when that is known.
-    """
+    """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused."""
 
     work: WorkNumber
     envelope: bytes = field(repr=False)
@@ -106,7 +103,7 @@ class RemoveModel:
 
 @dataclass(frozen=True, slots=True)
 class AbandonWork:
-    """Nobody waits for that work any more: end it if it has not begun or can be cut short, else let it end."""
+    """The brain waits for that work no more: end it if it has not begun or can be cut short, else let it end."""
 
     work: WorkNumber
 
@@ -128,7 +125,7 @@ class CloseSwarm:
 
 @dataclass(frozen=True, slots=True)
 class TellStatement:
-    """Gossip the statement to everybody, late joiners too."""
+    """Gossip the statement to all hosts, late joiners too."""
 
     statement: Statement
 
@@ -161,16 +158,9 @@ class Answer:
 
 
 Work: TypeAlias = (
-    ReadManifest
-    | PullManifest
-    | OpenManifest
-    | KeepManifest
-    | KeepStatements
-    | ReserveSpace
-    | PublishModel
-    | DeleteModel
-    | RemoveModel
-)
+    ReadManifest | PullManifest | OpenManifest | KeepManifest | KeepStatements | ReserveSpace | PublishModel
+    | DeleteModel | RemoveModel
+)  # fmt: skip
 DeploymentCommand: TypeAlias = (
     Work | AbandonWork | OpenSwarm | CloseSwarm | TellStatement | RecordAudit | RecordLog | Answer | ProbeSource
 )

@@ -4,7 +4,7 @@ What lives here: merging statements, the rules for versions, and what was remove
 (the daemon keeps ``statement_file``'s bytes whenever ``revision`` has changed, before it acts on what it heard),
 gossip, and whether a manifest is signed (``manifest``).
 
-**Statements** merge like a register per deployment that only moves up: the highest rank wins, whatever their order and
+**Statements** merge like a register per deployment that only moves up: the highest rank wins, in any order and
 number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
 issued longest ago are dropped first. The order is the same everywhere, so all nodes drop the same ones and do not teach
 them to each other again.
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.statement import EPOCH_MAX, Statement
@@ -34,6 +35,7 @@ NAMES_MAX = 4_096
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
 ALARMS_MAX = 64
+_Key = TypeVar("_Key")
 
 
 class Heard(Enum):
@@ -78,26 +80,17 @@ class StatementStore:
     """One node's beliefs. One task owns it."""
 
     def __init__(self, state: RegisterState | None = None) -> None:
-        self._state = state or RegisterState()
+        self.state = state or RegisterState()
+        """All that is kept; callers do not change it."""
         self.revision = 0
         """Grows with every change that must be kept."""
-
-    @property
-    def state(self) -> RegisterState:
-        """All that is kept; callers do not change it."""
-        return self._state
 
     # ---- statements ----
 
     def judge(self, statement: Statement, signers: Container[bytes]) -> Heard:
-        """What a statement with a proved signature would mean to this node; nothing is changed.
-
-        Args:
-            signers: Ed25519 keys that may sign statements: those of the roster's hosts and of known clients.
-        Raises:
-            ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements.
-        """
-        known = self._state.statements.get(statement.deployment)
+        """What a statement with a proved signature would mean to this node; nothing is changed. Raises ManifestError
+        ``E_KEY_UNKNOWN`` when its signer is not among the Ed25519 keys of ``signers``."""
+        known = self.state.statements.get(statement.deployment)
         if known is not None and known.rank >= statement.rank:
             return Heard.KNOWN if known.rank == statement.rank else Heard.OLDER
         if statement.signer not in signers:
@@ -113,30 +106,30 @@ class StatementStore:
         heard = self.judge(statement, signers)
         if heard is not Heard.NEWS:
             return heard
-        self._state.statements[statement.deployment] = statement
+        self.state.statements[statement.deployment] = statement
         self._forget_oldest()
-        self._changed()
-        return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
+        self.revision += 1
+        return Heard.NEWS if statement.deployment in self.state.statements else Heard.OLDER
 
     def withdraw(self, statement: Statement, before: Statement | None) -> None:
         """Undo ``hear`` of a statement that was told to nobody and cannot be made durable; ``before`` was the last."""
-        if self._state.statements.get(statement.deployment) is statement:
-            del self._state.statements[statement.deployment]
+        if self.state.statements.get(statement.deployment) is statement:
+            del self.state.statements[statement.deployment]
             if before is not None:
-                self._state.statements[statement.deployment] = before
-            self._changed()
+                self.state.statements[statement.deployment] = before
+            self.revision += 1
 
     def statement(self, deployment: DeploymentId) -> Statement | None:
         """The last statement on a deployment."""
-        return self._state.statements.get(deployment)
+        return self.state.statements.get(deployment)
 
     def statements(self) -> tuple[Statement, ...]:
         """All last statements, oldest issued first; the order does not depend on the order of hearing."""
-        return tuple(sorted(self._state.statements.values(), key=_age))
+        return tuple(sorted(self.state.statements.values(), key=_age))
 
     def next_epoch(self, deployment: DeploymentId) -> int:
         """The epoch that a new statement on a deployment must have."""
-        known = self._state.statements.get(deployment)
+        known = self.state.statements.get(deployment)
         return min(known.epoch + 1, EPOCH_MAX) if known else 1
 
     def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
@@ -144,7 +137,7 @@ class StatementStore:
         return tuple(one for one in self.statements() if one.signer not in vouchers)
 
     def _forget_oldest(self) -> None:
-        statements = self._state.statements
+        statements = self.state.statements
         while len(statements) > STATEMENTS_MAX:
             del statements[min(statements.values(), key=_age).deployment]
 
@@ -152,14 +145,15 @@ class StatementStore:
 
     def accept(self, manifest: Manifest, now_s: float) -> Acceptance:
         """Trust this version of its name from now on. Raises ManifestError ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``,
-        or ``E_EQUIVOCATION``, after which ``alarms`` names both contents and the one accepted first stays trusted.
-        """
-        versions = self._state.versions.get(manifest.name, {})
+        or ``E_EQUIVOCATION``, after which ``alarms`` names both contents and the one accepted first stays trusted."""
+        versions = self.state.versions.get(manifest.name, {})
         trusted = versions.get(manifest.version)
         if trusted == manifest.id:
             return Acceptance.ALREADY
         if trusted is not None:
-            self._alarm(Equivocation(manifest.name, manifest.version, trusted, manifest.id))
+            alarm = Equivocation(manifest.name, manifest.version, trusted, manifest.id)
+            if alarm not in self.state.alarms:
+                self._keep(self.state.alarms, alarm, ALARMS_MAX)
             raise ManifestError(
                 f"{manifest.name}@{manifest.version} is trusted as {short(trusted)} and offered as "
                 f"{short(manifest.id)}; publish changed content under a higher version",
@@ -169,49 +163,42 @@ class StatementStore:
             raise ManifestError(
                 f"{manifest.name}: offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK"
             )
-        if not versions and len(self._state.versions) >= NAMES_MAX:
+        if not versions and len(self.state.versions) >= NAMES_MAX:
             raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
-        manifest.check_time(max(now_s, self._state.last_signed_s))
-        kept = self._state.versions.setdefault(manifest.name, {})
+        manifest.check_time(max(now_s, self.state.last_signed_s))
+        kept = self.state.versions.setdefault(manifest.name, {})
         kept[manifest.version] = manifest.id
         if len(kept) > VERSIONS_KEPT_MAX:
             del kept[min(kept)]
-        self._state.last_signed_s = max(self._state.last_signed_s, manifest.created_s)
-        self._changed()
+        self.state.last_signed_s = max(self.state.last_signed_s, manifest.created_s)
+        self.revision += 1
         return Acceptance.NEW
 
     def alarms(self) -> tuple[Equivocation, ...]:
         """Equivocations seen, oldest first, at most 64."""
-        return tuple(self._state.alarms)
+        return tuple(self.state.alarms)
 
-    def _alarm(self, alarm: Equivocation) -> None:
-        if alarm not in self._state.alarms:
-            self._state.alarms[alarm] = None
-            if len(self._state.alarms) > ALARMS_MAX:
-                del self._state.alarms[next(iter(self._state.alarms))]
-            self._changed()
+    def _keep(self, table: dict[_Key, None], key: _Key, keys_max: int) -> None:
+        table[key] = None
+        if len(table) > keys_max:
+            del table[next(iter(table))]
+        self.revision += 1
 
     # ---- removed here ----
 
     def mark_removed(self, deployment: DeploymentId) -> None:
         """An operator removed the deployment from this host: later statements do not bring it back here."""
-        self._state.removed[deployment] = None
-        if len(self._state.removed) > REMOVED_MAX:
-            del self._state.removed[next(iter(self._state.removed))]
-        self._changed()
+        self._keep(self.state.removed, deployment, REMOVED_MAX)
 
     def clear_removed(self, deployment: DeploymentId) -> None:
         """An operator dropped the manifest into this host's inbox again."""
-        if deployment in self._state.removed:
-            del self._state.removed[deployment]
-            self._changed()
+        if deployment in self.state.removed:
+            del self.state.removed[deployment]
+            self.revision += 1
 
     def is_removed(self, deployment: DeploymentId) -> bool:
         """Whether the deployment must not be fetched here."""
-        return deployment in self._state.removed
-
-    def _changed(self) -> None:
-        self.revision += 1
+        return deployment in self.state.removed
 
 
 def _age(statement: Statement) -> tuple[int, DeploymentId]:

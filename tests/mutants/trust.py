@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
+_PATHS = "tests/gossipd/manifest/test_paths.py"
 _CORE = "tests/gossipd/core"
 _BAD_INPUT = "tests/gossipd/manifest/test_manifest_bad_input.py"
 
@@ -44,7 +45,7 @@ MUTANTS = (
         "a-clock-set-back-revives-an-expired-manifest",
         "Only the wall clock judges expiry, not the latest signed date.",
         "gossipd/deployment/statement_store.py",
-        "        manifest.check_time(max(now_s, self._state.last_signed_s))\n",
+        "        manifest.check_time(max(now_s, self.state.last_signed_s))\n",
         "        manifest.check_time(now_s)\n",
         ("tests/gossipd/deployment/test_statement_store.py",),
     ),
@@ -132,9 +133,57 @@ MUTANTS = (
         "uses-an-exposed-secret",
         "A secret key that its group can read is used.",
         "gossipd/identity/key_files.py",
-        "    if secret and mode & 0o077:\n",
-        "    if secret and mode & 0o007:\n",
+        "    if (secret and mode & 0o077) or",
+        "    if (secret and mode & 0o007) or",
         ("tests/gossipd/identity/test_key_files.py",),
+    ),
+    Mutant(
+        "any-number-of-directories",
+        "A manifest may name any number of directories.",
+        "gossipd/manifest/paths.py",
+        "        if directories > DIRECTORIES_MAX:\n",
+        "        if directories < 0:\n",
+        (_PATHS,),
+    ),
+    Mutant(
+        "normalises-any-number-of-names",
+        "Names that need normalising have no bound.",
+        "gossipd/manifest/paths.py",
+        "            if unusual > FOLDED_CHARS_MAX:\n",
+        "            if unusual < 0:\n",
+        (_PATHS,),
+    ),
+    Mutant(
+        "compares-a-file-with-no-directory",
+        "A path may be a file and a directory.",
+        "gossipd/manifest/paths.py",
+        '            if form[len(last)] == "\\0":\n',
+        '            if form[len(last)] == "/":\n',
+        (_PATHS, _BAD_INPUT),
+    ),
+    Mutant(
+        "makes-whatever-a-manifest-holds",
+        "Fields that a reader does not know may be of any size.",
+        "gossipd/manifest/payload.py",
+        "sum(len(value) for value in values.values()), OTHER_BYTES_MAX)",
+        "sum(len(value) for value in values.values()), 1 << 62)",
+        ("tests/gossipd/manifest/test_payload.py",),
+    ),
+    Mutant(
+        "a-list-of-files-of-any-size",
+        "The list of files has no bound in bytes.",
+        "gossipd/manifest/payload.py",
+        '    _limit("bytes of files", len(files), FILES_BYTES_MAX)\n',
+        "",
+        ("tests/gossipd/manifest/test_payload.py",),
+    ),
+    Mutant(
+        "judges-all-large-manifests-at-once",
+        "Large manifests are judged at once, each with its memory.",
+        "gossipd/daemon/judging.py",
+        "    limiter = _one_at_a_time if len(envelope) > LARGE_BYTES else None\n",
+        "    limiter = None\n",
+        ("tests/gossipd/daemon/test_judging.py",),
     ),
     Mutant(
         "reads-a-metadata-address",

@@ -9,7 +9,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory
-from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
@@ -22,7 +22,7 @@ def test_sent_bytes_are_counted_by_deployment_and_by_whether_they_left_the_rack(
         cast(ChunkStore, None),
         cast(StateDirectory, None),
         cast(MemberDirectory, SimpleNamespace(is_rack_peer=lambda node: node == RACK_PEER)),
-        cast(Lifecycle, None),
+        cast(DeploymentTable, None),
     )
     chunk_access.sent(RACK_PEER, MODEL, 100)
     chunk_access.sent(FAR, MODEL, 20)

@@ -9,7 +9,7 @@ from gossipd.core.events import FinishModel
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import DeploymentSettings
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.identity.keys import SecretKey
