@@ -85,7 +85,7 @@ MUTANTS = (
         "passes-on-a-strangers-statement",
         "A statement is kept and passed on whoever signed it.",
         "membership/event_store.py",
-        "        elif not verdict.is_known:\n            self._keep_back(data, forwarder)\n            return False\n",
+        "        elif not verdict.is_known:\n            self._keep_back(data, forwarder)\n            return\n",
         "",
         (_ATTACKS,),
     ),
