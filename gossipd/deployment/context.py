@@ -22,6 +22,7 @@ from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore
+from gossipd.deployment.unproven import PullShares, UnprovenStatements
 from gossipd.identity.keys import SecretKey
 from membership.member import NodeId
 
@@ -85,6 +86,13 @@ class DeploymentSettings:
     probe_again_s: float = 10.0  # storage that is back is found within the least pause of a seed
     live_max: int = 64  # under way at once; as many as the table of progress has room for with 4,096 hosts
     unproven_max: int = 64
+    unproven_per_signer_max: int = 8
+    unproven_s: float = 600.0
+    """For which a statement is kept whose manifest is not verified: by then every holder was asked many times."""
+    issued_ahead_max_s: float = 600.0  # two hosts' clocks differ by less
+    pulls_max: int = 8
+    pulls_per_signer_max: int = 4
+    pull_turn_s: float = 0.1  # a pull that waits for its turn asks again
     orphan_interval_s: float = 15.0  # two looks pass while a host restarts slowly, and a newcomer waits no longer
     orphan_uptime_s: float = 120.0  # by then every living host of the persisted roster has been heard
     orphan_ranks_max: int = 4
@@ -110,10 +118,20 @@ class BrainContext:
     commands: list[DeploymentCommand] = field(default_factory=list, init=False)
     retries: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     """When work is to be asked for again, of the deployments that wait for that."""
+    unproven: UnprovenStatements = field(init=False)
+    pulls: PullShares = field(init=False)
     _works: WorkNumber = field(default=0, init=False)
     _owners: dict[WorkNumber, WorkOwner] = field(default_factory=dict, init=False)  # one for each work under way
     _kept_revision: int = field(default=0, init=False)
     _keeping: dict[WorkNumber, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.unproven = UnprovenStatements(
+            per_signer_max=settings.unproven_per_signer_max, in_all_max=settings.unproven_max,
+            life_s=settings.unproven_s,
+        )  # fmt: skip
+        self.pulls = PullShares(in_all_max=settings.pulls_max, per_signer_max=settings.pulls_per_signer_max)
 
     def next_work(self, owner: WorkOwner) -> WorkNumber:
         """A number that no other piece of work has. ``owner`` hears how it ended."""
@@ -143,6 +161,11 @@ class BrainContext:
     def warning(self, sentence: str, **fields: Scalar) -> None:
         """Queue a line for the log that an operator should see."""
         self.commands.append(RecordLog("warning", sentence, fields))
+
+    def believe_unproven(self, deployment: DeploymentId) -> None:
+        """The deployment's manifest is verified: what was said of it before counts now, lowest rank first."""
+        for statement in self.unproven.take(deployment):
+            self.statements.hear(statement, (statement.signer,))
 
     @property
     def is_durable(self) -> bool:

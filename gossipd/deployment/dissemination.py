@@ -3,6 +3,9 @@
 What lives here: what to do with a statement that was heard or made here. What does not: who tells whom (membership's
 gossip brings statements to every host, late joiners too), orders (``orders``), a deployment's life (``lifecycle``).
 
+A statement on a deployment whose manifest was never verified here is **unproven** (``unproven``): it is looked into,
+and believed, kept and acted on when its manifest is verified.
+
 A statement may come before the member record that vouches for its signer; some such are kept and tried again when the
 roster changes. They are bounded, and where there are too many the host that brought most of them loses its oldest, so
 that one host cannot push out what the others bring.
@@ -34,7 +37,8 @@ class Dissemination:
     def __init__(self, context: BrainContext, lifecycle: Lifecycle) -> None:
         self._context = context
         self._lifecycle = lifecycle
-        self._unproven: dict[bytes, StatementHeard] = {}  # at most settings.unproven_max, oldest first
+        self._unvouched: dict[bytes, StatementHeard] = {}  # at most settings.unproven_max, oldest first
+        self._seen_revision = 0
         self._orphans_s = math.inf  # when to look for orphans
         self._orphaned: dict[DeploymentId, int] = {}  # at how many looks in a row; as many as there are statements
 
@@ -46,35 +50,53 @@ class Dissemination:
 
     # ---- heard ---------------------------------------------------------------------------------------
 
-    def heard(self, event: StatementHeard, wall_s: float) -> None:
+    def heard(self, event: StatementHeard, now: float, wall_s: float) -> None:
         """A statement from gossip, which passes it on."""
         try:
             statement = Statement.decode(event.wire)
             if event.key != statement.deployment:
                 raise ManifestError("a statement that is told under another deployment's key", code="E_DECODE")
-            heard = self._context.statements.hear(statement, self._context.roster.signers)
+            self._check_issued(statement, wall_s)
+            statements, signers = self._context.statements, self._context.roster.signers
+            is_proven = statements.is_proven(statement.deployment)
+            heard = (statements.hear if is_proven else statements.judge)(statement, signers)
         except ManifestError as error:
             if error.code == "E_KEY_UNKNOWN":
-                self._keep_unproven(event)
+                self._keep_unvouched(event)
             else:
                 self._context.audit("statement refused", subject=short(event.forwarder), code=error.code)
             return
-        if heard is Heard.NEWS:
+        if not is_proven:
+            self._context.unproven.add(statement, event.forwarder, now)
+        elif heard is Heard.NEWS:
             self.act(statement, wall_s)
         self._lifecycle.holder_heard(statement.deployment, event.forwarder)
 
-    def _keep_unproven(self, event: StatementHeard) -> None:
-        self._unproven.setdefault(event.wire, event)
-        if len(self._unproven) > self._context.settings.unproven_max:
-            forwarders = [one.forwarder for one in self._unproven.values()]
-            loudest = max(forwarders, key=forwarders.count)
-            del self._unproven[next(wire for wire, one in self._unproven.items() if one.forwarder == loudest)]
+    def _check_issued(self, statement: Statement, wall_s: float) -> None:
+        """Those issued longest ago are forgotten first, so one that is issued later than now would outlive all."""
+        ahead_s = statement.issued_s - wall_s
+        if ahead_s > self._context.settings.issued_ahead_max_s:
+            raise ManifestError(f"a statement that is issued {ahead_s:.0f} s from now", code="E_STATEMENT_BOUNDS")
 
-    def roster_changed(self, wall_s: float) -> None:
-        """Who may sign has changed: the unproven may be proven now."""
-        unproven, self._unproven = self._unproven, {}
-        for event in unproven.values():
-            self.heard(event, wall_s)
+    def _keep_unvouched(self, event: StatementHeard) -> None:
+        self._unvouched.setdefault(event.wire, event)
+        if len(self._unvouched) > self._context.settings.unproven_max:
+            forwarders = [one.forwarder for one in self._unvouched.values()]
+            loudest = max(forwarders, key=forwarders.count)
+            del self._unvouched[next(wire for wire, one in self._unvouched.items() if one.forwarder == loudest)]
+
+    def roster_changed(self, now: float, wall_s: float) -> None:
+        """Who may sign has changed: the unvouched may be vouched for now."""
+        unvouched, self._unvouched = self._unvouched, {}
+        for event in unvouched.values():
+            self.heard(event, now, wall_s)
+
+    def look_into_unproven(self, wall_s: float) -> None:
+        """Have the lifecycle look into those that are worth it now, and forget the others."""
+        unproven = self._context.unproven
+        if unproven.revision != self._seen_revision:
+            self._seen_revision = unproven.revision
+            self._lifecycle.look_into(unproven.wanted(), wall_s)
 
     # ---- said ----------------------------------------------------------------------------------------
 
@@ -102,7 +124,8 @@ class Dissemination:
     # ---- orphans -------------------------------------------------------------------------------------
 
     def tick(self, now: float, wall_s: float) -> None:
-        """Look for orphans, when it is time."""
+        """Drop what was not proven in time; look for orphans, when it is time."""
+        self._context.unproven.expire(now)
         if now < self._orphans_s:
             return
         settings, roster = self._context.settings, self._context.roster
@@ -118,4 +141,4 @@ class Dissemination:
 
     def next_deadline(self) -> float:
         """When ``tick`` is wanted next."""
-        return self._orphans_s
+        return min(self._orphans_s, self._context.unproven.next_deadline())

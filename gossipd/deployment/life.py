@@ -22,6 +22,7 @@ from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.statement import Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -72,6 +73,9 @@ class Life:
         """Handed over by an order, which has had it accepted and kept."""
         self._manifest: Manifest | None = None
         self._pull_delay_s = 0.0
+        self._pulls_begun = 0
+        self._pull_signer: bytes | None = None
+        """Whose share of the pulls the one under way takes."""
         self._refused_count = 0
         self._is_from_disk = False
 
@@ -110,7 +114,7 @@ class Life:
 
     def forget(self) -> None:
         """Nobody speaks of it any more: end the life without a trace."""
-        self._stop()
+        self._stop(is_forgotten=True)
 
     def close(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """End the life. A complete model stays on disk; an incomplete one is deleted."""
@@ -129,7 +133,9 @@ class Life:
         self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value)
         self._go_on()
 
-    def _stop(self) -> None:
+    def _stop(self, *, is_forgotten: bool = False) -> None:
+        """End what is under way. Of one that is forgotten it ends by itself: a pull that is given up would free its
+        share while its thread still waits for the peer, and whoever signs about nothing could hold all threads."""
         self._begins_next = False
         self._given = None
         if self.step is Step.DELETE:
@@ -139,7 +145,7 @@ class Life:
             self._enter(Step.IDLE)
         elif not self._is_stale:
             self._is_stale = True
-            if self.step is not Step.PUBLISH:
+            if self.step is not Step.PUBLISH and not is_forgotten:
                 self._context.put(commands.AbandonWork(self._work))
 
     def _go_on(self) -> None:
@@ -164,6 +170,7 @@ class Life:
 
     def _fail(self, error: GossipdError, reason: HostReason = HostReason.REFUSED) -> None:
         state, reason = _ENDINGS.get(error.code, (HostState.FAILED, reason))
+        self._context.unproven.take(self.id)
         self._context.audit("refused", deployment=self.id.hex(), code=error.code, reason=str(error.args[0]))
         self.close(state, reason, error.sentence)
 
@@ -188,11 +195,19 @@ class Life:
             self._ask(self.step, *self._fields)
 
     def _pull(self, now: float) -> None:
-        peer = self.holders.choose(self._context.roster.live())
+        context = self._context
+        words = context.unproven.of(self.id) or [self.record.statement]
+        peer = self.holders.choose(context.roster.live())
         if peer is None:
             self._pull_later(now)
-        else:
-            self._ask(Step.PULL, self.id, peer, self.record.statement.manifest_bytes)
+            return
+        self._pull_signer = context.pulls.begin([one.signer for one in words])
+        if self._pull_signer is None:
+            self._enter(Step.PULL)
+            context.retries[self.id] = now + context.settings.pull_turn_s
+            return
+        self._pulls_begun += 1  # signers may differ about the size, and one of them lie
+        self._ask(Step.PULL, self.id, peer, words[self._pulls_begun % len(words)].manifest_bytes)
 
     def _pull_later(self, now: float) -> None:
         self._enter(Step.PULL)
@@ -212,6 +227,9 @@ class Life:
         """See WorkOwner."""
         assert event.work == self._work
         self._work = None
+        if self._pull_signer is not None and self.step is Step.PULL:
+            self._context.pulls.end(self._pull_signer)
+            self._pull_signer = None
         if self._is_stale:
             self._is_stale = False
             if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
@@ -246,6 +264,13 @@ class Life:
         if manifest.id != self.id:
             self._look_further(now)
             return
+        was_unproven = not self.record.is_proven
+        self._prove()
+        is_kept = self.id in self._context.complete_before
+        if was_unproven and self.record.statement.verb is Verb.CANCEL and not is_kept:
+            self.record.manifest = manifest
+            self.close(HostState.CANCELLED)
+            return
         try:
             self._context.statements.accept(manifest, wall_s)
         except ManifestError as error:
@@ -256,6 +281,13 @@ class Life:
             self._register()
         else:
             self._ask(Step.KEEP, manifest)
+
+    def _prove(self) -> None:
+        """The manifest is verified: what was said of it counts now."""
+        context, record = self._context, self.record
+        context.believe_unproven(self.id)
+        record.statement = context.statements.statement(self.id) or record.statement
+        record.is_proven = True
 
     def _register(self) -> None:
         assert self._manifest is not None

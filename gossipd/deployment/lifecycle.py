@@ -57,6 +57,7 @@ class Lifecycle:
         if life is None:
             life = self._add(statement)
         life.record.statement = statement
+        life.record.is_proven = True
         # One that was complete when it was cancelled stays, after a restart too.
         is_kept = is_new and statement.deployment in self._context.complete_before
         if self._context.statements.is_removed(statement.deployment):
@@ -67,6 +68,29 @@ class Lifecycle:
             life.begin(manifest, wall_s)
         elif manifest is not None:
             life.hand_over(manifest)
+
+    def look_into(self, wanted: dict[DeploymentId, Statement], wall_s: float) -> None:
+        """Look for the manifests of these statements, and of no others that are unproven. What was refused for good
+        stays to be seen for a while.
+        """
+        unproven = [life for life in self._lives.values() if not life.record.is_proven]
+        refused = [life for life in unproven if life.record.state is not HostState.INIT]
+        for life in unproven:
+            is_looked_for = life.id in wanted or life in refused[-self._context.settings.unproven_max :]
+            if not is_looked_for:
+                life.forget()
+                del self._lives[life.id]
+        for deployment, statement in wanted.items():
+            found = self._lives.get(deployment)
+            if found is None:
+                found = self._add(statement)
+                found.record.is_proven = False
+                found.begin(None, wall_s)
+            elif not found.record.is_proven and found.record.state in _BEGINS_AGAIN:
+                found.record.statement = statement
+                found.begin(None, wall_s)
+            for node in self._context.unproven.holders(deployment):
+                self.holder_heard(deployment, node)
 
     def _add(self, statement: Statement) -> Life:
         self._make_room()
@@ -189,7 +213,8 @@ class Lifecycle:
     # ---- for those who ask ---------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[DeploymentRecord]:
-        return iter([life.record for life in list(self._lives.values())])
+        records = [life.record for life in list(self._lives.values())]
+        return iter([one for one in records if one.is_proven or one.state is not HostState.INIT])
 
     def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
         """What this host knows of it."""

@@ -94,6 +94,7 @@ class Orders:
         self._lifecycle.check_room(deployment)
         acceptance = statements.accept(manifest, running.wall_s)
         yield from running.work(lambda number: commands.KeepManifest(number, manifest))
+        self._context.believe_unproven(deployment)
         before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
         statement = take_in(manifest)
         statements.clear_removed(deployment)

@@ -34,6 +34,7 @@ NAMES_MAX = 4_096
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
 ALARMS_MAX = 64
+ACCEPTED_MAX = 16_384  # 80 bytes each on disk
 
 
 class Heard(Enum):
@@ -61,6 +62,17 @@ class Equivocation:
     offered: DeploymentId
 
 
+@dataclass(frozen=True, slots=True)
+class AcceptedManifest:
+    """That this host has accepted a manifest is a fact: it outlasts the trust in its signer's key.
+
+    ``signer``: the publisher's Ed25519 key, empty when the file of an older gossipd did not tell.
+    """
+
+    signer: bytes
+    accepted_s: int
+
+
 @dataclass(slots=True)
 class RegisterState:
     """All that is kept; ``statement_file`` writes and reads it."""
@@ -68,6 +80,7 @@ class RegisterState:
     statements: dict[DeploymentId, Statement] = field(default_factory=dict)
     versions: dict[str, dict[int, DeploymentId]] = field(default_factory=dict)
     """Name -> accepted versions, always with the highest."""
+    accepted: dict[DeploymentId, AcceptedManifest] = field(default_factory=dict)
     removed: dict[DeploymentId, None] = field(default_factory=dict)
     alarms: dict[Equivocation, None] = field(default_factory=dict)
     last_signed_s: int = 0
@@ -118,6 +131,10 @@ class StatementStore:
         self._changed()
         return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
 
+    def is_proven(self, deployment: DeploymentId) -> bool:
+        """Whether a manifest of that id was verified here: only statements on those are believed and kept."""
+        return deployment in self._state.statements or deployment in self._state.accepted
+
     def withdraw(self, statement: Statement, before: Statement | None) -> None:
         """Undo ``hear`` of a statement that was told to nobody and cannot be made durable; ``before`` was the last."""
         if self._state.statements.get(statement.deployment) is statement:
@@ -156,7 +173,9 @@ class StatementStore:
         """
         versions = self._state.versions.get(manifest.name, {})
         trusted = versions.get(manifest.version)
-        if trusted == manifest.id:
+        if trusted == manifest.id or manifest.id in self._state.accepted:
+            if self._note_accepted(manifest, now_s):
+                self._changed()
             return Acceptance.ALREADY
         if trusted is not None:
             self._alarm(Equivocation(manifest.name, manifest.version, trusted, manifest.id))
@@ -177,8 +196,24 @@ class StatementStore:
         if len(kept) > VERSIONS_KEPT_MAX:
             del kept[min(kept)]
         self._state.last_signed_s = max(self._state.last_signed_s, manifest.created_s)
+        self._note_accepted(manifest, now_s)
         self._changed()
         return Acceptance.NEW
+
+    def _note_accepted(self, manifest: Manifest, now_s: float) -> bool:
+        accepted = self._state.accepted
+        known = accepted.get(manifest.id)
+        if known is not None and known.signer:
+            return False
+        accepted[manifest.id] = AcceptedManifest(manifest.signer, int(now_s))
+        if len(accepted) > ACCEPTED_MAX:
+            unsaid = (one for one in accepted if one not in self._state.statements)
+            del accepted[next(unsaid, next(iter(accepted)))]
+        return True
+
+    def accepted(self, deployment: DeploymentId) -> AcceptedManifest | None:
+        """What is known of the acceptance of that manifest; None when this host has not accepted it."""
+        return self._state.accepted.get(deployment)
 
     def alarms(self) -> tuple[Equivocation, ...]:
         """Equivocations seen, oldest first, at most 64."""

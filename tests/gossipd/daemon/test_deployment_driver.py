@@ -35,7 +35,7 @@ from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import StatementStore
+from gossipd.deployment.statement_store import AcceptedManifest, StatementStore
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.ports import StoreWriteError
@@ -156,7 +156,9 @@ class _Node:
             self.store.put(ONE.manifest.id, chunk, body, SOURCE, 0.0)
 
     def say(self, epoch: int, verb: Verb) -> None:
-        self.driver.post(events.StatementHeard(said(ONE.manifest.id, epoch, verb).encode(), ONE.manifest.id, PEER))
+        self.driver.post(
+            events.StatementHeard(said(ONE.manifest.id, epoch, verb, issued_s=5.0).encode(), ONE.manifest.id, PEER)
+        )
 
     async def remove(self) -> Done:
         nothing: Any = None
@@ -408,6 +410,7 @@ async def test_refusals_are_raised_to_the_inbox(tmp_path: Path, monkeypatch: pyt
 async def test_a_pull_that_never_ends_is_cut_short_by_a_cancel(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
         node.client.answers = False
+        node.statements.state.accepted[ONE.manifest.id] = AcceptedManifest(SECRET.public.ed25519, 0)
         node.say(1, Verb.DEPLOY)
         await trio.testing.wait_all_tasks_blocked(0.05)
         node.say(2, Verb.CANCEL)

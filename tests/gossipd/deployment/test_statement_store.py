@@ -212,7 +212,8 @@ def test_memory_is_bounded_but_the_highest_version_is_never_forgotten(monkeypatc
     for version in range(5):
         made.accept(manifest(version=version), NOW_S)
     assert list(made.state.versions["org/model"]) == [3, 4]
-    assert refusal(made, manifest(version=1)).code == "E_ROLLBACK"
+    assert refusal(made, manifest(version=1, salt=b"new")).code == "E_ROLLBACK"
+    assert made.accept(manifest(version=1), NOW_S) is Acceptance.ALREADY, "that it was accepted is a fact"
     made.accept(manifest(name="b"), NOW_S)
     assert refusal(made, manifest(name="c")).code == "E_LIMIT"
     for number in range(5):
