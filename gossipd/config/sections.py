@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gossipd.config import kinds
+from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.names import check_label
 from gossipd.manifest.source_policy import SourcePolicy, SourceRuleError
@@ -61,6 +62,11 @@ def _check_rule(text: str) -> None:
         SourcePolicy.parse([text])
     except SourceRuleError as error:
         raise ValueError(str(error.args[0]).partition("]")[2].strip()) from None
+
+
+def _check_role(text: str) -> None:
+    if text not in ROLES:
+        raise ValueError(f"{text[:80]!r} must be one of {', '.join(ROLES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +135,13 @@ class SecuritySection:
         "Public keys (.pub) that may use gossipd trigger against this host, and whose statements it believes. Every\n"
         "host needs the same list: a host that lacks a key ignores its commands.",
         (),
+        reload=True,
+    )
+    may_cancel: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("a role: publisher, client, deployer or member", _check_role)),
+        'Whose cancel this host obeys: "publisher", who signed the model; "client", of the list above; "deployer",\n'
+        'the host or client that deployed it first; "member", any host. Every host needs the same list.',
+        DEFAULT_ROLES,
         reload=True,
     )
 

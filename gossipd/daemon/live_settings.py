@@ -25,6 +25,11 @@ class LiveSettings:
         """Clients that may trigger."""
         return self.keys.clients
 
+    @property
+    def may_cancel(self) -> tuple[str, ...]:
+        """Roles of those who may cancel."""
+        return self.config.security.may_cancel
+
     def trusted(self) -> frozenset[bytes]:
         """Ed25519 keys of publishers whose manifests are accepted."""
         return frozenset(key.ed25519 for key in self.keys.publishers)

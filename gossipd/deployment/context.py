@@ -9,7 +9,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gossipd.core.ids import DeploymentId
+from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.commands import (
     DeploymentCommand,
     KeepStatements,
@@ -20,10 +20,14 @@ from gossipd.deployment.commands import (
 )
 from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import snapshot
-from gossipd.deployment.statement_store import StatementStore
+from gossipd.deployment.statement_store import Heard, StatementStore
 from gossipd.deployment.unproven import PullShares, UnprovenStatements
+from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.keys import SecretKey
+from gossipd.identity.trust import key_id
+from gossipd.manifest.errors import ManifestError
 from membership.member import NodeId
 
 
@@ -55,6 +59,10 @@ class RosterPort(Protocol):
 
     def vouchers(self) -> Container[bytes]:
         """The signers that a host which joins now would know: the living hosts, this one, and configured clients."""
+        ...
+
+    def may_cancel(self, signer: bytes, authors: Authors) -> bool:
+        """Whether a statement of this signer's may cancel a deployment with these authors (``cancel_rights``)."""
         ...
 
     @property
@@ -164,8 +172,43 @@ class BrainContext:
 
     def believe_unproven(self, deployment: DeploymentId) -> None:
         """The deployment's manifest is verified: what was said of it before counts now, lowest rank first."""
-        for statement in self.unproven.take(deployment):
-            self.statements.hear(statement, (statement.signer,))
+        for statement, forwarder in self.unproven.take(deployment):
+            try:
+                self.believe(statement, (statement.signer,), forwarder)
+            except ManifestError as error:
+                self.refuse(statement, forwarder, error)
+
+    def believe(self, statement: Statement, signers: Container[bytes], forwarder: NodeId | None) -> Heard:
+        """Merge a statement on a deployment whose manifest is verified; ``forwarder`` brought it.
+
+        Raises:
+            ManifestError: as ``StatementStore.judge``, and ``E_MAY_NOT_CANCEL``.
+        """
+        statements = self.statements
+        authors = statements.authors(statement.deployment)
+        is_publishers = statement.verb is Verb.CANCEL and statement.signer == authors.publisher
+        heard = statements.judge(statement, (statement.signer,) if is_publishers else signers)
+        if heard is not Heard.NEWS:
+            return heard
+        if statement.verb is Verb.CANCEL and not self.roster.may_cancel(statement.signer, authors):
+            raise ManifestError(
+                f"key={short(key_id(statement.signer))} may not cancel {short(statement.deployment)}: "
+                "security.may_cancel allows none of its roles",
+                code="E_MAY_NOT_CANCEL",
+            )
+        self.audit(
+            "statement", subject=short(key_id(statement.signer)), verb=statement.verb.name.lower(),
+            deployment=statement.deployment.hex(), epoch=statement.epoch, signer=key_id(statement.signer).hex(),
+            forwarder=forwarder.hex() if forwarder is not None else "this host",
+        )  # fmt: skip
+        return statements.hear(statement, (statement.signer,))
+
+    def refuse(self, statement: Statement, forwarder: NodeId, error: ManifestError) -> None:
+        """Write down that a statement with a good signature was refused, and why."""
+        self.audit(
+            "statement refused", subject=short(forwarder), code=error.code, reason=str(error.args[0]),
+            signer=key_id(statement.signer).hex(), epoch=statement.epoch,
+        )  # fmt: skip
 
     @property
     def is_durable(self) -> bool:

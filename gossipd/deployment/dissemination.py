@@ -10,8 +10,9 @@ A statement may come before the member record that vouches for its signer; some 
 roster changes. They are bounded, and where there are too many the host that brought most of them loses its oldest, so
 that one host cannot push out what the others bring.
 
-A statement whose signer is dead, has left or is forgotten is an **orphan**: a host that joins now is told of living
-members only, so it would refuse the statement. A host that knows the orphan says it again, one epoch higher, when it
+A statement to deploy whose signer is dead, has left or is forgotten is an **orphan**: a host that joins now is told of
+living members only, so it would refuse the statement. (A cancel needs no successor: who joins now has nothing to stop,
+and only some may say it again.) A host that knows the orphan says it again, one epoch higher, when it
 has found it at two looks in a row. The host with the lowest id does so first; each next one waits one look longer, for
 the case that the hosts before it cannot: they have only just started, or never heard the orphan.
 """
@@ -25,7 +26,7 @@ from gossipd.deployment.commands import TellStatement
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.events import StatementHeard
 from gossipd.deployment.lifecycle import Lifecycle
-from gossipd.deployment.statement import Statement, Verb, sign_statement
+from gossipd.deployment.statement import EPOCH_LIMIT, Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import Heard
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -52,22 +53,28 @@ class Dissemination:
 
     def heard(self, event: StatementHeard, now: float, wall_s: float) -> None:
         """A statement from gossip, which passes it on."""
+        context, statement = self._context, None
         try:
             statement = Statement.decode(event.wire)
             if event.key != statement.deployment:
                 raise ManifestError("a statement that is told under another deployment's key", code="E_DECODE")
             self._check_issued(statement, wall_s)
-            statements, signers = self._context.statements, self._context.roster.signers
-            is_proven = statements.is_proven(statement.deployment)
-            heard = (statements.hear if is_proven else statements.judge)(statement, signers)
+            signers = context.roster.signers
+            is_proven = context.statements.is_proven(statement.deployment)
+            if is_proven:
+                heard = context.believe(statement, signers, event.forwarder)
+            else:
+                heard = context.statements.judge(statement, signers)
         except ManifestError as error:
             if error.code == "E_KEY_UNKNOWN":
                 self._keep_unvouched(event)
+            elif statement is not None:
+                context.refuse(statement, event.forwarder, error)
             else:
-                self._context.audit("statement refused", subject=short(event.forwarder), code=error.code)
+                context.audit("statement refused", subject=short(event.forwarder), code=error.code)
             return
         if not is_proven:
-            self._context.unproven.add(statement, event.forwarder, now)
+            context.unproven.add(statement, event.forwarder, now)
         elif heard is Heard.NEWS:
             self.act(statement, wall_s)
         self._lifecycle.holder_heard(statement.deployment, event.forwarder)
@@ -101,13 +108,14 @@ class Dissemination:
     # ---- said ----------------------------------------------------------------------------------------
 
     def sign(self, deployment: DeploymentId, verb: Verb, manifest_bytes: int, wall_s: float) -> Statement:
-        """Our own next statement on a deployment, in the store and not told yet."""
+        """Our own next statement on a deployment, in the store and not told yet. Raises ManifestError
+        ``E_STATEMENT_BOUNDS``, ``E_MAY_NOT_CANCEL``."""
         context = self._context
         epoch = context.statements.next_epoch(deployment)
         statement = sign_statement(
             context.identity.secret, deployment, epoch=epoch, verb=verb, manifest_bytes=manifest_bytes, now_s=wall_s
         )
-        context.statements.hear(statement, context.roster.signers)
+        context.believe(statement, (statement.signer,), None)
         return statement
 
     def tell(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
@@ -132,7 +140,11 @@ class Dissemination:
         self._orphans_s = now + settings.orphan_interval_s
         live = roster.live()
         is_majority = len(live) + 1 > roster.host_count // 2
-        orphans = self._context.statements.orphans(roster.vouchers()) if is_majority else ()
+        orphans = [
+            one
+            for one in (self._context.statements.orphans(roster.vouchers()) if is_majority else ())
+            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_LIMIT
+        ]
         self._orphaned = {one.deployment: self._orphaned.get(one.deployment, 0) + 1 for one in orphans}
         rank = sum(node < self._context.identity.node for node in live)
         for orphan in orphans:

@@ -135,7 +135,7 @@ class Life:
 
     def _stop(self, *, is_forgotten: bool = False) -> None:
         """End what is under way. Of one that is forgotten it ends by itself: a pull that is given up would free its
-        share while its thread still waits for the peer, and whoever signs about nothing could hold all threads."""
+        share while its thread still waits for the peer, and a signer about nothing could hold all threads."""
         self._begins_next = False
         self._given = None
         if self.step is Step.DELETE:

@@ -118,7 +118,7 @@ class Orders:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
 
         def hear(_manifest: Manifest) -> Statement:
-            if context.statements.hear(statement, context.roster.signers) is not Heard.NEWS:
+            if context.believe(statement, context.roster.signers, None) is not Heard.NEWS:
                 raise _KnownAlready
             return statement
 

@@ -3,10 +3,11 @@
 What lives here: the format. What does not: the file, which the daemon writes atomically and durably.
 
 Format: one byte, the version (1); 16 bytes of BLAKE3 over what follows; then a MessagePack map: ``statements`` (wire
-forms), ``versions`` (name, version, id), ``accepted`` (id, signer, seconds since 1970), ``removed`` (ids), ``alarms``
-(name, version, id, id) and ``last_signed``. Unknown keys are ignored, as in manifests, so an older gossipd reads the
-file too. A file without ``accepted`` is an older one's: it may hold statements about nothing, so only those are read
-whose manifest it had accepted. The checksum finds torn and rotted files; it is no signature.
+forms), ``versions`` (name, version, id), ``accepted`` (id, signer, seconds since 1970), ``deployers`` (id, signer),
+``removed`` (ids), ``alarms`` (name, version, id, id) and ``last_signed``. Unknown keys are ignored, as in manifests, so
+an older gossipd reads the file too. A file without ``accepted`` is an older one's: it may hold statements about
+nothing, so only those are read whose manifest it had accepted. The checksum finds torn and rotted files; it is no
+signature.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from msgspec import Meta
 
 from gossipd.core.errors import ExitCode, LocalError
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.statement import STATEMENT_BYTES, Statement
+from gossipd.deployment.statement import EPOCH_LIMIT, STATEMENT_BYTES, Statement, Verb
 from gossipd.deployment.statement_store import (
     NAMES_MAX,
     VERSIONS_KEPT_MAX,
@@ -57,6 +58,7 @@ class _Kept(msgspec.Struct, frozen=True):
     alarms: list[tuple[str, _Natural, _Id, _Id]]
     last_signed: _Natural
     accepted: list[tuple[_Id, _Key, _Natural]] | None = None
+    deployers: list[tuple[_Id, _Key]] = []
 
 
 def register_to_bytes(register: StatementStore) -> bytes:
@@ -66,6 +68,7 @@ def register_to_bytes(register: StatementStore) -> bytes:
         "statements": [one.encode() for one in register.statements()],
         "versions": [[name, version, one] for name, held in state.versions.items() for version, one in held.items()],
         "accepted": [[one, fact.signer, fact.accepted_s] for one, fact in state.accepted.items()],
+        "deployers": [[one, signer] for one, signer in state.deployers.items()],
         "removed": list(state.removed),
         "alarms": [[one.name, one.version, one.trusted, one.offered] for one in state.alarms],
         "last_signed": state.last_signed_s,
@@ -105,7 +108,9 @@ def register_from_bytes(kept: bytes) -> StatementStore:
         statements = [one for one in statements if one.deployment in state.accepted]
     else:
         state.accepted = {DeploymentId(one): AcceptedManifest(signer, at) for one, signer, at in found.accepted}
-    state.statements = {one.deployment: one for one in statements}
+    state.statements = {one.deployment: one for one in statements if one.epoch <= EPOCH_LIMIT}
+    state.deployers = {one.deployment: one.signer for one in statements if one.verb is Verb.DEPLOY}
+    state.deployers |= {DeploymentId(one): signer for one, signer in found.deployers}
     state.removed = {DeploymentId(one): None for one in found.removed}
     state.alarms = {
         Equivocation(name, version, DeploymentId(trusted), DeploymentId(offered)): None

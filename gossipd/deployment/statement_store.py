@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from gossipd.core.ids import DeploymentId, short
-from gossipd.deployment.statement import EPOCH_MAX, Statement
+from gossipd.deployment.statement import EPOCH_LIMIT, EPOCH_STEP_MAX, Statement, Verb
+from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -81,6 +82,8 @@ class RegisterState:
     versions: dict[str, dict[int, DeploymentId]] = field(default_factory=dict)
     """Name -> accepted versions, always with the highest."""
     accepted: dict[DeploymentId, AcceptedManifest] = field(default_factory=dict)
+    deployers: dict[DeploymentId, bytes] = field(default_factory=dict)
+    """Who signed the first statement to deploy it that this host believed; of those that have a statement."""
     removed: dict[DeploymentId, None] = field(default_factory=dict)
     alarms: dict[Equivocation, None] = field(default_factory=dict)
     last_signed_s: int = 0
@@ -108,7 +111,8 @@ class StatementStore:
         Args:
             signers: Ed25519 keys that may sign statements: those of the roster's hosts and of known clients.
         Raises:
-            ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements.
+            ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements, ``E_STATEMENT_BOUNDS`` when its
+                epoch is too far above the last one.
         """
         known = self._state.statements.get(statement.deployment)
         if known is not None and known.rank >= statement.rank:
@@ -119,6 +123,12 @@ class StatementStore:
                 "which is neither a member's nor a configured client's",
                 code="E_KEY_UNKNOWN",
             )
+        epoch_max = EPOCH_LIMIT if known is None else min(known.epoch + EPOCH_STEP_MAX, EPOCH_LIMIT)
+        if statement.epoch > epoch_max:
+            raise ManifestError(
+                f"the statement on {short(statement.deployment)} has epoch {statement.epoch}, at most {epoch_max}",
+                code="E_STATEMENT_BOUNDS",
+            )
         return Heard.NEWS
 
     def hear(self, statement: Statement, signers: Container[bytes]) -> Heard:
@@ -127,6 +137,8 @@ class StatementStore:
         if heard is not Heard.NEWS:
             return heard
         self._state.statements[statement.deployment] = statement
+        if statement.verb is Verb.DEPLOY:
+            self._state.deployers.setdefault(statement.deployment, statement.signer)
         self._forget_oldest()
         self._changed()
         return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
@@ -154,7 +166,12 @@ class StatementStore:
     def next_epoch(self, deployment: DeploymentId) -> int:
         """The epoch that a new statement on a deployment must have."""
         known = self._state.statements.get(deployment)
-        return min(known.epoch + 1, EPOCH_MAX) if known else 1
+        return known.epoch + 1 if known else 1
+
+    def authors(self, deployment: DeploymentId) -> Authors:
+        """Who published it and who deployed it first, as far as this host knows."""
+        accepted = self._state.accepted.get(deployment)
+        return Authors(accepted.signer if accepted else b"", self._state.deployers.get(deployment, b""))
 
     def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
         """Statements that no key of ``vouchers`` has signed. A newcomer would refuse them, so a member signs them."""
@@ -163,7 +180,9 @@ class StatementStore:
     def _forget_oldest(self) -> None:
         statements = self._state.statements
         while len(statements) > STATEMENTS_MAX:
-            del statements[min(statements.values(), key=_age).deployment]
+            oldest = min(statements.values(), key=_age).deployment
+            del statements[oldest]
+            self._state.deployers.pop(oldest, None)
 
     # ---- versions ----
 

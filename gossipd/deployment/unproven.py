@@ -84,13 +84,16 @@ class UnprovenStatements:
         """Hosts that have told of the deployment, first ones first."""
         return [holder for (about, _), word in self._words.items() if about == deployment for holder in word.holders]
 
-    def take(self, deployment: DeploymentId) -> list[Statement]:
-        """The same as ``of``, and forget them: the manifest was verified, or refused for good."""
-        words = self.of(deployment)
-        for word in words:
-            del self._words[deployment, word.signer]
+    def take(self, deployment: DeploymentId) -> list[tuple[Statement, NodeId]]:
+        """The same as ``of``, each with the host that brought it, and forget them: the manifest was verified, or
+        refused for good.
+        """
+        taken = []
+        for statement in self.of(deployment):
+            word = self._words.pop((deployment, statement.signer))
+            taken.append((statement, next(iter(word.holders))))
             self.revision += 1
-        return words
+        return taken
 
     def expire(self, now: float) -> None:
         """Drop what was not proven in time."""

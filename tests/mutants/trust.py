@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CORE = "tests/gossipd/core"
+_ORDERS = "tests/gossipd/deployment/test_orders.py"
+_UNPROVEN = "tests/gossipd/deployment/test_unproven.py"
 _BAD_INPUT = "tests/gossipd/manifest/test_manifest_bad_input.py"
 
 MUTANTS = (
@@ -111,6 +113,62 @@ MUTANTS = (
         "        if is_degenerate(signer) or not verify(signer, signature, _DOMAIN + wire[: _HEAD.size]):\n",
         "        if is_degenerate(signer):\n",
         ("tests/gossipd/deployment/test_statement.py",),
+    ),
+    Mutant(
+        "takes-a-statement-about-nothing-for-a-deployment",
+        "A statement is believed and kept before its manifest is verified.",
+        "gossipd/deployment/statement_store.py",
+        "        return deployment in self._state.statements or deployment in self._state.accepted\n",
+        "        return deployment is not None\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "keeps-what-is-never-proven",
+        "A statement whose manifest nobody has is looked for as long as the daemon runs.",
+        "gossipd/deployment/unproven.py",
+        "            if word.until_s <= now:\n",
+        "            if word.until_s < 0:\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "gives-one-signer-all-pulls",
+        "The pulls for one signer's statements may be all that there are.",
+        "gossipd/deployment/unproven.py",
+        "if self._held[one] < self._per_signer_max), None)",
+        "if self._held[one] < self._in_all_max), None)",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "believes-a-statement-from-the-future",
+        "A statement may be issued at any time to come, and outlive all others.",
+        "gossipd/deployment/dissemination.py",
+        "        if ahead_s > self._context.settings.issued_ahead_max_s:\n",
+        "        if ahead_s > 2**50:\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "believes-any-epoch",
+        "One statement may take all epochs that there are.",
+        "gossipd/deployment/statement_store.py",
+        "        if statement.epoch > epoch_max:\n",
+        "        if statement.epoch > epoch_max * 2**40:\n",
+        (_ORDERS,),
+    ),
+    Mutant(
+        "lets-any-member-cancel",
+        "Whoever may sign statements may cancel what others deployed.",
+        "gossipd/identity/cancel_rights.py",
+        "        or (MEMBER in roles and not is_client)\n",
+        "        or not is_client\n",
+        (_ORDERS, "tests/gossipd/identity/test_cancel_rights.py"),
+    ),
+    Mutant(
+        "takes-whoever-deploys-again-for-the-deployer",
+        "A later statement to deploy brings the right to cancel.",
+        "gossipd/deployment/statement_store.py",
+        "            self._state.deployers.setdefault(statement.deployment, statement.signer)\n",
+        "            self._state.deployers[statement.deployment] = statement.signer\n",
+        (_ORDERS,),
     ),
     Mutant(
         "takes-an-order-signed-by-another",

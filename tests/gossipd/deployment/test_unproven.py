@@ -120,7 +120,7 @@ def test_every_signers_oldest_are_looked_into_first() -> None:
         made.add(said(nothing(number), secret=LIAR), LIAR_NODE, 0.0)
     made.add(said(nothing(9)), PEER, 0.0)
     assert list(made.wanted()) == [nothing(0), nothing(9), nothing(1)]
-    assert [one.deployment for one in made.take(nothing(0))] == [nothing(0)]
+    assert [(one.deployment, brought_by) for one, brought_by in made.take(nothing(0))] == [(nothing(0), LIAR_NODE)]
     assert list(made.wanted()) == [nothing(1), nothing(9), nothing(2)]
 
 
