@@ -27,6 +27,8 @@ class Keys:
     cluster: KeyRing = field(repr=False)
     publishers: tuple[PublicKey, ...]
     clients: tuple[PublicKey, ...]
+    publisher_names: dict[bytes, tuple[str, ...]] = field(default_factory=dict)
+    """Patterns of the names that a publisher may sign; one that is not here may sign all."""
 
 
 def read_keys(config: Config) -> Keys:
@@ -46,4 +48,10 @@ def read_keys(config: Config) -> Keys:
     clients = [attempt("clients", read_public_key, path) for path in config.security.clients]
     if problems or node is None or cluster is None:
         raise ConfigError(tuple(problems))
-    return Keys(node, cluster, tuple(filter(None, publishers)), tuple(filter(None, clients)))
+    by_path = dict(config.security.trust_names)
+    names = {
+        key.ed25519: by_path[path]
+        for path, key in zip(map(str, config.security.trust), publishers, strict=True)
+        if key is not None and path in by_path
+    }
+    return Keys(node, cluster, tuple(filter(None, publishers)), tuple(filter(None, clients)), names)

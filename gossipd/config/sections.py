@@ -130,6 +130,16 @@ class SecuritySection:
         (),
         reload=True,
     )
+    trust_names: tuple[tuple[str, tuple[str, ...]], ...] = setting(
+        kinds.Table(
+            kinds.Text("a file of security.trust", kinds.check_path),
+            kinds.Text('a pattern of model names, such as "prod/*"'),
+        ),
+        'Names that a trusted key may sign, such as {"trust/training.pub" = ["train/*"]}; a key that is not listed\n'
+        "may sign all. * stands for any characters. Every host needs the same table. gossipd 1.0 does not know it.",
+        (),
+        reload=True,
+    )
     clients: tuple[Path, ...] = setting(
         kinds.Texts(_PATH),
         "Public keys (.pub) that may use gossipd trigger against this host, and whose statements it believes. Every\n"

@@ -16,7 +16,7 @@ from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.deployment.commands import Answer
-from gossipd.deployment.events import CancelOrdered, RemoveOrdered
+from gossipd.deployment.events import CancelOrdered, OverrideOrdered, RemoveOrdered, UntrustOrdered
 from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.manifest import Manifest
@@ -69,6 +69,16 @@ class AdminOperations:
         version = await run_blocking(self._store.rollback, name)
         self._audit.record("rolled back", name=name, version=version)
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
+
+    async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
+        """See AdminPort."""
+        return _done(
+            await self._driver.ask(lambda request: UntrustOrdered(request, bytes.fromhex(key), name, version, undo))
+        )
+
+    async def override(self, name: str) -> Done:
+        """See AdminPort."""
+        return _done(await self._driver.ask(lambda request: OverrideOrdered(request, name)))
 
     async def forget(self, node: str) -> Done:
         """See AdminPort."""

@@ -9,7 +9,7 @@ models that wait for a disk must not stop the audit log.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Protocol, TypeVar
 
 import structlog
@@ -25,8 +25,9 @@ from gossipd.deployment import commands, events
 from gossipd.deployment.commands import OpenSwarm
 from gossipd.deployment.events import Failure
 from gossipd.deployment.statement import Statement
+from gossipd.identity.trust import key_id, keys_for, may_sign
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import deployment_id, open_manifest
+from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -54,8 +55,8 @@ T = TypeVar("T")
 class SwarmPort(Protocol):
     """What the rest of the daemon does for deployments. Called on the trio loop; nothing waits."""
 
-    def trusted(self) -> frozenset[bytes]:
-        """Ed25519 keys of publishers whose manifests are accepted."""
+    def trusted(self) -> Mapping[bytes, tuple[str, ...]]:
+        """Ed25519 keys of publishers whose manifests are accepted, with patterns of the names that each may sign."""
         ...
 
     def open_swarm(self, command: OpenSwarm) -> None:
@@ -173,11 +174,28 @@ async def _to_the_end(call: Awaitable[T]) -> T:
     return result
 
 
-def _open(work: commands.OpenManifest, trusted: frozenset[bytes]) -> events.ManifestOpened | events.ManifestRefused:
+def _open(
+    work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str, ...]]
+) -> events.ManifestOpened | events.ManifestRefused:
     try:
-        return events.ManifestOpened(work.work, open_manifest(work.envelope, trusted))
+        return events.ManifestOpened(work.work, _judged(work, trusted))
     except ManifestError as error:
         return events.ManifestRefused(work.work, error, work.announced is not None and _is_of(work))
+
+
+def _judged(work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str, ...]]) -> Manifest:
+    if work.accepted_signer and _is_of(work):
+        return open_manifest(work.envelope, (work.accepted_signer,))
+    manifest = open_manifest(work.envelope, trusted)
+    if may_sign(trusted[manifest.signer], manifest.name):
+        return manifest
+    keys = keys_for(trusted, manifest.name)
+    try:
+        return open_manifest(work.envelope, keys)
+    except ManifestError:
+        raise ManifestError(
+            f"key={short(key_id(manifest.signer))} is not trusted for the name {manifest.name}", code="E_KEY_NAME"
+        ) from None
 
 
 def _is_of(work: commands.OpenManifest) -> bool:

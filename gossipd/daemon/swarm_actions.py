@@ -31,7 +31,7 @@ class SwarmActions:
         self._reader = reader
         self._membership_host = membership_host
 
-    def trusted(self) -> frozenset[bytes]:
+    def trusted(self) -> dict[bytes, tuple[str, ...]]:
         """See SwarmPort."""
         return self._live.trusted()
 

@@ -46,12 +46,14 @@ class PullManifest:
 class OpenManifest:
     """Verify an envelope, which takes a processor's time; ends in ManifestOpened or ManifestRefused.
 
-    ``announced``: the id that it should have, when that is known.
+    ``announced``: the id that it should have, when that is known. ``accepted_signer``: the key of its publisher, when
+    this host has accepted it before; that is a fact, whether the key is still trusted or not.
     """
 
     work: WorkNumber
     envelope: bytes = field(repr=False)
     announced: DeploymentId | None
+    accepted_signer: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,7 +120,7 @@ class Life:
         """End the life. A complete model stays on disk; an incomplete one is deleted."""
         record = self.record
         was_complete = record.state is HostState.COMPLETE
-        if was_complete and reason is not HostReason.REMOVED:
+        if was_complete and reason not in (HostReason.REMOVED, HostReason.REFUSED):
             return
         self._stop()
         was_open, record.is_open = record.is_open, False
@@ -258,7 +258,8 @@ class Life:
         if envelope is None:
             self._look_further(now)
         else:
-            self._ask(Step.OPEN, envelope, self.id)
+            accepted = self._context.statements.accepted(self.id)
+            self._ask(Step.OPEN, envelope, self.id, accepted.signer if accepted is not None else b"")
 
     def _opened(self, manifest: Manifest, now: float, wall_s: float) -> None:
         if manifest.id != self.id:
@@ -274,6 +275,7 @@ class Life:
         try:
             self._context.statements.accept(manifest, wall_s)
         except ManifestError as error:
+            self.record.manifest = manifest  # so that it can be named
             self._fail(error)
             return
         self._manifest = manifest

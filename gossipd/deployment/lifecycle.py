@@ -119,6 +119,27 @@ class Lifecycle:
         if life is not None:
             life.close(HostState.CANCELLED, HostReason.REMOVED)
 
+    def trust_changed(self, wall_s: float) -> None:
+        """The operator trusts a key or a model no longer: end what is running of it, and serve none of it. Or trusts
+        it again: begin again.
+        """
+        statements = self._context.statements
+        for life in list(self._lives.values()):
+            record = life.record
+            if record.manifest is None:
+                continue
+            is_refused = record.state is HostState.FAILED and record.sentence.startswith("E_UNTRUSTED")
+            if statements.is_untrusted(record.manifest):
+                sentence = "E_UNTRUSTED: an operator of this host has said gossipd untrust"
+                life.close(HostState.FAILED, HostReason.REFUSED, sentence)
+            elif is_refused:
+                self.act(record.statement, wall_s)
+
+    def is_served(self, deployment: DeploymentId) -> bool:
+        """Whether peers may have its chunks. From any thread."""
+        record = self.get(deployment)
+        return record is not None and record.is_open
+
     def holder_heard(self, deployment: DeploymentId, node: NodeId) -> None:
         """That host has the deployment's manifest, or is about to."""
         life = self._lives.get(deployment)

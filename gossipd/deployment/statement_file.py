@@ -4,10 +4,10 @@ What lives here: the format. What does not: the file, which the daemon writes at
 
 Format: one byte, the version (1); 16 bytes of BLAKE3 over what follows; then a MessagePack map: ``statements`` (wire
 forms), ``versions`` (name, version, id), ``accepted`` (id, signer, seconds since 1970), ``deployers`` (id, signer),
-``removed`` (ids), ``alarms`` (name, version, id, id) and ``last_signed``. Unknown keys are ignored, as in manifests, so
-an older gossipd reads the file too. A file without ``accepted`` is an older one's: it may hold statements about
-nothing, so only those are read whose manifest it had accepted. The checksum finds torn and rotted files; it is no
-signature.
+``untrusted_keys``, ``untrusted`` (ids), ``overridden`` (names), ``removed`` (ids), ``alarms`` (name, version, id, id)
+and ``last_signed``. Unknown keys are ignored, as in manifests, so an older gossipd reads the file too. A file without
+``accepted`` is an older one's: it may hold statements about nothing, so only those are read whose manifest it had
+accepted. The checksum finds torn and rotted files; it is no signature.
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ class _Kept(msgspec.Struct, frozen=True):
     last_signed: _Natural
     accepted: list[tuple[_Id, _Key, _Natural]] | None = None
     deployers: list[tuple[_Id, _Key]] = []
+    untrusted_keys: list[_Key] = []
+    untrusted: list[_Id] = []
+    overridden: list[str] = []
 
 
 def register_to_bytes(register: StatementStore) -> bytes:
@@ -69,6 +72,9 @@ def register_to_bytes(register: StatementStore) -> bytes:
         "versions": [[name, version, one] for name, held in state.versions.items() for version, one in held.items()],
         "accepted": [[one, fact.signer, fact.accepted_s] for one, fact in state.accepted.items()],
         "deployers": [[one, signer] for one, signer in state.deployers.items()],
+        "untrusted_keys": list(state.untrusted_keys),
+        "untrusted": list(state.untrusted),
+        "overridden": list(state.overridden),
         "removed": list(state.removed),
         "alarms": [[one.name, one.version, one.trusted, one.offered] for one in state.alarms],
         "last_signed": state.last_signed_s,
@@ -111,6 +117,9 @@ def register_from_bytes(kept: bytes) -> StatementStore:
     state.statements = {one.deployment: one for one in statements if one.epoch <= EPOCH_LIMIT}
     state.deployers = {one.deployment: one.signer for one in statements if one.verb is Verb.DEPLOY}
     state.deployers |= {DeploymentId(one): signer for one, signer in found.deployers}
+    state.untrusted_keys = dict.fromkeys(found.untrusted_keys)
+    state.untrusted = {DeploymentId(one): None for one in found.untrusted}
+    state.overridden = dict.fromkeys(found.overridden)
     state.removed = {DeploymentId(one): None for one in found.removed}
     state.alarms = {
         Equivocation(name, version, DeploymentId(trusted), DeploymentId(offered)): None

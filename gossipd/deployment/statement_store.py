@@ -23,6 +23,7 @@ from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
 
+from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.statement import EPOCH_LIMIT, EPOCH_STEP_MAX, Statement, Verb
 from gossipd.identity.cancel_rights import Authors
@@ -35,6 +36,7 @@ NAMES_MAX = 4_096
 VERSIONS_KEPT_MAX = 64  # per name; the store keeps two
 REMOVED_MAX = 4_096
 ALARMS_MAX = 64
+UNTRUSTED_MAX = 4_096
 ACCEPTED_MAX = 16_384  # 80 bytes each on disk
 
 
@@ -85,6 +87,11 @@ class RegisterState:
     deployers: dict[DeploymentId, bytes] = field(default_factory=dict)
     """Who signed the first statement to deploy it that this host believed; of those that have a statement."""
     removed: dict[DeploymentId, None] = field(default_factory=dict)
+    untrusted_keys: dict[bytes, None] = field(default_factory=dict)
+    """Ids of publishers' keys whose models this host no longer uses."""
+    untrusted: dict[DeploymentId, None] = field(default_factory=dict)
+    overridden: dict[str, None] = field(default_factory=dict)
+    """Names whose next manifest may have any version."""
     alarms: dict[Equivocation, None] = field(default_factory=dict)
     last_signed_s: int = 0
     """Latest creation date of any accepted manifest: a clock of ours that is earlier is wrong."""
@@ -187,9 +194,17 @@ class StatementStore:
     # ---- versions ----
 
     def accept(self, manifest: Manifest, now_s: float) -> Acceptance:
-        """Trust this version of its name from now on. Raises ManifestError ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``,
-        or ``E_EQUIVOCATION``, after which ``alarms`` names both contents and the one accepted first stays trusted.
+        """Trust this version of its name from now on.
+
+        Raises:
+            ManifestError: ``E_UNTRUSTED``, ``E_ROLLBACK``, ``E_EXPIRED``, ``E_LIMIT``, or ``E_EQUIVOCATION``, after
+                which ``alarms`` names both contents and the one accepted first stays trusted.
         """
+        if self.is_untrusted(manifest):
+            raise ManifestError(
+                f"an operator of this host has said: gossipd untrust {manifest.name}@{manifest.version}, or its key",
+                code="E_UNTRUSTED",
+            )
         versions = self._state.versions.get(manifest.name, {})
         trusted = versions.get(manifest.version)
         if trusted == manifest.id or manifest.id in self._state.accepted:
@@ -203,7 +218,8 @@ class StatementStore:
                 f"{short(manifest.id)}; publish changed content under a higher version",
                 code="E_EQUIVOCATION",
             )
-        if versions and manifest.version < max(versions):
+        is_overridden = manifest.name in self._state.overridden
+        if versions and manifest.version < max(versions) and not is_overridden:
             raise ManifestError(
                 f"{manifest.name}: offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK"
             )
@@ -211,6 +227,10 @@ class StatementStore:
             raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
         manifest.check_time(max(now_s, self._state.last_signed_s))
         kept = self._state.versions.setdefault(manifest.name, {})
+        if is_overridden:
+            del self._state.overridden[manifest.name]
+            for version in [one for one in kept if one > manifest.version]:
+                del kept[version]
         kept[manifest.version] = manifest.id
         if len(kept) > VERSIONS_KEPT_MAX:
             del kept[min(kept)]
@@ -233,6 +253,48 @@ class StatementStore:
     def accepted(self, deployment: DeploymentId) -> AcceptedManifest | None:
         """What is known of the acceptance of that manifest; None when this host has not accepted it."""
         return self._state.accepted.get(deployment)
+
+    # ---- what the operator of this host says of trust ----
+
+    def untrust(self, key: bytes, deployment: DeploymentId | None, *, is_undone: bool = False) -> bool:
+        """Do not use models of this key (its id), or this one model; or use them again. False when that is known.
+
+        Raises:
+            ManifestError: ``E_LIMIT``.
+        """
+        keys, models = self._state.untrusted_keys, self._state.untrusted
+        is_known = key in keys if deployment is None else deployment in models
+        if is_known is not is_undone:
+            return False
+        if len(keys) + len(models) >= UNTRUSTED_MAX and not is_undone:
+            raise ManifestError(f"{UNTRUSTED_MAX} keys and models are untrusted", code="E_LIMIT")
+        if deployment is None and is_undone:
+            del keys[key]
+        elif deployment is None:
+            keys[key] = None
+        elif is_undone:
+            del models[deployment]
+        else:
+            models[deployment] = None
+        self._changed()
+        return True
+
+    def is_untrusted(self, manifest: Manifest) -> bool:
+        """Whether the operator has said so of it or its signer."""
+        return manifest.id in self._state.untrusted or key_id(manifest.signer) in self._state.untrusted_keys
+
+    def override(self, name: str) -> int:
+        """Let the next manifest of that name have any version; the highest trusted one is returned.
+
+        Raises:
+            NotFoundError: this host trusts no version of it.
+        """
+        versions = self._state.versions.get(name)
+        if not versions:
+            raise NotFoundError(f"no version of {name} is trusted here")
+        self._state.overridden[name] = None
+        self._changed()
+        return max(versions)
 
     def alarms(self) -> tuple[Equivocation, ...]:
         """Equivocations seen, oldest first, at most 64."""

@@ -343,3 +343,19 @@ def test_key_files_are_read_and_stay_out_of_sight(tmp_path: Path) -> None:
     assert [key.ed25519 for key in keys.publishers] == [SecretKey(b"p" * 32).public.ed25519]
     assert [key.ed25519 for key in keys.clients] == [SecretKey(b"c" * 32).public.ed25519]
     assert repr(b"n" * 8)[2:-1] not in repr(keys)
+
+
+def test_a_trusted_key_may_be_limited_to_names(tmp_path: Path) -> None:
+    text = '[security]\ntrust = ["a.pub", "b.pub"]\ntrust_names = {"a.pub" = ["prod/*", "x"]}\n'
+    config = parse(text)
+    assert config.security.trust_names == ((str(FILE.parent / "a.pub"), ("prod/*", "x")),)
+    [problem] = problems(LEAST + text.replace('{"a.pub"', '{"c.pub"'))
+    assert "not in security.trust" in problem
+    [problem] = problems(LEAST + '[security]\ntrust_names = ["a.pub"]\n')
+    assert "must be a table" in problem
+
+
+def test_roles_that_may_cancel_are_known_words() -> None:
+    assert parse().security.may_cancel == ("publisher", "client", "deployer")
+    [problem] = problems(LEAST + '[security]\nmay_cancel = ["anybody"]\n')
+    assert "must be one of publisher, client, deployer, member" in problem

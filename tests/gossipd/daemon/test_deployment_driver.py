@@ -25,8 +25,9 @@ from gossipd.daemon import deployment_executor
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor
+from gossipd.daemon.deployment_executor import _open as open_envelope
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
-from gossipd.deployment import events
+from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import OpenSwarm
 from gossipd.deployment.context import HostIdentity
@@ -97,8 +98,8 @@ class _Swarm:
         self.opened: list[DeploymentId] = []
         self.told: list[Statement] = []
 
-    def trusted(self) -> frozenset[bytes]:
-        return frozenset([SECRET.public.ed25519])
+    def trusted(self) -> dict[bytes, tuple[str, ...]]:
+        return {SECRET.public.ed25519: ("*",)}
 
     def open_swarm(self, command: OpenSwarm) -> None:
         self.opened.append(command.manifest.id)
@@ -426,3 +427,22 @@ async def test_an_order_whose_sender_has_gone_is_carried_out(tmp_path: Path) -> 
             scope.cancel()
             await node.driver.offer(ONE.manifest.envelope, "one.manifest")
         await node.until_in(HostState.DOWNLOADING)
+
+
+@pytest.mark.parametrize(
+    ("trusted", "code"),
+    [
+        ({SECRET.public.ed25519: ("*",)}, ""),
+        ({SECRET.public.ed25519: ("train/*", "m")}, ""),
+        ({SECRET.public.ed25519: ("train/*",)}, "E_KEY_NAME"),
+        ({}, "E_KEY_UNKNOWN"),
+    ],
+)
+def test_a_key_signs_the_names_that_it_is_trusted_for(trusted: dict[bytes, tuple[str, ...]], code: str) -> None:
+    work = commands.OpenManifest(1, ONE.manifest.envelope, ONE.manifest.id)
+    ended = open_envelope(work, trusted)
+    assert (ended.error.code if isinstance(ended, events.ManifestRefused) else "") == code
+    accepted = commands.OpenManifest(1, ONE.manifest.envelope, ONE.manifest.id, SECRET.public.ed25519)
+    assert isinstance(open_envelope(accepted, trusted), events.ManifestOpened), "accepted once, it is not judged again"
+    other = commands.OpenManifest(1, ONE.manifest.envelope, DeploymentId(b"o" * 32), SECRET.public.ed25519)
+    assert isinstance(open_envelope(other, trusted), events.ManifestRefused) is bool(code), "only that very content"

@@ -6,7 +6,7 @@ test holds it back or has it fail.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from random import Random
 from typing import Any, TypeVar
 
@@ -88,6 +88,7 @@ class ScriptedHost:
         self.peers_have: dict[DeploymentId, bytes] = {ONE.id: ONE.envelope}
         self.store: dict[DeploymentId, set[int]] = {one.id: set(range(one.chunk_count)) for one in published}
         self.published = {one.id for one in published}
+        self.trusted: Collection[bytes] = TRUSTED
         self.held_back: set[type] = set()
         self.failing: list[tuple[type, Failure, GossipdError]] = []
         self.done: list[DeploymentCommand] = []
@@ -226,7 +227,9 @@ class ScriptedHost:
 
     def _open(self, command: commands.OpenManifest) -> events.WorkEnded:
         try:
-            return events.ManifestOpened(command.work, open_manifest(command.envelope, TRUSTED))
+            return events.ManifestOpened(
+                command.work, open_manifest(command.envelope, {*self.trusted, command.accepted_signer})
+            )
         except ManifestError as error:
             try:
                 is_announced = deployment_id(command.envelope) == command.announced

@@ -13,9 +13,10 @@ from gossipd.deployment.context import DeploymentSettings
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress import HostReason, HostState
 from gossipd.deployment.statement import EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
-from gossipd.deployment.statement_file import register_from_bytes
+from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
+from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, seal_manifest
 from membership.member import NodeId
@@ -423,3 +424,73 @@ def test_every_statement_that_changes_something_is_written_down_with_its_signer(
     assert [(one["verb"], one["epoch"], one["signer"], one["forwarder"]) for one in found] == [
         ("deploy", 1, PEER.hex(), PEER.hex()), ("cancel", 2, PEER.hex(), (b"f" * 16).hex()),
     ]  # fmt: skip
+
+
+# ---- trust: what was accepted stays usable, and what is revoked ends at once --------------------------
+
+
+def again(host: ScriptedHost) -> ScriptedHost:
+    """The same host after a restart, which trusts no publisher any more."""
+    made = ScriptedHost(statements=register_from_bytes(register_to_bytes(host.statements)), published=[ONE])
+    made.files, made.trusted, made.peers_have = host.files, (), {}
+    made.tell(events.DaemonStarted())
+    return made
+
+
+def complete(host: ScriptedHost) -> ScriptedHost:
+    host.drop()
+    host.tell(FinishModel(ONE.id))
+    assert host.record().state is HostState.COMPLETE
+    return host
+
+
+def test_a_model_outlives_the_trust_in_its_publishers_key(host: ScriptedHost) -> None:
+    restarted = again(complete(host))
+    assert restarted.record().state is HostState.COMPLETE
+    assert [one.manifest for one in restarted.all_of(commands.OpenSwarm)] == [ONE]
+    assert restarted.brain.lifecycle.find(ONE.name, 1)
+    assert restarted.request(events.RemoveOrdered, ONE.name, 1).error is None
+    new = manifest(version=2)
+    assert error_of(restarted.drop(new)) == "E_KEY_UNKNOWN", "new ones are not accepted"
+
+
+@pytest.mark.parametrize("order", [(key_id(ONE.signer),), (b"", ONE.name, 1)])
+def test_what_is_untrusted_ends_at_once_and_stays_so(host: ScriptedHost, order: tuple[object, ...]) -> None:
+    complete(host)
+    assert host.brain.lifecycle.is_served(ONE.id)
+    assert host.request(events.UntrustOrdered, *order).sentence.endswith("no longer trusted on this host")
+    assert (host.record().state, host.record().reason) == (HostState.FAILED, HostReason.REFUSED)
+    assert [one.deployment for one in host.all_of(commands.CloseSwarm)] == [ONE.id]
+    assert not host.brain.lifecycle.is_served(ONE.id)
+    assert not host.all_of(commands.DeleteModel), "files stay until they are removed"
+    assert not host.request(events.UntrustOrdered, *order).is_changed
+    assert error_of(host.drop()) == "E_UNTRUSTED"
+    restarted = again(host)
+    assert restarted.record().state is HostState.FAILED
+    assert restarted.record().sentence.startswith("E_UNTRUSTED")
+    assert not restarted.all_of(commands.OpenSwarm)
+    assert restarted.brain.lifecycle.find(ONE.name, 1), "it can be named, to be removed"
+    names = (*order, "", 0)[:3]
+    assert restarted.request(events.UntrustOrdered, *names, True).error is None
+    assert restarted.record().state is HostState.COMPLETE
+
+
+def test_one_that_is_under_way_is_deleted_when_it_is_untrusted(host: ScriptedHost) -> None:
+    host.drop()
+    host.request(events.UntrustOrdered, key_id(ONE.signer))
+    assert host.record().state is HostState.FAILED
+    assert "untrust" in host.audited()
+
+
+def test_a_name_that_a_jump_has_locked_goes_on_after_an_override(host: ScriptedHost) -> None:
+    host.drop(manifest(version=2**53 - 1))
+    assert error_of(host.drop(manifest(version=3))) == "E_ROLLBACK"
+    assert host.request(events.OverrideOrdered, ONE.name).error is None
+    kept = register_from_bytes(register_to_bytes(host.statements))
+    assert kept.state.overridden == {ONE.name: None}
+    assert host.drop(manifest(version=3)).sentence.endswith("accepted")
+    assert host.statements.state.versions[ONE.name] == {3: manifest(version=3).id}
+    assert error_of(host.drop(manifest(version=2))) == "E_ROLLBACK", "one override lets one manifest in"
+    assert host.drop(manifest(version=4)).error is None
+    assert error_of(host.request(events.OverrideOrdered, "nobody")) == "E_NOT_FOUND"
+    assert "trust override" in host.audited()
