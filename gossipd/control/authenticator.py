@@ -76,7 +76,7 @@ class ZapAuthenticator:
         *,
         settings: ControlSettings,
         keys: KeyDirectory,
-        on_refused: Callable[[str, str], None],
+        on_refused: Callable[[str, str, bytes], None],
     ) -> None:
         self._socket = context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
@@ -169,7 +169,7 @@ class ZapAuthenticator:
         temporary = bool(key) and count <= self._settings.temporary_refusals
         self.counters["refused_now" if temporary else "refused"] += 1
         self._answer(head, b"300" if temporary else b"400", b"")
-        self._on_refused(reason, address)
+        self._on_refused(reason, address, key)
 
     def _answer(self, head: list[bytes], status: bytes, user_id: bytes) -> None:
         try:

@@ -27,7 +27,7 @@ from gossipd.api.local_socket import bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
 from gossipd.api.server import health_app, status_app
 from gossipd.audit.log import AuditLog
-from gossipd.config.keys import Keys
+from gossipd.config.keys import Keys, key_changes
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
@@ -128,12 +128,12 @@ class App:
         is_tls = settings_mapping.bulk_settings(self.live.config).encryption is Encryption.TLS
         tokens = BulkTokens(None if is_tls else IssuedTokens(), ReceivedTokens())
         triggers = Triggers(statements=self._statements, lifecycle=lifecycle, driver=self._deployments)
-        delegate = ControlDelegate(
+        self._delegate = ControlDelegate(
             directory=self._directory, live=self.live, tokens=tokens, driver=self._driver,
             trigger_server=TriggerServer(triggers, self._nursery), audit=audit,
         )  # fmt: skip
         self._plane = ControlPlane(
-            secret=self.live.keys.node, host=delegate, settings=ControlSettings(), rng=_random(),
+            secret=self.live.keys.node, host=self._delegate, settings=ControlSettings(), rng=_random(),
             turn_loop=self._turn_loop,
         )  # fmt: skip
         self._data_plane = DataPlane(
@@ -283,9 +283,11 @@ class App:
             await run_blocking(self._state_saver.keep_all)
 
     async def _watch_threads(self) -> None:
-        """Never returns: work that waits for a thread is an operator's business, and goes on by itself."""
+        """Never returns: work that waits for a thread is an operator's business, and goes on by itself. Strangers are
+        written down here, too."""
         while True:
             await trio.sleep(THREADS_LOOK_S)
+            self._delegate.record_refusals()
             if calls_without_a_thread():
                 self.reports.alarms.ring("E_THREADS", NO_THREADS)
             else:
@@ -302,6 +304,8 @@ class App:
     def change(self, config: Config, keys: Keys) -> None:
         """Apply a reload: limits, sources, trust, clients and the cluster's key ring may change while running."""
         has_new_ring = keys.cluster != self.live.keys.cluster
+        for change in key_changes(self.live.keys, keys):
+            self.reports.audit.record("trust changed", **change)
         self.live.config, self.live.keys = config, keys
         if has_new_ring:
             self._membership_host.keys_changed()

@@ -203,6 +203,14 @@ MUTANTS = (
         (_ORDERS,),
     ),
     Mutant(
+        "takes-a-joiner-for-a-stranger",
+        "The audit log names a host as a stranger whose record came a moment later.",
+        "gossipd/daemon/control_delegate.py",
+        "            if self.member_of(key) is None and self.client_of(key) is None:\n",
+        "            if self.client_of(key) is None:\n",
+        ("tests/gossipd/daemon/test_control_delegate.py",),
+    ),
+    Mutant(
         "takes-an-order-signed-by-another",
         "A visitor may bring a statement that somebody else has signed.",
         "gossipd/control/trigger_server.py",
