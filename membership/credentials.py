@@ -16,13 +16,9 @@ from membership.verified_cache import VerifiedCache
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """One member's.
-
-    Args:
-        sign: makes an Ed25519 signature with the key whose public half is in the member's record.
-        keyring: of the cluster.
-        verified_cache, make_seal: only for simulators, which share the one and leave the cipher out of the other.
-    """
+    """One member's. ``sign``: makes an Ed25519 signature with the key whose public half is in the member's record.
+    ``keyring``: of the cluster. ``verified_cache``, ``make_seal``: only for simulators, which share the one and leave
+    the cipher out of the other."""
 
     sign: Sign
     keyring: KeyRing

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 
 class MembershipError(Exception):
-    """Base of all. ``code`` is stable.
-
-    Fault: see the subclass. State: unchanged.
-    """
+    """Base of all. ``code`` is stable. Fault: see the subclass. State: unchanged."""
 
     code = "E_MEMBERSHIP"
 

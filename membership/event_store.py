@@ -45,28 +45,24 @@ class EventStore:
         if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
             raise PayloadRefusedError(f"{settings.statement_count_max} statements are known already")
         data = wire.event(_NUMBERS[kind], self._node.own.node, version, key, payload)
-        if self._note(kind, key, version, data, now) and kind is PayloadKind.STATEMENT:
-            self._node.hurry(now)
+        if self._note(kind, key, version, data, now, relay=True) and kind is PayloadKind.STATEMENT:
+            self._node.gossip_due = True
 
-    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
-        """An EVENT item was heard; True when it was new.
-
-        A new statement is passed on at once, and twice more often than other rumours, because a node that the first
-        wave misses would hear it seconds later, from a probe.
-        """
+    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> None:
+        """An EVENT item was heard. A new statement is passed on at once, and twice more often
+        than other rumours, because a node that the first wave misses would hear it seconds later, from a probe."""
         number, origin, version, key, payload = wire.parse_event(data)
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
         if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
             self._node.counts["statements_refused_full"] += 1
-            return False
+            return
         if not self._note(kind, key, version, data, now, relay=relay):
-            return False
+            return
         self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
         if kind is PayloadKind.STATEMENT and relay:
-            self._node.hurry(now)
-        return True
+            self._node.gossip_due = True
 
     def rows(self) -> Iterator[tuple[int, bytes, int]]:
         """Bucket, row id and mark of every statement."""
@@ -89,9 +85,7 @@ class EventStore:
     def _is_full(self) -> bool:
         return len(self._statements) >= self._node.settings.statement_count_max
 
-    def _note(
-        self, kind: PayloadKind, key: bytes, version: int, data: bytes, now: float, *, relay: bool = True
-    ) -> bool:
+    def _note(self, kind: PayloadKind, key: bytes, version: int, data: bytes, now: float, *, relay: bool) -> bool:
         if kind is PayloadKind.PROGRESS:
             return self._note_progress(key, version, data, relay=relay)
         queue = self._node.rumours.classes[STATEMENT]

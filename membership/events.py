@@ -78,11 +78,9 @@ class MemberForgotten:
 
 @dataclass(frozen=True, slots=True)
 class PayloadHeard:
-    """An application event of another node, newer than any heard before under its kind and key.
-
-    ``origin`` is a claim that any member could forge; what must be proved is signed inside ``payload``. ``forwarder``
-    is the member whose datagram brought the event, and so has heard it before this node.
-    """
+    """An application event of another node, newer than any heard before under its kind and key. ``origin`` is a claim
+    that any member could forge; what must be proved is signed inside ``payload``. ``forwarder`` is the member whose
+    datagram brought the event, and so has heard it before this node."""
 
     origin: NodeId
     forwarder: NodeId
@@ -122,16 +120,7 @@ class Isolated:
 
 
 Event: TypeAlias = (
-    MemberUp
-    | MemberChanged
-    | MemberSuspected
-    | MemberDown
-    | MemberLeft
-    | MemberForgotten
-    | PayloadHeard
-    | NameConflict
-    | JoinRefused
-    | ControlProbeWanted
-    | Isolated
-)
+    MemberUp | MemberChanged | MemberSuspected | MemberDown | MemberLeft | MemberForgotten | PayloadHeard
+    | NameConflict | JoinRefused | ControlProbeWanted | Isolated
+)  # fmt: skip
 Output: TypeAlias = SendDatagram | Event

@@ -34,8 +34,7 @@ class IndirectProber:
             return
         self._relay_tokens -= 1
         ours = self._pings.send(subject, now, sender, sequence)
-        # Not stretched by our health, because the requester's round would be over. A node that is not well only does
-        # not testify.
+        # Not stretched by our health, or the requester's round would be over: a node that is not well does not testify.
         half = node.settings.probe_timeout_s / 2
         node.at(now + half, lambda later: self._on_relay_half(ours, later))
         node.at(now + 2 * half, lambda later: self._on_relay_over(ours, later))

@@ -28,10 +28,9 @@ class Isolation:
         """A probe of ours was answered: by an ack, or by a helper's nack."""
         self.silent = 0
 
-    def note(self, now: float, subject: Handle, *, answered: bool, outside: bool) -> None:
-        """The outcome of one probe."""
-        if outside:
-            self._outside.append((now, subject, answered))
+    def note_outside(self, now: float, subject: Handle, *, answered: bool) -> None:
+        """The outcome of a probe of a member outside our rack."""
+        self._outside.append((now, subject, answered))
 
     def note_silence(self) -> None:
         """Neither subject nor helpers answered a probe."""

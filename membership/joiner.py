@@ -55,11 +55,9 @@ class Joiner:
 
     def _ask(self, number: int, now: float) -> None:
         node = self._node
-        if number != self._round or node.has_left:
+        if number != self._round or node.has_left or not self._contacts:
             return
         settings = node.settings
-        if not self._contacts:
-            return
         settled = self.welcomed and node.roster.live > 1 and not node.isolated
         contacts = self._unmet() if settled else self._contacts
         if settled:
@@ -103,7 +101,7 @@ class Joiner:
                 self._judge.on_alive(data, now)
         if held is None:
             return
-        node.hurry(now)
+        node.gossip_due = True
         head = wire.WELCOME_HEAD.pack(wire.WELCOME, roster.digest.total, wire.FLAG_AGAIN)
         notes = held.item if held.record_bytes != claim.record_bytes else b""
         if held.handle in roster.gone:

@@ -13,13 +13,7 @@ from __future__ import annotations
 
 from membership import wire
 from membership.errors import WireError
-from membership.events import (
-    DownReason,
-    MemberChanged,
-    MemberDown,
-    MemberSuspected,
-    MemberUp,
-)
+from membership.events import DownReason, MemberChanged, MemberDown, MemberSuspected, MemberUp
 from membership.member import Handle, MemberState
 from membership.node import ACCUSE_LABEL, ALIVE_LABEL, MembershipNode
 from membership.pings import Pings
@@ -77,7 +71,7 @@ class Judge:
         if relay or suspicion is not None:
             node.rumours.membership.add(("alive", handle), data, urgent=True)
             if suspicion is not None:
-                node.hurry(now)
+                node.gossip_due = True
         if suspicion is not None:
             for accuser in suspicion.accusers:
                 self._credit.contradicted(accuser, now)
@@ -156,7 +150,7 @@ class Judge:
         if relay and not enough:
             # A further accuser would shorten the wait a little, but is not worth the bandwidth of all nodes.
             node.rumours.membership.add((claim.handle, accusing.handle), data)
-            node.hurry(now)
+            node.gossip_due = True
         self._set_deadline(claim, suspicion, now)
         if first:
             node.tell(MemberSuspected(node.member(claim)))

@@ -46,11 +46,9 @@ class MemberState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What a member says of itself, signed by itself. ``version`` orders records of one ``boot``.
-
-    ``port`` serves UDP (membership) and TCP (the host's control plane); ``payload`` is the application's, at most 64
-    bytes; ``capacity`` is in bytes per second, 0 when unknown; ``signature`` is empty until the record is signed.
-    """
+    """What a member says of itself, signed by itself. ``version`` orders records of one ``boot``. ``port`` serves UDP
+    (membership) and TCP (the host's control plane); ``payload`` is the application's, at most 64 bytes; ``capacity`` is
+    in bytes per second, 0 when unknown; ``signature`` is empty until the record is signed."""
 
     public_key: bytes
     boot: int

@@ -51,8 +51,9 @@ class MembershipNode:
         self.changed_s = now
         signed, data = sign_record(record, cluster_id, self.sign)
         self.roster = Roster(verified_cache.own_claim(signed, data, 0, b""), rng)
-        rates = (settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s)
-        self.rumours = Rumours(*rates)
+        self.rumours = Rumours(
+            settings.rumour_bytes_per_s, settings.statement_bytes_per_s, settings.progress_bytes_per_s
+        )
         self.isolation = Isolation(settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min)
         self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
         self.suspected: dict[Handle, Suspicion] = {}
@@ -62,9 +63,9 @@ class MembershipNode:
         self.has_left = False
         self.counts: Counter[str] = Counter()
         self.out: list[Output] = []
-        self._timers: list[tuple[float, int, Callable[[float], None]]] = []
+        self._timers: list[tuple[float, int, Callable[[float], object]]] = []
         self._timer_number = 0
-        self._gossip_due = False
+        self.gossip_due = False  # pass rumours on at the next opportunity instead of the next round
 
     @property
     def own(self) -> Claim:
@@ -83,15 +84,10 @@ class MembershipNode:
 
     # ---- timers
 
-    def at(self, when: float, callback: Callable[[float], None]) -> None:
+    def at(self, when: float, callback: Callable[[float], object]) -> None:
         """Call back at ``when`` or later."""
         self._timer_number += 1
         heapq.heappush(self._timers, (when, self._timer_number, callback))
-
-    @property
-    def timer_count(self) -> int:
-        """Number of callbacks that wait."""
-        return len(self._timers)
 
     def next_deadline(self) -> float:
         """When the first timer is due."""
@@ -142,15 +138,6 @@ class MembershipNode:
             state = STATE_LEFT if gone.state is MemberState.LEFT else STATE_DEAD
         return notice(state, claim.handle, claim.record.boot, claim.incarnation)
 
-    def hurry(self, now: float) -> None:
-        """Pass rumours on at the next opportunity instead of the next round."""
-        self._gossip_due = True
-
-    def take_hurry(self) -> bool:
-        """True once after ``hurry``."""
-        due, self._gossip_due = self._gossip_due, False
-        return due
-
     # ---- ourselves
 
     def set_keys(self, keyring: KeyRing) -> None:
@@ -183,7 +170,7 @@ class MembershipNode:
         self.roster.put(self.verified_cache.raised(own, incarnation, proof), now)
         self.changed_s = now
         self.rumours.membership.add(("alive", own.handle), proof, urgent=True)
-        self.hurry(now)
+        self.gossip_due = True
 
     def proof_of_life(self, record: Record, incarnation: int) -> bytes:
         """A signed ALIVE item."""

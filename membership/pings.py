@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from membership import wire
 from membership.member import Handle
 from membership.node import MembershipNode
@@ -10,29 +12,17 @@ from membership.verified_cache import Claim
 _PENDING_MAX = 4096  # our probes and those for others; the oldest goes
 
 
+@dataclass(slots=True, eq=False)
 class PendingPing:
     """A ping that waits for its answer."""
 
-    __slots__ = (
-        "accusations",
-        "helpers",
-        "is_over",
-        "nacks",
-        "requester",
-        "requester_sequence",
-        "started_s",
-        "subject",
-    )
-
-    def __init__(self, subject: Claim, now: float, requester: Claim | None = None, sequence: int = 0) -> None:
-        self.subject = subject
-        self.started_s = now
-        self.requester = requester
-        self.requester_sequence = sequence
-        self.helpers: tuple[Handle, ...] = ()
-        self.nacks = 0
-        self.is_over = False
-        self.accusations: list[bytes] = []
+    subject: Claim
+    requester: Claim | None
+    requester_sequence: int
+    helpers: tuple[Handle, ...] = ()
+    nacks: int = 0
+    is_over: bool = False
+    accusations: list[bytes] = field(default_factory=list)
 
 
 class Pings:
@@ -46,7 +36,7 @@ class Pings:
     def send(self, subject: Claim, now: float, requester: Claim | None = None, requested: int = 0) -> int:
         """A new ping; returns its sequence number."""
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
-        self.pending[self._sequence] = PendingPing(subject, now, requester, requested)
+        self.pending[self._sequence] = PendingPing(subject, requester, requested)
         if len(self.pending) > _PENDING_MAX:
             del self.pending[next(iter(self.pending))]
         self.repeat(subject, self._sequence, now)

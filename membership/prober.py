@@ -77,12 +77,11 @@ class Prober:
             return  # answered
         node = self._node
         probe.is_over = True  # stays a while, for late nacks
-        node.at(now + node.settings.probe_interval_s * 2, lambda _: self._forget_round(sequence))
+        node.at(now + node.settings.probe_interval_s * 2, lambda _: self._pings.pending.pop(sequence, None))
         node.counts["probes_failed"] += 1
         heard = probe.nacks > 0 or not probe.helpers
         node.health.worsen(min(2, len(probe.helpers) - probe.nacks) if probe.helpers else 1)
-        outside = probe.subject.record.rack != node.own.record.rack
-        self._isolation.note(now, probe.subject.handle, answered=False, outside=outside)
+        self._note(probe.subject, now, answered=False)
         if not heard:
             self._isolation.note_silence()
         self._review(now)
@@ -95,8 +94,9 @@ class Prober:
         for accusation in probe.accusations:
             self._judge.on_accuse(accusation, now)
 
-    def _forget_round(self, sequence: int) -> None:
-        self._pings.pending.pop(sequence, None)
+    def _note(self, subject: Claim, now: float, *, answered: bool) -> None:
+        if subject.record.rack != self._node.own.record.rack:
+            self._isolation.note_outside(now, subject.handle, answered=answered)
 
     # ---- answers
 
@@ -131,14 +131,9 @@ class Prober:
         elif subject.handle in node.roster.gone:
             self._lost.on_answered(now)
         else:
-            self._on_probe_answered(subject, now)
+            node.health.improve()
+            self._note(subject, now, answered=True)
         self._review(now)
-
-    def _on_probe_answered(self, subject: Claim, now: float) -> None:
-        node = self._node
-        node.health.improve()
-        outside = subject.record.rack != node.own.record.rack
-        self._isolation.note(now, subject.handle, answered=True, outside=outside)
 
     def on_control_result(self, subject: NodeId, now: float) -> None:
         """The control channel answered, which counts as an ack."""
@@ -148,33 +143,26 @@ class Prober:
         if self._pings.pending.pop(sequence, None) is not None:
             self._node.counts["probes_saved_by_control"] += 1
             self._isolation.answered()
-            self._isolation.note(
-                now,
-                probe.subject.handle,
-                answered=True,
-                outside=probe.subject.record.rack != self._node.own.record.rack,
-            )
+            self._note(probe.subject, now, answered=True)
             self._review(now)
 
-    def on_nack(self, body: bytes, sender: Claim, now: float) -> bool:
-        """A helper could not reach the subject either. True when its accusation belongs to our current round."""
+    def on_nack(self, body: bytes, sender: Claim, now: float) -> None:
+        """A helper could not reach the subject either."""
         _, sequence = wire.SEQUENCE_HEAD.unpack_from(body)
         node = self._node
         probe = self._pings.pending.get(sequence)
         if probe is None or sender.handle not in probe.helpers:
-            return False
+            return
         probe.nacks += 1
         self._isolation.answered()
-        testimony = [item for item in wire.split_items(body, wire.SEQUENCE_HEAD.size) if item[0] == wire.ACCUSE]
-        for accusation in testimony:
-            if wire.parse_accusation(accusation)[1] != probe.subject.handle:
+        for accusation in wire.split_items(body, wire.SEQUENCE_HEAD.size):
+            if accusation[0] != wire.ACCUSE or wire.parse_accusation(accusation)[1] != probe.subject.handle:
                 continue
             if probe.is_over and not node.frozen:
                 self._judge.on_accuse(accusation, now)
             elif len(probe.accusations) < 8:
                 probe.accusations.append(accusation)
         self._review(now)
-        return True
 
     # ---- doubts about ourselves
 
@@ -200,15 +188,14 @@ class Prober:
         node.returning = True
         node.catching_up = True
         self._judge.restart_suspicions(now)
-        self._return_number += 1
-        number = self._return_number
+        self._return_number = number = self._return_number + 1
         node.at(now + _RETURN_S, lambda _: self._end_return(number))
 
     def _end_return(self, number: int) -> None:
         if number == self._return_number:
             self._node.returning = False
 
-    def on_gap(self, late_s: float, now: float) -> None:
+    def on_gap(self, now: float) -> None:
         """This node was stopped: its probes may have been answered long ago, or never."""
         node = self._node
         node.counts["gaps"] += 1

@@ -20,8 +20,7 @@ from membership.roster import Gone
 from membership.tombstones import Tombstones
 from membership.verified_cache import Claim
 
-# Another process with our key may have used up the versions of this boot; half of them are then left for our own
-# changes.
+# Another process with our key may have used up the versions of this boot; half are then left for our own changes.
 _VERSION_SPENT = VERSION_MAX // 2
 
 
@@ -147,7 +146,7 @@ class RecordMerger:
         node.rumours.membership.discard(("record", handle))
         if relay:
             node.rumours.membership.add(("leave", handle), data)
-            node.hurry(now)
+            node.gossip_due = True
         if gone is None:
             node.tell(MemberLeft(node.member(claim)))
 

@@ -8,7 +8,6 @@ that forget a dead member at different times must not look different for ever.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from random import Random
 
@@ -19,11 +18,9 @@ from membership.verified_cache import Claim
 
 @dataclass(slots=True)
 class Gone:
-    """Why a member of the roster is not alive. ``evidence`` are the signed items that say so.
-
-    ``hearsay``: this node never judged the member (it comes from the roster of an earlier life, or another node's
-    list), so any node's word that it lives is enough.
-    """
+    """Why a member of the roster is not alive. ``evidence`` are the signed items that say so. ``hearsay``: this node
+    never judged the member (it comes from the roster of an earlier life, or another node's list), so any node's word
+    that it lives is enough."""
 
     state: MemberState
     since_s: float
@@ -159,12 +156,6 @@ class Roster:
     def dead(self) -> list[Handle]:
         """Members to be tried now and then; those that said goodbye are not among them."""
         return [handle for handle, gone in self.gone.items() if gone.state is MemberState.DEAD]
-
-    def bucket_members(self, wanted: Container[int]) -> Iterator[Claim]:
-        """All members of the roster, alive or not, in the buckets ``wanted``."""
-        for claim in self.claims.values():
-            if claim.bucket in wanted:
-                yield claim
 
     def _count(self, claim: Claim, sign: int) -> None:
         self.digest.change(claim.bucket, claim.mark * sign)

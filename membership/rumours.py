@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Hashable
+from dataclasses import dataclass
 
 MEMBERSHIP, STATEMENT, PROGRESS = 0, 1, 2
 _BURST_S = 0.5
@@ -21,27 +22,21 @@ _BACKLOG = 5000  # thirteen crashes at once, with four accusations each
 _URGENT_LEAD = 2.0  # a contradiction that waits behind accusations comes too late, and liars could cause that
 _ROOM_MIN = 32  # smaller items do not exist
 _TOO_LARGE_MAX = 4  # items passed over because they do not fit into this datagram
-_QUEUE_MAX = (8192, 4096, 8192)
 
 
+@dataclass(slots=True, eq=False)
 class Rumour:
     """One item on its way."""
 
-    __slots__ = ("data", "key", "number", "sent")
-
-    def __init__(self, key: Hashable, data: bytes, number: int, sent: float) -> None:
-        self.key = key
-        self.data = data
-        self.number = number
-        self.sent = sent
+    key: Hashable
+    data: bytes
+    number: int
+    sent: float
 
 
 class RumourClass:
-    """One queue and its budget.
-
-    A heap of (sendings, newest first) orders the rumours. Its entries stay when a rumour is superseded, discarded or
-    heard again: a stale one that comes up is dropped or put back at its right place.
-    """
+    """One queue and its budget. A heap of (sendings, newest first) orders the rumours. Its entries stay when a rumour
+    is superseded, discarded or heard again: a stale one that comes up is dropped or put back at its right place."""
 
     def __init__(self, bytes_per_s: float, length_max: int, *, doubles: bool = False) -> None:
         self._rate = bytes_per_s
@@ -85,10 +80,8 @@ class RumourClass:
             self._backlog -= len(rumour.data)
 
     def take(self, room: int, limit: int, now: float, overhead: int = 0) -> list[bytes]:
-        """Items for one datagram with ``room`` bytes left; each taking counts as one sending.
-
-        ``overhead`` is the further cost of the datagram when it would not be sent without these items.
-        """
+        """Items for one datagram with ``room`` bytes left; each taking counts as one sending. ``overhead`` is the
+        further cost of the datagram when it would not be sent without these items."""
         if not self._by_key:
             return []
         rate = self._rate * 2 if self._doubles and self._backlog > _BACKLOG else self._rate
@@ -129,11 +122,10 @@ class Rumours:
     """The three classes together."""
 
     def __init__(self, rumour_bytes_per_s: int, statement_bytes_per_s: int, progress_bytes_per_s: int) -> None:
-        rates = (rumour_bytes_per_s, statement_bytes_per_s, progress_bytes_per_s)
-        doubles = (True, False, False)
-        limits = zip(rates, _QUEUE_MAX, doubles, strict=True)
-        self.classes = tuple(RumourClass(rate, size, doubles=double) for rate, size, double in limits)
-        self.membership, self.statements, self.progress = self.classes
+        self.membership = RumourClass(rumour_bytes_per_s, 8192, doubles=True)
+        self.statements = RumourClass(statement_bytes_per_s, 4096)
+        self.progress = RumourClass(progress_bytes_per_s, 8192)
+        self.classes = (self.membership, self.statements, self.progress)
 
     def __bool__(self) -> bool:
         return bool(self.membership or self.statements or self.progress)

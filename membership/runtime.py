@@ -75,7 +75,7 @@ class SwimRuntime:
         self._reconsider()
 
     async def run(self, *, task_status: trio.TaskStatus[SwimRuntime] = trio.TASK_STATUS_IGNORED) -> None:
-        """Until cancelled."""
+        """Until cancelled; ``nursery.start`` gives this object, whose ``wake`` follows direct calls of the brain."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._receive)
             nursery.start_soon(self._keep_time)
@@ -165,13 +165,3 @@ class SwimRuntime:
             self._numeric.clear()
         self._numeric.add(host)
         return True
-
-
-async def serve(
-    swim: Swim, udp_socket: socket.socket, *, on_event: Callable[[Event], None],
-    attendant: Attendant | None = None,
-    task_status: trio.TaskStatus[SwimRuntime] = trio.TASK_STATUS_IGNORED,
-) -> None:  # fmt: skip
-    """Run until cancelled; ``nursery.start`` gives the ``SwimRuntime``, whose ``wake`` follows direct calls."""
-    runtime = SwimRuntime(swim, udp_socket, on_event=on_event, attendant=attendant)
-    await runtime.run(task_status=task_status)

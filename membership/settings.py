@@ -17,8 +17,7 @@ class SwimSettings:
 
     # Seconds between probes. memberlist takes 1; half of that halves the detection time and costs some 440 B/s.
     probe_interval_s: float = 0.5
-    # Seconds. A local network answers within a millisecond; 0.2 s is what a descheduled process needs (memberlist
-    # Local).
+    # Seconds. A local network answers within a millisecond, a descheduled process in 0.2 s (memberlist Local).
     probe_timeout_s: float = 0.2
     # Members asked to probe too, in racks other than ours and the subject's (SWIM and memberlist: 3).
     helper_count: int = 3
@@ -39,8 +38,7 @@ class SwimSettings:
     # next probes find a node that is missed.
     transmit_mult: float = 2.0
     # Bytes per second for rumours, by class. The first is for SWIM itself and doubles when its backlog is long; more
-    # breaks the bound on the worst second of a node. The last binds from 40 hosts on: less makes progress records
-    # stale.
+    # breaks the bound on the worst second of a node. The last binds from 40 hosts on: less makes progress stale.
     rumour_bytes_per_s: int = 3500
     statement_bytes_per_s: int = 3000
     progress_bytes_per_s: int = 5000
@@ -72,8 +70,7 @@ class SwimSettings:
     isolation_subjects_min: int = 3
     # Beyond plain SWIM; off only for comparison. Lifeguard: health, nacks, notices, rumours of a death at once.
     lifeguard: bool = True
-    # Two accusers in two racks; helpers' testimony, disbelief, the last question, and sums over the suspected on
-    # probes.
+    # Two accusers in two racks; helpers' testimony, disbelief, the last question, sums over the suspected on probes.
     corroborate: bool = True
     # A node that hears too few members passes no verdicts.
     isolation_freeze: bool = True

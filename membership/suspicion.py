@@ -77,10 +77,8 @@ class Suspicion:
 
 class Credit:
     """How often each accuser was contradicted lately; one that was contradicted too often is not believed for a while.
-
     A score falls by half in 30 s. Above 4 an accuser counts no more: a healthy member at 5 % loss is contradicted less
-    than once an hour, a liar, or a member behind a half-broken cable, several times a minute. Bounded.
-    """
+    than once an hour, a liar, or a member behind a half-broken cable, several times a minute. Bounded."""
 
     _HALF_LIFE_S = 30.0
     _LIMIT = 4.0

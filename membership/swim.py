@@ -112,9 +112,8 @@ class Swim:
         """Put a new application payload (at most 64 bytes) into our record and tell all members."""
         own = self._node.own
         if own.record.payload != payload:
-            self._node.resign(
-                replace(own.record, payload=payload, version=own.record.version + 1), own.incarnation, now
-            )
+            record = replace(own.record, payload=payload, version=own.record.version + 1)
+            self._node.resign(record, own.incarnation, now)
             self._after(now)
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
@@ -123,11 +122,9 @@ class Swim:
         self._after(now)
 
     def set_keys(self, keyring: KeyRing) -> None:
-        """Another key ring of the same cluster, without a restart. The first key seals, all of them open.
-
-        A rotation takes three rounds over all hosts, and loses no datagram: the new key last, the new key first, the
-        new key alone. Raises SealError when the ring is another cluster's; then nothing is changed.
-        """
+        """Another key ring of the same cluster, without a restart. The first key seals, all of them open. A rotation
+        takes three rounds over all hosts, and loses no datagram: the new key last, the new key first, the new key
+        alone. Raises SealError when the ring is another cluster's; then nothing is changed."""
         self._node.set_keys(keyring)
 
     def control_probe_result(self, node: NodeId, ok: bool, now: float) -> None:
@@ -159,9 +156,8 @@ class Swim:
         """Signed records of all but this node and those that left: what to keep for the next life."""
         roster = self._node.roster
         left = {handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT}
-        return [
-            claim.record for handle, claim in roster.claims.items() if claim is not roster.own and handle not in left
-        ]
+        others = [claim for claim in roster.claims.values() if claim is not roster.own]
+        return [claim.record for claim in others if claim.handle not in left]
 
     def self_record(self) -> Record:
         """Our own record as it is in force, signed."""
@@ -196,10 +192,8 @@ class Swim:
         return float("inf") if self._node.has_left else self._node.next_deadline()
 
     def adopt_view(self, others: Sequence[Swim]) -> None:
-        """Believe what others believe, without a datagram: a simulator's warm start.
-
-        One other: its whole view. Several: that each of them lives.
-        """
+        """Believe what others believe, without a datagram: a simulator's warm start. One other: its whole view.
+        Several: that each of them lives."""
         roster = self._node.roster
         if len(others) == 1:
             roster.adopt(others[0]._node.roster, self._node.rng)
@@ -215,34 +209,6 @@ class Swim:
     def view_digest(self) -> int:
         """Equal for equal views."""
         return self._node.roster.digest.total
-
-    @property
-    def is_frozen(self) -> bool:
-        """Whether this node passes no verdicts at present."""
-        return self._node.isolated or self._node.returning
-
-    def evidence(self, node: NodeId) -> tuple[bytes, ...]:
-        """The signed items that prove that a member is not alive here."""
-        gone = self._node.roster.gone.get(node[:HANDLE_BYTES])
-        return () if gone is None else gone.evidence
-
-    def marks(self) -> list[tuple[int, int]]:
-        """All that the digest adds up, from scratch: bucket and mark of every living member and statement."""
-        roster = self._node.roster
-        living = [(claim.bucket, claim.mark) for handle, claim in roster.claims.items() if handle not in roster.gone]
-        return living + [(bucket, mark) for bucket, _, mark in self._event_store.rows()]
-
-    def sizes(self) -> dict[str, int]:
-        """The number of entries of each bounded table."""
-        node = self._node
-        return {
-            "members": len(node.roster.claims),
-            "tombstones": len(self._record_merger.tombstones),
-            "pending": len(self._pings.pending),
-            "timers": node.timer_count,
-            "rumours": sum(map(len, node.rumours.classes)),
-            "events": len(self._event_store),
-        }
 
     # ---- in
 
@@ -401,14 +367,13 @@ class Swim:
     # ---- rounds
 
     def _check_gap(self, now: float) -> None:
-        late = now - self._node.next_deadline()
-        if late > 2 * self._node.settings.probe_interval_s:
-            self._prober.on_gap(late, now)
+        if now - self._node.next_deadline() > 2 * self._node.settings.probe_interval_s:
+            self._prober.on_gap(now)
 
     def _after(self, now: float) -> None:
         """Begin gossip rounds when there is something to say."""
         node = self._node
-        hurry = node.take_hurry()
+        hurry, node.gossip_due = node.gossip_due, False
         if not node.rumours or node.has_left:
             return
         if hurry and node.settings.lifeguard:
@@ -424,10 +389,8 @@ class Swim:
     def _gossip(self, now: float) -> None:
         node = self._node
         for claim in node.roster.pick(node.settings.gossip_fanout):
-            if not node.rumours:
-                return
-            if not node.send_rumours(claim, now):
-                return  # the budget is used up
+            if not node.rumours or not node.send_rumours(claim, now):
+                return  # nothing is left to say, or the budget is used up
 
     def _housekeep(self, now: float) -> None:
         node = self._node
@@ -435,12 +398,8 @@ class Swim:
         keep = node.settings.roster_keep_s
         names = {claim.record.name for handle, claim in node.roster.claims.items() if handle not in node.roster.gone}
         for handle, gone in list(node.roster.gone.items()):
-            taken = node.roster.claims[handle].record.name in names
-            if (
-                now - gone.since_s > keep
-                or taken
-                or (gone.state is MemberState.LEFT and now - gone.since_s > keep / 14)
-            ):
+            is_over = now - gone.since_s > (keep / 14 if gone.state is MemberState.LEFT else keep)
+            if is_over or node.roster.claims[handle].record.name in names:
                 self._record_merger.remove(handle, now)
 
     def _remember(self, record: Record, now: float) -> None:

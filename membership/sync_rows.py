@@ -10,15 +10,10 @@ import struct
 from membership.errors import WireError
 
 LOW = 0xFFFFFFFF  # the liveness half of a mark; zero for a member that is not alive
-_ROW = struct.Struct(">8sQ")
+ROW = struct.Struct(">8sQ")
 _BUCKET_HEAD = struct.Struct(">BBB")
 _WHOLE = 1  # flag: these rows are all that the peer has in this bucket
 _ROWS_PER_BUCKET = 80  # more than fit beside each other; above 20,000 members a bucket comes in parts
-
-
-def pack_row(row_id: bytes, mark: int) -> bytes:
-    """One row."""
-    return _ROW.pack(row_id, mark)
 
 
 def pack_rows(rows: dict[int, list[bytes]], room: int) -> list[bytes]:
@@ -45,10 +40,10 @@ def unpack_rows(body: bytes, at: int) -> list[tuple[int, bool, dict[bytes, int]]
             raise WireError("cut short")
         bucket, flags, count = _BUCKET_HEAD.unpack_from(body, at)
         at += _BUCKET_HEAD.size
-        stop = at + count * _ROW.size
+        stop = at + count * ROW.size
         if stop > len(body):
             raise WireError("cut short")
-        rows = {row_id: mark for row_id, mark in _ROW.iter_unpack(body[at:stop]) if row_id[0] == bucket}
+        rows = {row_id: mark for row_id, mark in ROW.iter_unpack(body[at:stop]) if row_id[0] == bucket}
         found.append((bucket, bool(flags & _WHOLE), rows))
         at = stop
     return found

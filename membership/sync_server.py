@@ -15,7 +15,7 @@ from membership.event_store import EventStore
 from membership.member import MemberState
 from membership.node import MembershipNode
 from membership.seal import BODY_BYTES_MAX
-from membership.sync_rows import LOW, pack_row, pack_rows
+from membership.sync_rows import LOW, ROW, pack_rows
 from membership.verified_cache import Claim
 
 HASHES = struct.Struct(f">{BUCKET_COUNT}I")
@@ -50,10 +50,10 @@ class SyncServer:
         for claim in node.roster.claims.values():
             if claim.bucket in rows:
                 mark = claim.mark if claim.handle not in node.roster.gone else claim.mark & ~LOW
-                rows[claim.bucket].append(pack_row(claim.handle, mark))
+                rows[claim.bucket].append(ROW.pack(claim.handle, mark))
         for bucket, row_id, mark in self._event_store.rows():
             if bucket in rows:
-                rows[bucket].append(pack_row(row_id, mark))
+                rows[bucket].append(ROW.pack(row_id, mark))
         head = wire.SEQUENCE_HEAD.pack(wire.SYNC_LIST, sequence)
         for number, part in enumerate(pack_rows(rows, BODY_BYTES_MAX - len(head))):
             if number >= _LISTS_MAX or (number and not self._take_tokens(1, now)):

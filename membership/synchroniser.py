@@ -14,6 +14,7 @@ on a timer of 30 s and more (memberlist, foca), because their last joiner waits 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 
 from membership import wire
 from membership.event_store import EventStore
@@ -31,18 +32,16 @@ _EQUALS_ENOUGH = 3
 _UNEQUAL_S = 4.0  # no equal digest for this long: reconcile although views are moving
 
 
+@dataclass(slots=True, eq=False)
 class Session:
     """What this node is asking one peer."""
 
-    __slots__ = ("asked", "gained", "heard_s", "peer", "sequence", "wanted")
-
-    def __init__(self, peer: Claim, sequence: int, now: float) -> None:
-        self.peer = peer
-        self.sequence = sequence
-        self.heard_s = now
-        self.wanted: deque[tuple[bytes, int]] = deque()
-        self.asked = 0
-        self.gained = 0
+    peer: Claim
+    sequence: int
+    heard_s: float
+    wanted: deque[tuple[bytes, int]] = field(default_factory=deque)
+    asked: int = 0
+    gained: int = 0
 
 
 class Synchroniser:
@@ -174,22 +173,17 @@ class Synchroniser:
             same_record = ours >> 32 == mark >> 32
             if len(session.wanted) < _WANTED_MAX:
                 # A member that is not alive here may need the record itself as its sign of life (hearsay).
-                session.wanted.append(
-                    (row_id, wire.WANT_LIVENESS if same_record and row_id not in roster.gone else everything)
-                )
+                what = wire.WANT_LIVENESS if same_record and row_id not in roster.gone else everything
+                session.wanted.append((row_id, what))
             # Where it lives here and not there, the peer may lack the record; a death is proved without it.
             pushes.append((row_id, wire.WANT_LIVENESS if same_record and mark & LOW else everything))
 
     def _missing_there(self, theirs: dict[int, dict[bytes, int]]) -> list[bytes]:
         """What this node has, and the peer lacks, in the buckets that the peer listed as a whole; one pass over all."""
-        ours = [
-            claim.handle
-            for claim in self._node.roster.bucket_members(theirs)
-            if claim.handle not in theirs[claim.bucket]
-        ]
-        return ours + [
-            row_id for where, row_id, _ in self._event_store.rows() if where in theirs and row_id not in theirs[where]
-        ]
+        claims = self._node.roster.claims.values()
+        ours = [(claim.bucket, claim.handle) for claim in claims]
+        ours += [(bucket, row_id) for bucket, row_id, _ in self._event_store.rows()]
+        return [row_id for bucket, row_id in ours if bucket in theirs and row_id not in theirs[bucket]]
 
     def _want_more(self, session: Session, now: float) -> None:
         if session.asked > 0:

@@ -30,11 +30,9 @@ def verify_ed25519(public_key: bytes, signature: bytes, message: bytes) -> bool:
 
 
 class Claim:
-    """A member as it describes itself, at one incarnation. Immutable; all nodes that believe it share it.
-
-    ``mark`` (64 bits, upper half of the record, lower half of the liveness) is what digests add up; ``proof`` is the
-    signed ALIVE item, empty at incarnation 0, which the record itself proves.
-    """
+    """A member as it describes itself, at one incarnation. Immutable; all nodes that believe it share it. ``mark`` (64
+    bits, upper half of the record, lower half of the liveness) is what digests add up; ``proof`` is the signed ALIVE
+    item, empty at incarnation 0, which the record itself proves."""
 
     __slots__ = (
         "address", "bucket", "handle", "incarnation", "item", "mark", "node", "proof", "record", "record_bytes",

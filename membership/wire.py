@@ -50,23 +50,8 @@ from membership.member import HANDLE_BYTES, NODE_ID_BYTES, Handle, NodeId
 from membership.record import SIGNATURE_BYTES
 from membership.seal import BODY_BYTES_MAX
 
-(
-    PING,
-    ACK,
-    PING_REQ,
-    NACK,
-    GOSSIP,
-    JOIN,
-    WELCOME,
-    REFUSAL,
-    SYNC_ASK,
-    SYNC_LIST,
-    SYNC_WANT,
-    BUSY,
-    ITEMS,
-    WORRIES,
-    WORRY_WANT,
-) = range(1, 16)
+PING, ACK, PING_REQ, NACK, GOSSIP, JOIN, WELCOME, REFUSAL = range(1, 9)
+SYNC_ASK, SYNC_LIST, SYNC_WANT, BUSY, ITEMS, WORRIES, WORRY_WANT = range(9, 16)
 RECORD, ALIVE, ACCUSE, LEAVE, NOTICE, FORGET, EVENT, ROSTER = range(1, 9)
 
 FLAG_SETTLED = 1  # the sender's view has not changed for a while
@@ -94,6 +79,11 @@ _EVENT = struct.Struct(">BQB")
 _ORIGIN_IN_KEY = 0x80
 _ROSTER = struct.Struct(">BI")
 
+# What an item says, still without its signature.
+claim_part = _CLAIM.pack  # ALIVE and LEAVE: handle, boot, incarnation
+accusation_part = _ACCUSATION.pack  # ACCUSE: accuser, subject, the subject's boot, incarnation
+forget_part = _FORGET.pack  # FORGET: issuer, subject, the subject's boot
+
 
 def item(kind: int, content: bytes) -> bytes:
     """One item with its head."""
@@ -115,21 +105,6 @@ def split_items(body: bytes, at: int) -> list[bytes]:
         items.append(body[at:stop])
         at = stop
     return items
-
-
-def claim_part(handle: Handle, boot: int, incarnation: int) -> bytes:
-    """What ALIVE and LEAVE say, unsigned."""
-    return _CLAIM.pack(handle, boot, incarnation)
-
-
-def accusation_part(accuser: Handle, subject: Handle, boot: int, incarnation: int) -> bytes:
-    """What ACCUSE says, unsigned."""
-    return _ACCUSATION.pack(accuser, subject, boot, incarnation)
-
-
-def forget_part(issuer: Handle, subject: Handle, boot: int) -> bytes:
-    """What FORGET says, unsigned."""
-    return _FORGET.pack(issuer, subject, boot)
 
 
 def notice(state: int, handle: Handle, boot: int, incarnation: int) -> bytes:
@@ -166,8 +141,7 @@ def parse_claim(data: bytes) -> tuple[Handle, int, int, bytes, bytes]:
 def parse_accusation(data: bytes) -> tuple[Handle, Handle, int, int]:
     """ACCUSE item: accuser, subject, subject's boot, incarnation."""
     _exactly(data, _ACCUSATION.size + SIGNATURE_BYTES)
-    accuser, subject, boot, incarnation = _ACCUSATION.unpack_from(data, ITEM_HEAD_BYTES)
-    return accuser, subject, boot, incarnation
+    return _ACCUSATION.unpack_from(data, ITEM_HEAD_BYTES)
 
 
 def signed_parts(data: bytes) -> tuple[bytes, bytes]:
@@ -178,15 +152,13 @@ def signed_parts(data: bytes) -> tuple[bytes, bytes]:
 def parse_notice(data: bytes) -> tuple[int, Handle, int, int]:
     """NOTICE item: state, handle, boot, incarnation."""
     _exactly(data, _NOTICE.size)
-    state, handle, boot, incarnation = _NOTICE.unpack_from(data, ITEM_HEAD_BYTES)
-    return state, handle, boot, incarnation
+    return _NOTICE.unpack_from(data, ITEM_HEAD_BYTES)
 
 
 def parse_forget(data: bytes) -> tuple[Handle, Handle, int]:
     """FORGET item: issuer, subject, subject's boot."""
     _exactly(data, _FORGET.size + SIGNATURE_BYTES)
-    issuer, subject, boot = _FORGET.unpack_from(data, ITEM_HEAD_BYTES)
-    return issuer, subject, boot
+    return _FORGET.unpack_from(data, ITEM_HEAD_BYTES)
 
 
 def parse_event(data: bytes) -> tuple[int, NodeId, int, bytes, bytes]:

@@ -18,7 +18,7 @@ from gossipd.cli.help import TOPICS, page
 from gossipd.cli.main import VERBS, cli
 from gossipd.core.errors import ExitCode
 from gossipd.core.events import StallReason
-from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.progress_record import HostReason, HostState
 
 ROOT = Path(__file__).resolve().parent.parent
 MANUAL = ROOT / "gossipd" / "manual"

@@ -41,8 +41,7 @@ class RefusedByDaemonError(GossipdError):
 
 def find_socket(socket_path: str | None, config_path: str | None) -> Path:
     """The status socket: ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else ``./gossipd.sock``. Raises
-    UsageError when the configuration cannot be read.
-    """
+    UsageError when the configuration cannot be read."""
     if socket_path is not None:
         return Path(socket_path)
     if config_path is not None:
@@ -62,6 +61,16 @@ def _socket_of(config: Path) -> Path:
     status = tables.get("status")
     path = os.environ.get("GOSSIPD_STATUS__SOCKET") or (status.get("socket") if isinstance(status, dict) else None)
     return config.parent / (path if isinstance(path, str) and path else SOCKET_NAME)
+
+
+@contextlib.contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """A name for the socket at ``path`` within the kernel's 108 bytes: through the directory's descriptor."""
+    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{path.name}"
+    finally:
+        os.close(directory)
 
 
 class StatusClient:
@@ -121,30 +130,27 @@ class StatusClient:
                 answer = stack.enter_context(connection.getresponse())
                 if answer.status >= 400:
                     _raise_refusal(_object(answer.read()))
-                    raise DaemonUnreachableError(
-                        f"the program at {self._path} answers {answer.status} without a reason"
-                    )
-            except TimeoutError:
-                raise DaemonUnreachableError(
-                    f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
-                ) from None
-            except PermissionError:
-                raise DaemonUnreachableError(
-                    f"this user may not use the daemon at {self._path}; only the daemon's user and root may"
-                ) from None
-            except OSError as error:
-                raise DaemonUnreachableError(
-                    f"no daemon answers at {self._path}: {error.strerror or error}; give --config or --socket, "
-                    "or start the daemon with 'gossipd run'"
-                ) from None
-            except http.client.HTTPException as error:
-                raise DaemonUnreachableError(f"the program at {self._path} is not gossipd: {error!r}") from None
+                    what = f"the program at {self._path} answers {answer.status}"
+                    raise DaemonUnreachableError(f"{what} without a reason")
+            except (OSError, http.client.HTTPException) as error:
+                raise DaemonUnreachableError(self._why(error)) from None
             stack.pop_all()  # now the caller closes the answer
             return answer
 
+    def _why(self, error: OSError | http.client.HTTPException) -> str:
+        match error:
+            case TimeoutError():
+                return f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
+            case PermissionError():
+                return f"this user may not use the daemon at {self._path}; only the daemon's user and root may"
+            case OSError():
+                cure = "give --config or --socket, or start the daemon with 'gossipd run'"
+                return f"no daemon answers at {self._path}: {error.strerror or error}; {cure}"
+        return f"the program at {self._path} is not gossipd: {error!r}"
+
 
 class _UnixConnection(http.client.HTTPConnection):
-    """HTTP over a unix socket. Long paths (over the kernel's 108 bytes) go through the directory's descriptor."""
+    """HTTP over a unix socket."""
 
     def __init__(self, path: Path, timeout_s: float) -> None:
         super().__init__("gossipd", timeout=timeout_s)
@@ -154,11 +160,8 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self.sock.settimeout(self.timeout)
-            directory = os.open(self._path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                self.sock.connect(f"/proc/self/fd/{directory}/{self._path.name}")
-            finally:
-                os.close(directory)
+            with short_path(self._path) as path:
+                self.sock.connect(path)
         except OSError:
             self.sock.close()
             raise
@@ -177,6 +180,5 @@ def _object(text: bytes) -> dict[str, Any]:
 def _raise_refusal(answer: dict[str, Any]) -> None:
     error = answer.get("error")
     if isinstance(error, dict):
-        raise RefusedByDaemonError(
-            str(error.get("code", "E_OTHER")), str(error.get("message", "")), int(error.get("exit_code", 1))
-        )
+        code, message = str(error.get("code", "E_OTHER")), str(error.get("message", ""))
+        raise RefusedByDaemonError(code, message, int(error.get("exit_code", 1)))

@@ -50,8 +50,7 @@ class Histogram:
 class LoopLag:
     """How late the trio loop wakes a due task: a delay that every probe and every frame suffers. Ten samples a second
     detect a loop that is stuck while nothing else is due. While a model moves, the turn loop adds its own wake-ups,
-    because the samples alone would be too few for a p99.
-    """
+    because the samples alone would be too few for a p99."""
 
     def __init__(self) -> None:
         self.histogram = Histogram(LAG_BOUNDS_S)
@@ -84,8 +83,7 @@ class LoopLag:
 class DeploymentCounters:
     """The work of this host for one deployment. Keys are bounded words, never names of peers. ``received_bytes`` by
     origin, peer_rack, peer_far, disk; ``sent_bytes`` by rack, far; ``verify_failures`` and ``wasted_bytes`` by origin,
-    peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight.
-    """
+    peer, disk and by duplicate, corrupt, cancelled; ``chunks`` by held, missing, in_flight."""
 
     deployment: str
     received_bytes: Mapping[str, int] = field(default_factory=dict)

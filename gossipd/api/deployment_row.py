@@ -13,7 +13,7 @@ from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
 from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
-from gossipd.deployment.progress import HostState, progress_key
+from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, Totals, deployment_state
 from membership.member import NodeId
 
@@ -55,9 +55,8 @@ def deployment_row(
 ) -> DeploymentRow:
     """One row, with the hosts in the order of ``targets``. ``now`` is on the clock that fed ``table``."""
     key = progress_key(facts.id)
-    totals = table.totals(
-        key, [each.node for each in targets], chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now
-    )
+    nodes = [each.node for each in targets]
+    totals = table.totals(key, nodes, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
     hosts = [_host_row(each, table, key, facts, now) for each in targets]
     states = [HostState(each.state) for each in hosts]
     count = max(1, totals.hosts_total)
@@ -93,23 +92,13 @@ def _host_row(target: TargetFacts, table: ClusterProgress, key: bytes, facts: De
     row = table.host(target.node, key)
     away = "" if target.member_state == "alive" else target.member_state
     if row is None:
-        state = HostState.CANCELLED if facts.cancelled else HostState.INIT
-        return HostRow(
-            name=target.name,
-            rack=target.rack,
-            state=state.value,
-            chunks_verified=0,
-            age_s=None,
-            reason=away or ("" if facts.cancelled else "not_heard"),
-        )
-    said = row.progress
+        state, reason = (HostState.CANCELLED, away) if facts.cancelled else (HostState.INIT, away or "not_heard")
+        chunks, age_s = 0, None
+    else:
+        state, reason = row.progress.state, row.progress.reason.value or away
+        chunks, age_s = min(row.progress.chunks_verified, facts.chunk_count), round(row.age_s(now), 1)
     return HostRow(
-        name=target.name,
-        rack=target.rack,
-        state=said.state.value,
-        chunks_verified=min(said.chunks_verified, facts.chunk_count),
-        age_s=round(row.age_s(now), 1),
-        reason=said.reason.value or away,
+        name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s, reason=reason
     )
 
 

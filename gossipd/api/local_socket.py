@@ -4,15 +4,13 @@ What lives here: paths, modes and stale sockets. What does not: what is served t
 
 The socket is bound in a fresh directory of mode 0700, gets mode 0600, and is renamed into place. So nobody else can
 connect at any moment, and no umask changes under other threads. The rename also replaces the socket of a killed daemon;
-a socket that a daemon answers is not replaced. A path over the kernel's 108 bytes is reached through ``/proc/self/fd``,
-in the client too.
+a socket that a daemon answers is not replaced. A path over the kernel's 108 bytes is shortened (``client.short_path``).
 """
 
 from __future__ import annotations
 
 import errno
 import ipaddress
-import os
 import socket
 import stat
 import tempfile
@@ -20,6 +18,7 @@ from pathlib import Path
 
 import trio
 
+from gossipd.api.client import short_path
 from gossipd.core.errors import LocalError
 
 BACKLOG = 32  # twice the clients that are served at once; the kernel refuses more
@@ -27,8 +26,7 @@ BACKLOG = 32  # twice the clients that are served at once; the kernel refuses mo
 
 class SocketPathError(LocalError):
     """The status socket cannot be bound at its path. Fault: the configuration, or another daemon. State: nothing was
-    bound. Retry: after the remedy.
-    """
+    bound. Retry: after the remedy."""
 
     code = "E_STATUS_SOCKET"
 
@@ -39,12 +37,9 @@ def bind_unix(path: Path) -> trio.SocketListener:
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         with tempfile.TemporaryDirectory(prefix=".gossipd-", dir=path.parent) as private:
-            descriptor = os.open(private, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-            try:
-                bound.bind(f"/proc/self/fd/{descriptor}/s")
-            finally:
-                os.close(descriptor)
             made = Path(private) / "s"
+            with short_path(made) as name:
+                bound.bind(name)
             made.chmod(0o600)
             bound.listen(BACKLOG)
             made.rename(path)
@@ -83,11 +78,7 @@ def _refuse_if_taken(path: Path) -> None:
         raise SocketPathError(f"cannot check {path}: {error.strerror}") from error
     if not stat.S_ISSOCK(kind):
         raise SocketPathError(f"{path} exists and is not a socket")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        parent = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            answer = probe.connect_ex(f"/proc/self/fd/{parent}/{path.name}")
-        finally:
-            os.close(parent)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, short_path(path) as name:
+        answer = probe.connect_ex(name)
     if answer not in (errno.ECONNREFUSED, errno.ENOENT):
         raise SocketPathError(f"a daemon already answers at {path}")

@@ -141,9 +141,8 @@ def _limits(counters: LocalCounters) -> Iterator[Metric]:
     yield _gauge("buffers_busy_bytes", "Receive buffers in use.", counters.buffers_busy_bytes)
     yield _gauge("buffers_max_bytes", "Receive buffers there are.", counters.buffers_max_bytes)
     if counters.fetch_seconds is not None:
-        yield _histogram(
-            "chunk_fetch_seconds", "From asking for a chunk to having it verified.", counters.fetch_seconds
-        )
+        text = "From asking for a chunk to having it verified."
+        yield _histogram("chunk_fetch_seconds", text, counters.fetch_seconds)
     if counters.loop_lag_seconds is not None:
         yield _histogram("event_loop_lag_seconds", "How late the loop wakes a due task.", counters.loop_lag_seconds)
 

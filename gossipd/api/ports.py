@@ -1,8 +1,7 @@
 """What the status socket needs of a daemon: two protocols, the only way from ``api`` to the rest of the daemon.
 
 ``StatusPort`` answers from memory and never waits. The methods of ``AdminPort`` act: they may wait for the disk or for
-the planner's loop, raise GossipdError for errors that an operator can cause, and may be repeated. All run on the trio
-loop.
+the planner's loop, raise GossipdError for errors that an operator can cause, and may be repeated. All run on the loop.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ class Done(Row, frozen=True, kw_only=True):
 
 class VerifyStep(Row, frozen=True, kw_only=True):
     """One line of a running verification: cumulative counts, and the bad chunks since the last line. The last line has
-    ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people.
-    """
+    ``done`` true. ``bad_chunks`` are ``"FILE bytes A-B (chunk N)"``, for people."""
 
     chunks_checked: int
     chunks_total: int
@@ -80,5 +78,4 @@ class AdminPort(Protocol):
 
     def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
         """Hash the version on this disk; about one step a second, the last one ``done``. Raises NotFoundError. The
-        daemon drops bad chunks and fetches them again later. The generator is closed when the client disconnects.
-        """
+        daemon drops bad chunks and fetches them again later. The generator is closed when the client disconnects."""

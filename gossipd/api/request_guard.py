@@ -140,8 +140,7 @@ async def _read_request(stream: trio.SocketStream) -> bytes | None:
 
 def _judge(request: h11.Request) -> None:
     """Refuse, with a sentence, requests that the server would refuse without one. Otherwise the server might also
-    switch to HTTP/2 or a websocket and wait for bytes that never come.
-    """
+    switch to HTTP/2 or a websocket and wait for bytes that never come."""
     path = request.target.partition(b"?")[0]
     if not path.startswith(b"/") or b"%" in path:
         raise StatusRequestError("the path must begin with / and have no %-escapes")

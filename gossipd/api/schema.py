@@ -57,8 +57,7 @@ class HostRow(Row, frozen=True, kw_only=True):
 class DeploymentRow(Row, frozen=True, kw_only=True):
     """One deployment over the whole cluster, as far as this node knows. ``bytes_total`` and ``chunks_total`` are the
     model's. ``bytes_verified`` and ``chunks_verified`` are means over the targets, so they equal the totals exactly
-    when every target has every chunk. The ``cluster_`` fields are sums over the targets; they never fall.
-    """
+    when every target has every chunk. The ``cluster_`` fields are sums over the targets; they never fall."""
 
     id: str
     name: str

@@ -100,22 +100,22 @@ class _Pages:
         return _json(snapshot)
 
     async def members(self, request: Request) -> Response:
-        return _json({"schema_version": SCHEMA_VERSION, "members": self._view.snapshot().members})
+        return _json({"members": self._view.snapshot().members})
 
     async def models(self, request: Request) -> Response:
         name = request.query_params.get("name")
         models = [model for model in self._view.models() if name in (None, model.name)]
-        return _json({"schema_version": SCHEMA_VERSION, "models": models})
+        return _json({"models": models})
 
     async def peers(self, request: Request) -> Response:
-        return _json({"schema_version": SCHEMA_VERSION, "peers": self._view.peers()})
+        return _json({"peers": self._view.peers()})
 
     async def deployment(self, request: Request) -> Response:
         name, version = request.path_params["name"], request.path_params["version"]
         rows = self._view.deployments(name, version)
         if not rows:
             raise NotFoundError(f"no deployment {_label(name, version)} is known here")
-        return _json({"schema_version": SCHEMA_VERSION, "deployment": rows[0]})
+        return _json({"deployment": rows[0]})
 
 
 class _AdminRoutes:
@@ -176,12 +176,11 @@ def _health_routes(view: StatusPort) -> list[Route]:
 
     async def alive(request: Request) -> Response:
         # Reaching this line proves that the loop runs.
-        return _json({"schema_version": SCHEMA_VERSION, "live": True})
+        return _json({"live": True})
 
     async def ready(request: Request) -> Response:
         health = view.health()
-        answer = {"schema_version": SCHEMA_VERSION, "ready": health.ready, "reasons": health.reasons}
-        return _json(answer, status=200 if health.ready else 503)
+        return _json(health, status=200 if health.ready else 503)
 
     return [Route("/metrics", metrics), Route("/livez", alive), Route("/readyz", ready), Route("/healthz", ready)]
 
@@ -191,9 +190,8 @@ async def _fields(request: Request, *names: str, optional: tuple[str, ...] = ())
     given: dict[str, str] = dict(request.query_params)
     if body := await request.body():
         try:
-            given |= {
-                key: _text(key, value) for key, value in msgspec.json.decode(body, type=dict[str, object]).items()
-            }
+            sent = msgspec.json.decode(body, type=dict[str, object])
+            given |= {key: _text(key, value) for key, value in sent.items()}
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise StatusRequestError("the body is not a JSON object") from None
     for name in given:

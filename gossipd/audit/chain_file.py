@@ -130,12 +130,8 @@ def _sync_directory(path: Path) -> None:
 
 
 def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
-    """Check one log, joined to its predecessor ``PATH.1`` if that exists.
-
-    Args:
-        head: the end of the log at an earlier time. It must be in the chain, or the end was cut off since.
-    Raises AuditError when the file cannot be read.
-    """
+    """Check one log, joined to its predecessor ``PATH.1`` if that exists. ``head``: the end of the log at an earlier
+    time. It must be in the chain, or the end was cut off since. Raises AuditError when the file cannot be read."""
     if not path.exists():
         raise AuditError(f"{path}: no such file")
     previous = _last_record(_content(_numbered(path, 1))) if not path.name.endswith(".1") else None
@@ -151,9 +147,8 @@ def verify_audit(path: Path, *, head: str | None = None) -> AuditReport:
         except ValueError as error:
             return AuditReport(records, first_at, last_at, chain or GENESIS, f"line {number}: {error}")
         if chain is None and record["seq"] == 0 and record["prev"] != GENESIS:
-            return AuditReport(
-                records, first_at, last_at, GENESIS, f"line {number}: the first record names one before it"
-            )
+            problem = f"line {number}: the first record names one before it"
+            return AuditReport(records, first_at, last_at, GENESIS, problem)
         if chain is not None and record["prev"] != chain:
             problem = f"line {number}: does not follow the record before it (a record was changed, removed or inserted)"
             return AuditReport(records, first_at, last_at, chain, problem)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+from gossipd.cli.options import NameVersion, daemon_options, examples, tell
 
 
 @click.command(epilog=examples("gossipd rm qwen@2 --dry-run", "gossipd rm qwen@2"))
@@ -16,7 +14,7 @@ from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
 @daemon_options
 def rm(*, model: tuple[str, int], dry_run: bool, client: StatusClient, as_json: bool) -> int:
     """Remove one version of a model from this host; it stays removed until it is deployed again."""
-    return _tell(client.order("rm", name=model[0], version=model[1], dry_run=dry_run), as_json)
+    return tell(client.order("rm", name=model[0], version=model[1], dry_run=dry_run), as_json=as_json)
 
 
 @click.command(epilog=examples("gossipd cancel qwen@3"))
@@ -24,7 +22,7 @@ def rm(*, model: tuple[str, int], dry_run: bool, client: StatusClient, as_json: 
 @daemon_options
 def cancel(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
     """Stop a deployment in the whole cluster. Hosts that have it complete keep it."""
-    return _tell(client.order("cancel", name=model[0], version=model[1]), as_json)
+    return tell(client.order("cancel", name=model[0], version=model[1]), as_json=as_json)
 
 
 @click.command(epilog=examples("gossipd rollback qwen"))
@@ -32,12 +30,4 @@ def cancel(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> in
 @daemon_options
 def rollback(*, name: str, client: StatusClient, as_json: bool) -> int:
     """Point 'current' at the version before the present one, on this host."""
-    return _tell(client.order("rollback", name=name), as_json)
-
-
-def _tell(answer: dict[str, Any], as_json: bool) -> int:
-    if as_json:
-        echo_json(answer)
-    else:
-        click.echo(answer["sentence"])
-    return 0
+    return tell(client.order("rollback", name=name), as_json=as_json)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gossipd.cli.options import examples, time_words
-from gossipd.core.units import show_bytes
+from gossipd.cli.options import examples, parsed, time_words
+from gossipd.core.units import parse_bytes, show_bytes
 
 if TYPE_CHECKING:
     from gossipd.demo.play import DemoResult
@@ -46,14 +46,9 @@ def demo(*, size: str, as_json: bool, **options: Any) -> None:
     """
     from dataclasses import asdict
 
-    from gossipd.core.errors import UsageError
-    from gossipd.core.units import parse_bytes
     from gossipd.demo.play import DemoOrder, play
 
-    try:
-        size_bytes = parse_bytes(size)
-    except ValueError as error:
-        raise UsageError(f"--size: {error}") from None
+    size_bytes = parsed("--size", parse_bytes, size)
     with _Audience(live=sys.stderr.isatty()) as audience:
         result = play(DemoOrder(size_bytes=size_bytes, **options), audience)
     if as_json:

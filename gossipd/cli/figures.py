@@ -13,10 +13,7 @@ from gossipd.sim.world import World
 
 
 def lines_of(outcome: Outcome, scenario: Scenario, world: World | None) -> list[str]:
-    """
-    Args:
-        world: the run, after its end; None for a closed form.
-    """
+    """All lines; ``world`` is the run, after its end, and None for a closed form."""
     lines = [f"{outcome.hosts} hosts, {outcome.chunks} chunks, {outcome.strategy}"]
     if world is not None:
         lines += _faults(scenario, world)
@@ -64,9 +61,8 @@ def _why_no_last_host(outcome: Outcome, world: World | None) -> str | None:
     if world is not None:
         if missing := len(_unfinished(world, slow=False)):
             return (
-                f"{missing} of {outcome.hosts_alive} live {_hosts(outcome.hosts_alive)} did not finish; "
-                f"given up after {world.clock.now:.1f} s, because 50 times the bound had passed or "
-                "nothing moved"
+                f"{missing} of {outcome.hosts_alive} live {_hosts(outcome.hosts_alive)} did not finish; given up after "
+                f"{world.clock.now:.1f} s, because 50 times the bound had passed or nothing moved"
             )
         if isnan(outcome.seconds_last):
             return "no host at the full rate is alive"

@@ -30,28 +30,15 @@ _SECOND = (
 @click.option("--advertise", default=None, metavar="ADDRESS", help="IP address that other hosts dial, if not --bind.")
 @click.option("--bulk-bind", default=None, metavar="ADDRESS", help="IP address that serves model bytes, if not --bind.")
 @click.option("--join", multiple=True, metavar="HOST:PORT", help="A member of the cluster to join; may be repeated.")
-@click.option(
-    "--cluster-key", default=None, metavar="FILE", help="The key of that cluster; without it a new one is made."
-)
+@click.option("--cluster-key", metavar="FILE", help="The key of that cluster; without it a new one is made.")
 @click.option(
     "--trust", multiple=True, metavar="FILE.pub", help="A publisher whose models are accepted; may be repeated."
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def init(
-    *,
-    directory: str,
-    name: str,
-    rack: str,
-    zone: str | None,
-    bind: str,
-    port: int,
-    advertise: str | None,
-    bulk_bind: str | None,
-    join: tuple[str, ...],
-    cluster_key: str | None,
-    trust: tuple[str, ...],
-    as_json: bool,
-) -> None:
+    *, directory: str, name: str, rack: str, zone: str | None, bind: str, port: int, advertise: str | None,
+    bulk_bind: str | None, join: tuple[str, ...], cluster_key: str | None, trust: tuple[str, ...], as_json: bool,
+) -> None:  # fmt: skip
     """Write DIR/gossipd.toml, this host's keys, DIR/inbox/ and DIR/models/; DIR/cluster.key unless one is given.
 
     Nothing is overwritten. Key files that are given are copied into DIR.
@@ -83,16 +70,13 @@ def init(
         return
     click.echo("wrote " + "\n      ".join(str(path) for path in written.files))
     if not cluster_key:
+        host = advertise or bind
         click.echo(
             f"this is a new cluster: other hosts need {written.config.parent / 'cluster.key'} (--cluster-key) and "
-            f"--join {_contact(advertise or bind, port)}"
+            f"--join {f'[{host}]' if ':' in host else host}:{port}"
         )
     if join and not cluster_key:
         click.echo("the hosts of --join must be of that cluster: give --cluster-key if they already belong to one")
     if not trust:
         click.echo("no publisher is trusted yet: add FILE.pub to security.trust before anything can be deployed")
     click.echo(f"next: {following}")
-
-
-def _contact(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

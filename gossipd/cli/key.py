@@ -63,9 +63,8 @@ def _turn(file: Path, change: Callable[[KeyRing], KeyRing], done: str, then: str
     sends = key_tag(after.cluster_id, after.keys[0]).hex()
     words = done if after != before else "nothing to change: the file has one key"
     if as_json:
-        echo_json(
-            {"schema_version": 1, "changed": after != before, "keys": len(after.keys), "sends": sends, "next": then}
-        )
+        told = {"changed": after != before, "keys": len(after.keys), "sends": sends, "next": then}
+        echo_json({"schema_version": 1, **told})
     else:
         click.echo(f"{file}: {words} ({len(after.keys)} in all; key {sends} sends). Next: {then}")
     return 0

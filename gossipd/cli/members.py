@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from gossipd.api.client import StatusClient
-from gossipd.cli.options import daemon_options, echo_json, examples, table, time_words
+from gossipd.cli.options import daemon_options, echo_json, examples, table, tell, time_words
 
 
 @click.command(epilog=examples("gossipd members", "gossipd members --json | jq '.members[] | select(.seed)'"))
@@ -41,9 +41,4 @@ def forget(*, node: str, client: StatusClient, as_json: bool) -> int:
     NODE is a name or an id. Only hosts that are not alive can be removed; a host that returns with a new key may
     then use the name.
     """
-    answer = client.order("forget", node=node)
-    if as_json:
-        echo_json(answer)
-    else:
-        click.echo(answer["sentence"])
-    return 0
+    return tell(client.order("forget", node=node), as_json=as_json)

@@ -45,10 +45,7 @@ def path(*, model: tuple[str, int | None], client: StatusClient, as_json: bool) 
     """
     name, version = model
     models = client.models(name)["models"]
-    if version is None:
-        models = [each for each in models if each["current"]]
-    else:
-        models = [each for each in models if each["version"] == version]
+    models = [each for each in models if (each["current"] if version is None else each["version"] == version)]
     label = name if version is None else f"{name}@{version}"
     if not models:
         raise NotFoundError(f"{label} is not on this host")

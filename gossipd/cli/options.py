@@ -13,9 +13,11 @@ from typing import Any, TypeVar
 import click
 
 from gossipd.api.client import StatusClient, find_socket
-from gossipd.core.units import parse_seconds
+from gossipd.core.errors import UsageError
+from gossipd.core.units import parse_seconds, show_bytes
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def daemon_options(function: F) -> F:
@@ -25,17 +27,10 @@ def daemon_options(function: F) -> F:
         return function(*args, client=StatusClient(find_socket(socket, config)), **kwargs)
 
     with_client.__name__, with_client.__doc__ = function.__name__, function.__doc__
-    decorated: Any = with_client
-    for decorate in (
-        click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version."),
-        click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked."),
-        click.option(
-            "--socket",
-            metavar="PATH",
-            help="The daemon's socket. Without it and --config: $GOSSIPD_SOCKET, then ./gossipd.sock.",
-        ),
-    ):
-        decorated = decorate(decorated)
+    as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
+    config = click.option("--config", metavar="FILE", help="A daemon's gossipd.toml; its socket is asked.")
+    where = "The daemon's socket. Without it and --config: $GOSSIPD_SOCKET, then ./gossipd.sock."
+    decorated: Any = click.option("--socket", metavar="PATH", help=where)(config(as_json(with_client)))
     result: F = decorated
     return result
 
@@ -80,9 +75,23 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only since
             self.fail(str(error), param, ctx)
 
 
+def parsed(option: str, parse: Callable[[str], T], text: str) -> T:
+    """The value of an option. Raises UsageError, which names the option, where ``parse`` raises ValueError."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+
+
 def echo_json(answer: object) -> None:
     """One object on stdout, indented for people."""
     click.echo(json.dumps(answer, indent=2))
+
+
+def tell(answer: dict[str, Any], *, as_json: bool) -> int:
+    """The daemon's answer to a command, whole or as its sentence; returns the exit code."""
+    click.echo(json.dumps(answer, indent=2) if as_json else answer["sentence"])
+    return 0
 
 
 def time_words(seconds: float) -> str:
@@ -104,9 +113,19 @@ def percent_words(part: int, whole: int) -> str:
     return "0 %" if part <= 0 else f"{part * 1000 // whole / 10:.1f} %"
 
 
+def traffic_words(row: dict[str, Any]) -> str:
+    """The origins of a deployment's bytes, and what was wasted: one line of the plain and of the live status page."""
+    ratio = row["source_bytes"] / row["bytes_total"] if row["bytes_total"] else 0.0
+    return (
+        f"source {show_bytes(row['source_bytes'])} ({ratio:.2f}x)  "
+        f"same rack {show_bytes(row['peer_bytes_same_rack'])}  "
+        f"cross rack {show_bytes(row['peer_bytes_cross_rack'])}  "
+        f"duplicate {show_bytes(row['duplicate_bytes'])}  corrupt {row['corrupt_chunks']}"
+    )
+
+
 def table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
     """Columns as wide as their widest cell, two blanks between; no line ends in blanks."""
-    widths = [max(len(row[column]) for row in [head, *rows]) for column in range(len(head))]
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in [head, *rows]
-    ]
+    lines = [head, *rows]
+    widths = [max(len(row[column]) for row in lines) for column in range(len(head))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in lines]

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gossipd.cli.options import parsed
+
 if TYPE_CHECKING:
     from gossipd.core.targets import Targets
     from gossipd.publish.publisher import Published
@@ -36,7 +38,7 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files, whatever --include says.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
-def publish(source: str, as_json: bool, **options: Any) -> None:
+def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) -> None:
     """Hash the model at SOURCE and write its signed manifest.
 
     SOURCE is a file, a directory, or an object-store prefix such as s3://bucket/models/m/. A web server's directory
@@ -57,6 +59,7 @@ def publish(source: str, as_json: bool, **options: Any) -> None:
     from pathlib import Path
 
     from gossipd.core.errors import UsageError
+    from gossipd.core.units import parse_bytes
     from gossipd.identity.key_files import read_secret_key
     from gossipd.manifest.strict_msgpack import INTEGER_MAX
     from gossipd.publish.publisher import PublishOrder
@@ -73,7 +76,7 @@ def publish(source: str, as_json: bool, **options: Any) -> None:
         secret=read_secret_key(Path(options["key"])),
         out=Path(options["out"]),
         sources=options["sources"],
-        chunk_bytes=_chunk_bytes(options["chunk_size"]),
+        chunk_bytes=parsed("--chunk-size", parse_bytes, chunk_size) if chunk_size is not None else None,
         targets=_targets(options["targets"]),
         priority=options["priority"],
         selection=Selection(options["include"], options["exclude"]),
@@ -131,26 +134,13 @@ class _Watcher:
             self._bar.advance(self._task, count)
 
 
-def _chunk_bytes(text: str | None) -> int | None:
-    from gossipd.core.errors import UsageError
-    from gossipd.core.units import parse_bytes
-
-    try:
-        return parse_bytes(text) if text is not None else None
-    except ValueError as error:
-        raise UsageError(f"--chunk-size: {error}") from None
-
-
 def _expires_s(text: str | None, now_s: int) -> int | None:
     from gossipd.core.errors import UsageError
     from gossipd.core.units import parse_seconds
 
     if text is None:
         return None
-    try:
-        seconds = parse_seconds(text)
-    except ValueError as error:
-        raise UsageError(f"--expires: {error}") from None
+    seconds = parsed("--expires", parse_seconds, text)
     if not 1 <= seconds <= EXPIRES_S_MAX:
         raise UsageError(f"--expires: {text} must be from 1s to 100 years")
     return now_s + int(seconds)

@@ -1,7 +1,6 @@
 """``gossipd simulate``: a cluster of any size on a virtual clock, with the daemon's own planner.
 
-What lives here: reading the options into a scenario, running it. What does not: simulating (``sim``), and the lines of
-output (``figures``).
+What lives here: a scenario made of the options, and its run. What does not: simulating (``sim``), text (``figures``).
 """
 
 from __future__ import annotations
@@ -50,36 +49,25 @@ _CHUNKS_HELP = (
 @click.option("--external", type=RateParam(), help="Of storage to all racks together. Default: as one host's link.")
 @click.option("--chunks", type=click.IntRange(1, 1_000_000), help=_CHUNKS_HELP)
 @click.option(
-    "--oversubscription",
-    type=FiniteRange(0.1, 1000),
-    default=1.0,
-    show_default=True,
+    "--oversubscription", type=FiniteRange(0.1, 1000), default=1.0, show_default=True,
     help="A rack's host links together over its uplink.",
-)
+)  # fmt: skip
 @click.option("--slow", type=Share(), multiple=True, metavar="SHARE%@FACTOR", help="Hosts at a part of the rate.")
 @click.option("--kill", type=Share(), multiple=True, metavar="SHARE%@PROGRESS%", help="Hosts that die, and when.")
 @click.option(
-    "--strategy",
-    type=click.Choice(["swarm", "sequential", "parallel", "tree", "chain"]),
-    default="swarm",
-    show_default=True,
-    help="swarm is simulated with the daemon's planner; the others are closed forms.",
-)
+    "--strategy", type=click.Choice(["swarm", "sequential", "parallel", "tree", "chain"]), default="swarm",
+    show_default=True, help="swarm is simulated with the daemon's planner; the others are closed forms.",
+)  # fmt: skip
 @click.option(
-    "--preset",
-    type=click.Choice(["datacentre", "lab"]),
-    default="datacentre",
-    show_default=True,
+    "--preset", type=click.Choice(["datacentre", "lab"]), default="datacentre", show_default=True,
     help="Delays and queues: a data centre's switches, or the shaped links of tests.bench.lab.",
-)
+)  # fmt: skip
 @click.option("--queue-ms", type=FiniteRange(0, 10_000), help="One way through each saturated port.")
 @click.option("--rng", type=int, default=1, show_default=True, help="The same number gives the same run.")
 @click.option(
-    "--plot",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE.png",
+    "--plot", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE.png",
     help="Completion per rack, and chunk by host. Needs matplotlib.",
-)
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def simulate(*, plot: Path | None, as_json: bool, strategy: str, **options: Any) -> int:
     """Say how long a model takes to every host, what limits it, and what it costs.
@@ -211,7 +199,6 @@ def _say_how_long(deliveries: int, *, is_compiled: bool) -> None:
     minutes = deliveries / _DELIVERIES_PER_MINUTE / (2 if is_compiled else 1)
     if minutes < 1:
         return
-    cure = "fewer --chunks take less" + (
-        "" if is_compiled else "; python -m tests.bench.compiled simulate, in a checkout, takes half"
-    )
+    half = "" if is_compiled else "; python -m tests.bench.compiled simulate, in a checkout, takes half"
+    cure = f"fewer --chunks take less{half}"
     click.echo(f"about {time_words(60 * minutes)} of one core, for {deliveries:,} chunks to deliver; {cure}", err=True)

@@ -21,8 +21,8 @@ from gossipd.cli.options import (
     percent_words,
     table,
     time_words,
+    traffic_words,
 )
-from gossipd.cli.render import traffic_words
 from gossipd.core.units import show_bytes
 
 _COLOURS = {"complete": "green", "alive": "green", "ok": "green", "failed": "red", "dead": "red", "suspect": "yellow"}
@@ -70,7 +70,8 @@ def page_lines(page: dict[str, Any], *, colour: bool) -> list[str]:
 def _head(page: dict[str, Any], colour: bool) -> list[str]:
     node, security, store = page["node"], page["security"], page["store"]
     members = page["members"]
-    counts = [f"{sum(each['state'] == state for each in members)} {state}" for state in _states(members)]
+    states = [each["state"] for each in members]
+    counts = [f"{states.count(word)} {word}" for word in ("alive", "suspect", "dead", "left") if word in states]
     seeds = [f"{each['rack']}: {each['name']}" for each in members if each["seed"]]
     racks = sorted({each["rack"] for each in members})
     lines = [
@@ -87,10 +88,6 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
         lines.append(f"inbox     {page['inbox']['trouble']}")
     lines += [f"ALARM     {alarm['code']}: {alarm['sentence']} (since {alarm['since']})" for alarm in page["alarms"]]
     return lines
-
-
-def _states(members: list[dict[str, Any]]) -> list[str]:
-    return [state for state in ("alive", "suspect", "dead", "left") if any(each["state"] == state for each in members)]
 
 
 def _deployment(row: dict[str, Any], colour: bool) -> list[str]:

@@ -49,16 +49,9 @@ Exit codes:
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")
 def trigger(
-    *,
-    address: str,
-    model: str,
-    config_path: str | None,
-    key: str | None,
-    server_key: str | None,
-    cancel: bool,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+    *, address: str, model: str, config_path: str | None, key: str | None, server_key: str | None, cancel: bool,
+    timeout_s: float, as_json: bool,
+) -> None:  # fmt: skip
     """Deploy a signed manifest, or a model that the cluster knows, from any node on. Repeating it is harmless."""
     import time
 

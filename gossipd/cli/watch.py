@@ -19,8 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gossipd.api.client import DaemonUnreachableError
-from gossipd.cli.options import percent_words, time_words
-from gossipd.cli.render import traffic_words
+from gossipd.cli.options import percent_words, time_words, traffic_words
 from gossipd.core.units import show_bytes
 
 INTERVAL_S = 1.0  # the records behind the page change at most once a second

@@ -22,8 +22,7 @@ class Change:
 
 def diff(old: Config, new: Config) -> tuple[tuple[Change, ...], tuple[Change, ...]]:
     """The changes that can be applied at once, and those that need a restart. Key files may have new content under old
-    paths; the daemon reads them again anyway.
-    """
+    paths; the daemon reads them again anyway."""
     reloadable: list[Change] = []
     restart: list[Change] = []
     for name in SECTIONS:

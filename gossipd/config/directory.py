@@ -94,11 +94,7 @@ def example_text() -> str:
 
 
 def _text(config: Path, *, node: dict[str, object], net: dict[str, object], trust: Sequence[str]) -> str:
-    security = {
-        "cluster_key": "cluster.key",
-        "node_key": "node.key",
-        "trust": tuple(f"trust/{name}" for name in trust),
-    }
+    security = {"cluster_key": "cluster.key", "node_key": "node.key", "trust": tuple(f"trust/{name}" for name in trust)}
     text = render_config({"node": node, "net": net, "security": security})
     try:
         parse_config(text, config, {})  # reports every wrong value before anything is written

@@ -244,10 +244,6 @@ def check_host(text: str) -> None:
             raise WrongValueError("must be an IP address or a host name, without a port") from None
 
 
-def check_contact(text: str) -> None:
-    split_contact(text)
-
-
 def split_contact(text: str) -> tuple[str, int]:
     """The host and port of HOST:PORT. Raises WrongValueError."""
     host, colon, port = text.rpartition(":")

@@ -59,8 +59,7 @@ class ConfigError(LocalError):
 
 def load_config(path: Path, environment: Mapping[str, str] | None = None) -> Config:
     """Read the configuration in ``path``, overridden by ``environment`` (by default the process's own). A directory
-    stands for the ``gossipd.toml`` in it. Raises ConfigError with every problem found.
-    """
+    stands for the ``gossipd.toml`` in it. Raises ConfigError with every problem found."""
     path = path / FILE_NAME if path.is_dir() else path
     text = _read(path)
     return parse_config(text, path, os.environ if environment is None else environment)
@@ -186,9 +185,12 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
 def _read(path: Path) -> str:
     try:
         with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
             raw = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
         raise ConfigError((Problem(str(path), "", f"cannot be read: {error.strerror}"),)) from None
+    if mode & 0o002:
+        raise ConfigError((Problem(str(path), "", "may be changed by every user; chmod o-w it"),))
     if len(raw) > FILE_BYTES_MAX:
         raise ConfigError((Problem(str(path), "", f"has more than {FILE_BYTES_MAX} bytes"),))
     try:

@@ -1,25 +1,26 @@
 """Checks of a configuration's directories, before anything is made or bound.
 
 What lives here: which directories are checked, and the operator's exception (``store.any_file_system``). What does not:
-which file systems are unfit (``store.disk.file_system``).
+which file systems are unfit (``store.disk.file_system``), and which directories unsafe (``runtime.directory_safety``).
 """
 
 from __future__ import annotations
 
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
+from gossipd.runtime.directory_safety import why_exchangeable
 from gossipd.store.disk.file_system import why_unfit
 
 _CURE = "; move it to a local disk, or set store.any_file_system = true"
 
 
 def check_places(config: Config) -> None:
-    """Models, their journals and the trust records must survive a power cut. Raises ConfigError with every directory on
-    an unfit file system.
-    """
+    """No other user may exchange what the daemon writes; models, their journals and the trust records must survive a
+    power cut. Raises ConfigError with every place that is unsafe, or on an unfit file system."""
+    problems = _exchangeable(config)
     if config.store.any_file_system:
+        _refuse(problems)
         return
-    problems = []
     for key, path in (("store.models", config.store.models), ("", config.file.parent)):
         try:
             reason = why_unfit(path)
@@ -27,5 +28,24 @@ def check_places(config: Config) -> None:
             reason = f"cannot be checked: {error.strerror}"
         if reason is not None:
             problems.append(Problem(str(config.file), key, f"{path} {reason}{_CURE}".strip()))
+    _refuse(problems)
+
+
+def _exchangeable(config: Config) -> list[Problem]:
+    """Also of the configuration itself: audit log and state lie beside it, and it says what is trusted."""
+    problems = []
+    store = config.store
+    places = (("", config.file), ("store.models", store.models), ("store.inbox", store.inbox))
+    for key, path in (*places, ("status.socket", config.status.socket)):
+        try:
+            reason = why_exchangeable(path)
+        except OSError as error:
+            reason = f"cannot be checked: {error.strerror}"
+        if reason is not None:
+            problems.append(Problem(str(config.file), key, f"{path} {reason}"))
+    return problems
+
+
+def _refuse(problems: list[Problem]) -> None:
     if problems:
         raise ConfigError(tuple(problems))

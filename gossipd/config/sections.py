@@ -10,9 +10,10 @@ Paths are relative to the file's directory, so that the directory can be moved.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field
+from dataclasses import MISSING, dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from gossipd.config import kinds
 from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
@@ -34,15 +35,8 @@ def setting(kind: kinds.SettingKind, comment: str, default: Any = MISSING, *, re
     return field(default=default, metadata=metadata)
 
 
-def _check_name(text: str) -> None:
-    _check_label(text, 64)  # the room in a member record
-
-
-def _check_place(text: str) -> None:
-    _check_label(text, 32)
-
-
-def _check_label(text: str, chars_max: int) -> None:
+def _check_label(text: str, *, chars_max: int) -> None:
+    """``chars_max``: the room in a member record."""
     try:
         check_label(text, "name")
         if len(text) <= chars_max:
@@ -53,8 +47,8 @@ def _check_label(text: str, chars_max: int) -> None:
 
 
 _LABEL_RULE = "letters, digits, '.', '_' and '-', beginning with a letter, a digit or '_'"
-_NAME = kinds.Text("a name of letters, digits, '.', '_' and '-', at most 64", _check_name)
-_PLACE = kinds.Text("a name of letters, digits, '.', '_' and '-', at most 32", _check_place)
+_NAME = kinds.Text("a name of letters, digits, '.', '_' and '-', at most 64", partial(_check_label, chars_max=64))
+_PLACE = kinds.Text("a name of letters, digits, '.', '_' and '-', at most 32", partial(_check_label, chars_max=32))
 
 
 def _check_rule(text: str) -> None:
@@ -78,7 +72,7 @@ class NodeSection:
         _PLACE, "Hosts with the same rack share a switch: they fetch from each other first, and elect a seed."
     )
     zone: str = setting(
-        kinds.Text("a name as a rack's, or empty", _check_place, may_be_empty=True),
+        replace(_PLACE, wanted="a name as a rack's, or empty", may_be_empty=True),
         "A group of racks, or empty. Between racks, those of the same zone are preferred.",
         "",
     )
@@ -104,7 +98,7 @@ class NetSection:
     )
     bulk_port: int = setting(kinds.Whole(0, 65_535), "TCP port that serves model bytes; 0 is port + 1.", 0)
     join: tuple[str, ...] = setting(
-        kinds.Texts(kinds.Text("HOST:PORT", kinds.check_contact)),
+        kinds.Texts(kinds.Text("HOST:PORT", kinds.split_contact)),
         "Some members, as HOST:PORT. One that answers is enough; three survive the failure of one. Empty: this host\n"
         "waits for others to find it. Members met before are remembered too.",
         (),
@@ -277,9 +271,7 @@ class MembershipSection:
         1.5,
     )
     roster_keep_s: float = setting(
-        kinds.Seconds(60, 3650 * 86400),
-        "How long a host that is down still counts among the targets.",
-        14 * 86400.0,
+        kinds.Seconds(60, 3650 * 86400), "How long a host that is down still counts among the targets.", 14 * 86400.0
     )
 
 
@@ -288,9 +280,7 @@ class StatusSection:
     """The status socket and metrics."""
 
     socket: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
-        _PATH,
-        "Unix socket for status, metrics and commands. At most 107 bytes with its directory.",
-        "gossipd.sock",
+        _PATH, "Unix socket for status, metrics and commands. At most 107 bytes with its directory.", "gossipd.sock"
     )
     metrics_port: int = setting(
         kinds.Whole(0, 65_535), "Port on 127.0.0.1 for /metrics and /healthz; 0 is none (the socket has both).", 0
@@ -335,15 +325,4 @@ class Config:
         return self.net.bulk_bind or self.net.bind, self.net.bulk_port or self.net.port + 1
 
 
-SECTIONS: dict[str, type] = {
-    "node": NodeSection,
-    "net": NetSection,
-    "security": SecuritySection,
-    "bulk": BulkSection,
-    "store": StoreSection,
-    "sources": SourcesSection,
-    "limits": LimitsSection,
-    "membership": MembershipSection,
-    "status": StatusSection,
-    "log": LogSection,
-}
+SECTIONS: dict[str, type] = {name: kind for name, kind in get_type_hints(Config).items() if name != "file"}

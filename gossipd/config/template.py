@@ -27,14 +27,13 @@ _INTRO = """\
 
 def render_config(values: Mapping[str, Mapping[str, object]]) -> str:
     """The file's text, with ``values`` (section -> key -> typed value) set and all others at their defaults. Settings
-    without a default must be among ``values``.
-    """
+    without a default must be among ``values``."""
     parts = [_INTRO]
     for name, section in SECTIONS.items():
         given = values.get(name, {})
         unknown = set(given) - {item.name for item in fields(section)}
         assert not unknown, f"no such settings in [{name}]: {sorted(unknown)}"
-        parts.append(f"\n# {_summary(section)}\n[{name}]\n")
+        parts.append(f"\n# {section.__doc__}\n[{name}]\n")
         parts += [_setting(item, given) for item in fields(section)]
     return "".join(parts)
 
@@ -43,7 +42,8 @@ def _setting(item: Field[Any], given: Mapping[str, object]) -> str:
     kind = cast(kinds.SettingKind, item.metadata["kind"])
     comment = str(item.metadata["comment"]).replace("\n", " ")
     default = "" if item.default is MISSING else f"Default {kind.show(_plain(item.default))}."
-    notes = [comment, f"{_capital(kind.wanted)}.", default, "(reload)" if item.metadata["reload"] else ""]
+    wanted = f"{kind.wanted[:1].upper()}{kind.wanted[1:]}."
+    notes = [comment, wanted, default, "(reload)" if item.metadata["reload"] else ""]
     lines = [f"# {line}" for line in wrap(" ".join(note for note in notes if note), _WIDTH)]
     value = _plain(given.get(item.name, item.default))
     shown = f"{item.name} = {kind.show(value)}"
@@ -55,11 +55,3 @@ def _plain(value: object) -> object:
     if isinstance(value, tuple):
         return tuple(str(entry) for entry in value)
     return str(value) if isinstance(value, Path) else value
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
-def _summary(section: type) -> str:
-    return (section.__doc__ or "").strip().splitlines()[0]

@@ -1,4 +1,4 @@
-"""Who may enter: the ZAP handler (ZeroMQ RFC 27) that libzmq asks about every CURVE key.
+"""Which keys may connect: the ZAP handler (ZeroMQ RFC 27) that libzmq asks about every CURVE key.
 
 What lives here: the loop that answers, and the memory of refusals. What does not: who is a member or a client;
 a ``KeyDirectory`` says that. libzmq lets any key in when no handler is running, so ``bind`` comes before the server
@@ -12,7 +12,7 @@ dialer tries again. A key that keeps coming gets 400, which libzmq's client repo
 never retries by itself. Anything but CURVE gets 400 (libzmq refuses those before it asks).
 
 pyzmq's Authenticator knows neither 300 nor waiting and answers on a lock-step socket, hence this loop: six frames
-in, six out, on a ROUTER, so that one held answer holds nobody else's.
+in, six out, on a ROUTER, so that an answer that is held back delays no other.
 """
 
 from __future__ import annotations
@@ -71,13 +71,9 @@ class ZapAuthenticator:
     """Answers libzmq's questions about keys. One task runs ``serve``."""
 
     def __init__(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        *,
-        settings: ControlSettings,
-        keys: KeyDirectory,
+        self, context: zmq.Context[zmq.Socket[bytes]], *, settings: ControlSettings, keys: KeyDirectory,
         on_refused: Callable[[str, str, bytes], None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._socket = context.socket(zmq.ROUTER)
         self._socket.setsockopt(zmq.LINGER, 0)
         self._settings = settings

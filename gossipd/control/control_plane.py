@@ -29,7 +29,7 @@ from gossipd.control.session_driver import SessionDriver
 from gossipd.control.settings import ControlSettings
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.turn_loop import TurnLoop
-from gossipd.sessions.events import EndpointChanged, RequestClosed, RequestOpened, SessionWord, StandingLinksChosen
+from gossipd.sessions.events import EndpointChanged, RequestChanged, SessionWord, StandingLinksChosen
 from gossipd.wire import control
 from membership.member import NodeId
 
@@ -51,45 +51,29 @@ class ControlPlane:
         self.driver = SessionDriver(host=host, requests=self._requests, settings=settings, rng=rng, turn_loop=turn_loop)
         dispatcher = FrameDispatcher(host=host, requests=self._requests, driver=self.driver, counters=self._counters)
         self.listener = ControlListener(
-            self._context,
-            secret=secret,
-            settings=settings,
-            turn_loop=turn_loop,
-            dispatcher=dispatcher,
+            self._context, secret=secret, settings=settings, turn_loop=turn_loop, dispatcher=dispatcher,
             on_refused=self._refused,
-        )
+        )  # fmt: skip
         self.dialer = ControlDialer(
-            self._context,
-            secret=secret,
-            settings=settings,
-            turn_loop=turn_loop,
+            self._context, secret=secret, settings=settings, turn_loop=turn_loop, dispatcher=dispatcher,
             driver=self.driver,
-            dispatcher=dispatcher,
-        )
-
-    # ---- life ------------------------------------------------------------------------------------
+        )  # fmt: skip
 
     async def serve(
         self, bind_host: str, bind_port: int, *, task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Listen and dial until cancelled. Started with the port that is listened on.
+        """Listen and dial until cancelled. Started with the port; raises BindError when the address cannot be had.
 
         The authenticator's address is taken before the port is: there is no moment without admission.
-
-        Raises:
-            BindError: the address cannot be had.
         """
         self._token = trio.lowlevel.current_trio_token()
         try:
             self.authenticator.bind()
             port = self.listener.bind(bind_host, bind_port)
+            sockets = (self.listener.serve, self.listener.watch, self.dialer.serve, self.dialer.watch)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self.authenticator.serve)
-                nursery.start_soon(self.listener.serve)
-                nursery.start_soon(self.listener.watch)
-                nursery.start_soon(self.dialer.serve)
-                nursery.start_soon(self.dialer.watch)
-                nursery.start_soon(self._turn_loop.run)
+                for task in (self.authenticator.serve, *sockets, self._turn_loop.run):
+                    nursery.start_soon(task)
                 task_status.started(port)
         finally:
             self.dialer.close()
@@ -98,10 +82,8 @@ class ControlPlane:
             self._requests.fail_all("the daemon is stopping")
             self._context.term()  # returns at once: every socket is closed and lingers for nothing
 
-    # ---- what the daemon says --------------------------------------------------------------------
-
     def hear(self, word: SessionWord) -> None:
-        """What the planner wants said, and what it was told of deployments and members, after it was told."""
+        """Give the sessions a command of the planner, or an event that the planner has heard already."""
         self.driver.feed(word)
 
     def member_changed(self, node: NodeId) -> None:
@@ -114,29 +96,25 @@ class ControlPlane:
         self.authenticator.look_again()
 
     def keep_links(self, nodes: frozenset[NodeId], *, dials_max: int) -> None:
-        """From now on keep links to these, whether there is something to say or not.
-
-        Args:
-            dials_max: how many of those that are missing may be dialed now; call again for the others.
-        """
+        """Keep links to these from now on. At most ``dials_max`` of those that are missing are dialed: call again."""
         self.driver.feed(StandingLinksChosen(nodes, dials_max))
 
     async def request(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
         """Ask a member and wait for its reply, which is of the kind that ``REPLY_TO`` names for the request.
 
         Raises:
-            PeerUnreachableError: nobody knows where it is, its link failed, or its queue is full.
+            PeerUnreachableError: its address is unknown, its link failed, or its queue is full.
             PeerSilentError: no reply within ``timeout_s``.
             RequestRefusedError: it answered that it will not.
         """
         with self._requests.opened(node, control.REPLY_TO[type(message)]) as pending:
-            self.driver.feed(RequestOpened(node))
+            self.driver.feed(RequestChanged(node, is_open=True))
             try:
                 if not self.driver.put(node, message, number=pending.number):
                     pending.fail("it is unknown or does not read")
                 return await pending.wait(timeout_s)
             finally:
-                self.driver.feed(RequestClosed(node))
+                self.driver.feed(RequestChanged(node, is_open=False))
 
     def request_from_thread(self, node: NodeId, message: control.Message, timeout_s: float) -> control.Message:
         """``request`` for a worker thread; raises the same, and PeerUnreachableError when the plane has stopped."""

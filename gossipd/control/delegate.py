@@ -10,18 +10,15 @@ from typing import Protocol
 
 from gossipd.control.authenticator import Identity, KeyDirectory
 from gossipd.core.events import Event
-from gossipd.sessions.peer_channel import Endpoint
+from gossipd.sessions.channel_table import EndpointDirectory
 from gossipd.wire import control
 from membership.member import NodeId
 
 Reply = Callable[[control.Message], None]
 
 
-class ControlPort(KeyDirectory, Protocol):
+class ControlPort(KeyDirectory, EndpointDirectory, Protocol):
     """What the plane asks of the daemon. All methods are quick and are called on the trio loop."""
-
-    def endpoint_of(self, node: NodeId) -> Endpoint | None:
-        """Where a member's record says its control port is; None for strangers and for those who left."""
 
     def greeting(self) -> control.Hello:
         """What to say first on a new link."""

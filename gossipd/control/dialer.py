@@ -61,15 +61,9 @@ class ControlDialer:
     """All connections that this host dials. The turn loop's turns own them."""
 
     def __init__(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        *,
-        secret: SecretKey,
-        settings: ControlSettings,
-        turn_loop: TurnLoop,
-        driver: SessionDriver,
-        dispatcher: FrameDispatcher,
-    ) -> None:
+        self, context: zmq.Context[zmq.Socket[bytes]], *, secret: SecretKey, settings: ControlSettings,
+        turn_loop: TurnLoop, driver: SessionDriver, dispatcher: FrameDispatcher,
+    ) -> None:  # fmt: skip
         self._driver, self._dispatcher, self._turn_loop = driver, dispatcher, turn_loop
         self._by_peer: dict[NodeId, _Connection] = {}
         self._by_name: dict[bytes, _Connection] = {}

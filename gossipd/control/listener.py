@@ -49,15 +49,9 @@ class ControlListener:
     """The bound socket. The turns of the turn loop own it; ``answer`` may be called on the trio loop."""
 
     def __init__(
-        self,
-        context: zmq.Context[zmq.Socket[bytes]],
-        *,
-        secret: SecretKey,
-        settings: ControlSettings,
-        turn_loop: TurnLoop,
-        dispatcher: FrameDispatcher,
-        on_refused: Callable[[str, str], None],
-    ) -> None:
+        self, context: zmq.Context[zmq.Socket[bytes]], *, secret: SecretKey, settings: ControlSettings,
+        turn_loop: TurnLoop, dispatcher: FrameDispatcher, on_refused: Callable[[str, str], None],
+    ) -> None:  # fmt: skip
         self._dispatcher, self._on_refused = dispatcher, on_refused
         self._turn_loop = turn_loop
         self._answers: dict[bytes, deque[bytes]] = {}
@@ -78,11 +72,7 @@ class ControlListener:
         self._monitor = self._socket.get_monitor_socket(int(_REFUSALS))
 
     def bind(self, host: str, port: int) -> int:
-        """Listen; returns the port, which the system chooses when ``port`` is 0.
-
-        Raises:
-            BindError: the address is not ours or the port is taken.
-        """
+        """Listen; returns the port, which the system chooses when ``port`` is 0. Raises BindError."""
         self._socket.setsockopt(zmq.IPV6, 1 if ":" in host else 0)
         try:
             self._socket.bind(tcp_address(host, port))

@@ -67,9 +67,8 @@ class PendingRequest:
         if self._reply is None:
             raise PeerUnreachableError(f"node {self.node.hex()[:12]} cannot be asked: {self._failure}")
         if isinstance(self._reply, Refused):
-            raise RequestRefusedError(
-                self._reply.sentence or f"node {self.node.hex()[:12]} refused", code=self._reply.code or None
-            )
+            sentence = self._reply.sentence or f"node {self.node.hex()[:12]} refused"
+            raise RequestRefusedError(sentence, code=self._reply.code or None)
         return self._reply
 
 
@@ -83,11 +82,8 @@ class RequestTable:
 
     @contextmanager
     def opened(self, node: NodeId, wanted: type[Message]) -> Iterator[PendingRequest]:
-        """A new request to ``node`` that a ``wanted`` answers, forgotten when the block is left.
-
-        Raises:
-            PeerUnreachableError: too many wait already.
-        """
+        """A new request to ``node`` that a ``wanted`` answers, forgotten when the block is left. Raises
+        PeerUnreachableError when too many wait already."""
         if len(self._pending) >= self._limit:
             raise PeerUnreachableError(f"{self._limit} requests already wait for replies")
         self._last = self._last % _NUMBERS + 1

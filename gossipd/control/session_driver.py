@@ -32,13 +32,7 @@ class SessionDriver:
     """One per control plane; everything is called on the trio loop."""
 
     def __init__(
-        self,
-        *,
-        host: ControlPort,
-        requests: RequestTable,
-        settings: ControlSettings,
-        rng: Random,
-        turn_loop: TurnLoop,
+        self, *, host: ControlPort, requests: RequestTable, settings: ControlSettings, rng: Random, turn_loop: TurnLoop
     ) -> None:
         self.sessions = Sessions(host, greeting=host.greeting(), settings=settings, rng=rng)
         self._host = host
@@ -48,7 +42,7 @@ class SessionDriver:
         self._due_s = math.inf
 
     def feed(self, event: SessionEvent) -> None:
-        """Hand one event over, and see to what comes of it."""
+        """Give the sessions one event, and perform what comes of it."""
         self.sessions.handle(event, trio.current_time())
         self._perform()
 
@@ -60,13 +54,13 @@ class SessionDriver:
 
     def advance(self, now: float) -> None:
         """Do what is due."""
-        if now >= self.sessions.next_deadline(now):
+        if now >= self.sessions.next_deadline():
             self.sessions.advance(now)
             self._perform()
 
     def due_s(self) -> float:
         """When ``advance`` should be called next."""
-        self._due_s = self.sessions.next_deadline(trio.current_time())
+        self._due_s = self.sessions.next_deadline()
         return self._due_s
 
     def take_transport(self) -> Iterator[TransportCommand]:
@@ -94,5 +88,5 @@ class SessionDriver:
                     self._transport.append(command)
                 case _:
                     self._transport.append(command)
-        if self._transport or self.sessions.next_deadline(trio.current_time()) < self._due_s:
+        if self._transport or self.sessions.next_deadline() < self._due_s:
             self._turn_loop.wake()

@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import time
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TypeVar
 
 import zmq
@@ -118,9 +117,7 @@ class Conversation:
             raise NodeUnreachableError(f"{self._shown} is not an address: {error.strerror}") from None
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -131,11 +128,7 @@ class Conversation:
         self._context.term()
 
     def ask(self, message: control.Message, wanted: type[_Wanted]) -> _Wanted:
-        """The reply to ``message``.
-
-        Raises:
-            NodeUnreachableError, KeyRefusedError, NodeSilentError, TriggerRefusedError.
-        """
+        """The reply. Raises NodeUnreachableError, KeyRefusedError, NodeSilentError, TriggerRefusedError."""
         self._number += 1
         self._socket.send(encode(message, number=self._number))
         while True:
@@ -202,14 +195,10 @@ def trigger(
 ) -> Acknowledgement:
     """Have ``order`` (a manifest's envelope, or ``NAME@VERSION``) deployed or cancelled in the whole cluster.
 
-    Raises:
-        NodeUnreachableError, KeyRefusedError, NodeSilentError, TriggerRefusedError; ManifestError for an envelope
-        that is none.
+    Raises what ``ask`` raises, and ManifestError for an envelope that is none.
     """
-    if isinstance(order, bytes):
-        state = conversation.ask(control.TriggerQuery(deployment_id(order)), control.TriggerState)
-    else:
-        state = conversation.ask(control.TriggerQuery(b"", order), control.TriggerState)
+    query = control.TriggerQuery(deployment_id(order)) if isinstance(order, bytes) else control.TriggerQuery(b"", order)
+    state = conversation.ask(query, control.TriggerState)
     if state.code:
         raise TriggerRefusedError(state.sentence, code=state.code)
     deployment = DeploymentId(state.deployment)

@@ -2,10 +2,10 @@
 
 What lives here: the conversation and its bounds. What does not: who may order, and what an order does (the host).
 
-A conversation is: TriggerQuery (what is the last word?), ManifestPart as often as needed if the manifest is not here,
-TriggerOrder with a statement that is signed with the key of the connection. Nothing happens before the
-order, and the order is an idempotent value, so a conversation may break off anywhere and be held again. Every request
-gets a reply. Uploads are bounded: so many at once, so many bytes in all, each forgotten after a time without a part.
+A conversation is: TriggerQuery (what is the last statement?), ManifestPart as often as needed if the manifest is not
+here, TriggerOrder with a statement that is signed with the key of the connection. Nothing happens before the order, and
+the order is an idempotent value, so a conversation may break off anywhere and be held again. Every request gets a
+reply. Uploads are bounded: so many at once, so many bytes in all, each forgotten after a time without a part.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class TriggerHost(Protocol):
     """What the daemon knows and does. Called on the trio loop."""
 
     def trigger_state(self, deployment: DeploymentId | None, model: str) -> control.TriggerState:
-        """The last word on a deployment, named by id or (``deployment`` None) as ``NAME@VERSION``.
+        """The last statement on a deployment, named by id or (``deployment`` None) as ``NAME@VERSION``.
 
         ``epoch`` 0 and an empty ``verb`` when nothing was heard of it, ``manifest_bytes`` 0 when its manifest is not
         here. ``code`` E_NOT_FOUND for a name that is not known.
@@ -82,9 +82,8 @@ class TriggerServer:
 
     def _state(self, message: control.TriggerQuery) -> control.TriggerState:
         if bool(message.deployment) == bool(message.model) or len(message.deployment) not in (0, 32):
-            return control.TriggerState(
-                b"", 0, "", 0, "E_TRIGGER_FIELD", "deployment: give either 32 bytes or a model's NAME@VERSION"
-            )
+            sentence = "deployment: give either 32 bytes or a model's NAME@VERSION"
+            return control.TriggerState(b"", 0, "", 0, "E_TRIGGER_FIELD", sentence)
         return self._host.trigger_state(DeploymentId(message.deployment) if message.deployment else None, message.model)
 
     def _keep_part(self, identity: Identity, message: control.ManifestPart) -> control.Message:
@@ -99,7 +98,7 @@ class TriggerServer:
                 return control.Refused("E_BUSY", "too many manifests are being sent to this host; try again soon")
             upload = self._uploads[key] = _Upload(message.total, now)
         if upload is None:
-            return control.PartKept(0)  # forgotten meanwhile: from the beginning, please
+            return control.PartKept(0)  # forgotten meanwhile: the client begins again
         if message.total != upload.total or message.offset + len(message.part) > upload.total:
             return control.Refused("E_TRIGGER_FIELD", "offset: the part lies outside the manifest's announced size")
         if message.offset == len(upload.parts):

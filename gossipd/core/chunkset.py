@@ -26,10 +26,7 @@ _INDEX_BYTES = 3  # manifests have at most 1,000,000 chunks
 
 
 class ChunkSetError(RemoteError):
-    """A wire form that is not a chunk set of the expected size.
-
-    Fault: the peer. State: unchanged. Retry: no.
-    """
+    """A wire form that is not a chunk set of the expected size. Fault: the peer. State: unchanged. Retry: no."""
 
     code = "E_DECODE"
 

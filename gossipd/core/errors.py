@@ -33,10 +33,8 @@ class ExitCode(IntEnum):
 
 
 class GossipdError(Exception):
-    """Base of all. ``code`` is stable; ``str()`` is one sentence for an operator.
-
-    Fault: see the subclass. State: unchanged unless a subclass says otherwise.
-    """
+    """Base of all. ``code`` is stable; ``str()`` is one sentence for an operator. Fault: see the subclass. State:
+    unchanged unless a subclass says otherwise."""
 
     code: str = "E_OTHER"
     exit_code: ClassVar[ExitCode] = ExitCode.OTHER
@@ -53,17 +51,12 @@ class GossipdError(Exception):
 
 
 class LocalError(GossipdError):
-    """Something on this host: configuration, disk, an operator's input.
-
-    Fault: this host or its operator. Retry: after the cure that the sentence names.
-    """
+    """Something on this host: configuration, disk, an operator's input. Fault: this host or its operator. Retry: after
+    the cure that the sentence names."""
 
 
 class RemoteError(GossipdError):
-    """A peer, a source or a publisher misbehaved.
-
-    Fault: the other side. State: unchanged. Retry: elsewhere, or later.
-    """
+    """A peer, source or publisher misbehaved. Fault: the other side. State: unchanged. Retry: elsewhere, or later."""
 
 
 class UsageError(LocalError):

@@ -66,10 +66,8 @@ class ChunkStored:
 
 @dataclass(frozen=True, slots=True)
 class ChunkArriving:
-    """Enough of a chunk has come for others to be sent it while the rest comes.
-
-    Posted again if the first copy was lost, its relays were refused, and the chunk is being received a second time.
-    """
+    """Enough of a chunk has come for others to be sent it while the rest comes. Posted again if the first copy was
+    lost, its relays were refused, and the chunk is being received a second time."""
 
     deployment: DeploymentId
     chunk: ChunkIndex
@@ -78,10 +76,8 @@ class ChunkArriving:
 
 @dataclass(frozen=True, slots=True)
 class ChunkEnding:
-    """The rest of a chunk is about to come: the next chunk may be asked of its supplier now.
-
-    Posted for a fetch, and for the last chunk of a read, again when the read is repeated; not for a chunk in one piece.
-    """
+    """The rest of a chunk is about to come: the next chunk may be asked of its supplier now. Posted for a fetch, and
+    for the last chunk of a read, again when the read is repeated; not for a chunk in one piece."""
 
     deployment: DeploymentId
     chunk: ChunkIndex
@@ -206,26 +202,10 @@ class IsolationChanged:
 
 
 Event: TypeAlias = (
-    DeploymentOpened
-    | DeploymentClosed
-    | ChunkStored
-    | ChunkArriving
-    | ChunkEnding
-    | ChunkLost
-    | FetchFailed
-    | SourceReadFailed
-    | SourceProbed
-    | PeerSeen
-    | MembersSeen
-    | PeerLost
-    | PeerReachable
-    | HoldingsHeard
-    | DeltaHeard
-    | SubscribeHeard
-    | UnsubscribeHeard
-    | SlotsChanged
-    | IsolationChanged
-)
+    DeploymentOpened | DeploymentClosed | ChunkStored | ChunkArriving | ChunkEnding | ChunkLost | FetchFailed
+    | SourceReadFailed | SourceProbed | PeerSeen | MembersSeen | PeerLost | PeerReachable | HoldingsHeard
+    | DeltaHeard | SubscribeHeard | UnsubscribeHeard | SlotsChanged | IsolationChanged
+)  # fmt: skip
 
 
 # ---- commands ----------------------------------------------------------------------------------
@@ -233,11 +213,9 @@ Event: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class StartFetch:
-    """Fetch one chunk from one peer; end with ChunkStored or FetchFailed within ``timeout_s``.
-
-    ``behind``: ask on the connection on which that chunk of the same deployment still comes, so that this one follows
-    it at once and inherits its upload slot. If that chunk has come already, ask as usual.
-    """
+    """Fetch one chunk from one peer; end with ChunkStored or FetchFailed within ``timeout_s``. ``behind``: ask on the
+    connection on which that chunk of the same deployment still comes, so that this one follows it at once and inherits
+    its upload slot. If that chunk has come already, ask as usual."""
 
     deployment: DeploymentId
     chunk: ChunkIndex
@@ -258,9 +236,7 @@ class CancelFetch:
 @dataclass(frozen=True, slots=True)
 class StartSourceRead:
     """Read these adjacent chunks from external storage; each ends with ChunkStored or in SourceReadFailed.
-
-    ``is_awaited``: this host has subscribers, which may ask for a chunk while it comes (``ChunkArriving``).
-    """
+    ``is_awaited``: this host has subscribers, which may ask for a chunk while it comes (``ChunkArriving``)."""
 
     deployment: DeploymentId
     chunks: tuple[ChunkIndex, ...]
@@ -354,16 +330,6 @@ class ReportStall:
 
 
 Command: TypeAlias = (
-    StartFetch
-    | CancelFetch
-    | StartSourceRead
-    | ProbeSource
-    | StartSubscription
-    | EndSubscription
-    | SendHoldings
-    | SendDelta
-    | ClaimSeed
-    | FinishModel
-    | ReportStall
-    | LimitUploads
-)
+    StartFetch | CancelFetch | StartSourceRead | ProbeSource | StartSubscription | EndSubscription
+    | SendHoldings | SendDelta | ClaimSeed | FinishModel | ReportStall | LimitUploads
+)  # fmt: skip

@@ -12,11 +12,8 @@ from membership.member import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the planner needs to know of a model: no names, no hashes.
-
-    ``chunk_bytes`` is the nominal size; the last chunk of a file may be shorter.
-    ``extent_chunks`` adjacent chunks are read from external storage as one unit.
-    """
+    """What the planner needs to know of a model: no names, no hashes. ``chunk_bytes`` is the nominal size; the last
+    chunk of a file may be shorter. ``extent_chunks`` adjacent chunks are read from external storage as one unit."""
 
     chunk_count: int
     chunk_bytes: int

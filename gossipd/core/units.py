@@ -60,6 +60,4 @@ def show_time(seconds: float) -> str:
 
 def timestamp(wall_s: float) -> str | None:
     """RFC 3339 in UTC to the second; None for zero, which means never."""
-    if wall_s <= 0:
-        return None
-    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return show_time(wall_s) if wall_s > 0 else None

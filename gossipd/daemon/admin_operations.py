@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncGenerator, Iterator
+from dataclasses import dataclass
 
 import trio
 
@@ -16,8 +17,8 @@ from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.deployment.commands import Answer
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import CancelOrdered, OverrideOrdered, RemoveOrdered, UntrustOrdered
-from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
@@ -34,76 +35,58 @@ class MemberAliveError(LocalError):
     code = "E_MEMBER_ALIVE"
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class AdminOperations:
-    """See AdminPort."""
+    """The body of ``AdminPort``, which says what each order does."""
 
-    def __init__(
-        self,
-        *,
-        membership_host: MembershipHost,
-        lifecycle: Lifecycle,
-        driver: DeploymentDriver,
-        store: ChunkStore,
-        table: ClusterProgress,
-        audit: AuditLog,
-    ) -> None:
-        self._membership_host = membership_host
-        self._lifecycle = lifecycle
-        self._driver = driver
-        self._store = store
-        self._table = table
-        self._audit = audit
+    membership_host: MembershipHost
+    lifecycle: DeploymentTable
+    driver: DeploymentDriver
+    store: ChunkStore
+    table: ClusterProgress
+    audit: AuditLog
 
     async def cancel(self, name: str, version: int) -> Done:
-        """See AdminPort."""
-        return _done(await self._driver.ask(lambda request: CancelOrdered(request, name, version)))
+        return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version)))
 
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
-        """See AdminPort."""
-        return _done(await self._driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run)))
+        return _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run)))
 
     async def rollback(self, name: str) -> Done:
-        """See AdminPort."""
-        if not self._store.versions(name):
+        if not self.store.versions(name):
             raise NotFoundError(f"no complete version of {name} is on this host")
-        version = await run_blocking(self._store.rollback, name)
-        self._audit.record("rolled back", name=name, version=version)
+        version = await run_blocking(self.store.rollback, name)
+        self.audit.record("rolled back", name=name, version=version)
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
 
     async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
-        """See AdminPort."""
         return _done(
-            await self._driver.ask(lambda request: UntrustOrdered(request, bytes.fromhex(key), name, version, undo))
+            await self.driver.ask(lambda request: UntrustOrdered(request, bytes.fromhex(key), name, version, undo))
         )
 
     async def override(self, name: str) -> Done:
-        """See AdminPort."""
-        return _done(await self._driver.ask(lambda request: OverrideOrdered(request, name)))
+        return _done(await self.driver.ask(lambda request: OverrideOrdered(request, name)))
 
     async def forget(self, node: str) -> Done:
-        """See AdminPort."""
-        found = [
-            one for one in self._membership_host.swim.members() if node in (one.record.name, one.record.node.hex())
-        ]
+        found = [one for one in self.membership_host.swim.members() if node in (one.record.name, one.record.node.hex())]
         if not found:
             raise NotFoundError(f"no member {node} is on the roster")
         gone = [one for one in found if one.state in (MemberState.DEAD, MemberState.LEFT)]
         if not gone:
             raise MemberAliveError(f"{node} is {found[0].state.value}; stop its daemon first")
         for member in gone:
-            self._membership_host.swim.forget(NodeId(member.record.node), trio.current_time())
-            self._table.forget(member.record.node)
-        self._membership_host.wake()
-        self._audit.record("forgotten", member=node)
+            self.membership_host.swim.forget(NodeId(member.record.node), trio.current_time())
+            self.table.forget(member.record.node)
+        self.membership_host.wake()
+        self.audit.record("forgotten", member=node)
         return Done(changed=True, sentence=f"{node} is forgotten")
 
     async def verify(self, name: str, version: int) -> AsyncGenerator[VerifyStep, None]:
-        """See AdminPort."""
-        found = self._lifecycle.find(name, version)
+        found = self.lifecycle.find(name, version)
         manifest = found[0].manifest if found else None
         if manifest is None or not found[0].is_open:
             raise NotFoundError(f"{name}@{version} is not on this host")
-        checks = self._store.verify(name, version)
+        checks = self.store.verify(name, version)
         checked = bad = 0
         while True:
             batch = await run_blocking(_some, checks)

@@ -47,19 +47,19 @@ from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
-from gossipd.daemon.member_events import Hearers, MemberEvents
+from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reports import Alarms, BugTrap, Reports
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver
-from gossipd.daemon.status_view import DaemonStatus, StatusSources
+from gossipd.daemon.status_view import DaemonStatus
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.brain import DeploymentBrain
-from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import DaemonStarted, RosterChanged
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
@@ -81,11 +81,7 @@ log = structlog.get_logger("node")
 
 
 class App:
-    """A running daemon. Made inside ``trio.run``; ``main`` lives until it is cancelled.
-
-    Args:
-        nursery: the outermost; work that must end by itself runs in it.
-    """
+    """A running daemon, made inside ``trio.run``. Work that must end by itself runs in the outermost ``nursery``."""
 
     def __init__(self, config: Config, keys: Keys, nursery: trio.Nursery) -> None:
         """Open everything that locks or reads, in order. Raises GossipdError, OSError; then nothing is left open."""
@@ -117,11 +113,12 @@ class App:
 
     def _make_brain(self) -> DeploymentBrain:
         node, keys = self.live.config.node, self.live.keys
-        return DeploymentBrain(
-            HostIdentity(self._directory.own, node.name, node.rack, keys.node), statements=self._statements,
-            roster=ClusterRoster(self._directory, self.live), progress=self._progress, rng=_random(),
+        context = BrainContext(
+            identity=HostIdentity(self._directory.own, node.name, node.rack, keys.node), statements=self._statements,
+            roster=ClusterRoster(self._directory, self.live), progress=self._progress,
             complete_before=frozenset(model.deployment for model in self._store.models() if model.is_published),
         )  # fmt: skip
+        return DeploymentBrain(context, _random())
 
     def _make_adapters(self) -> None:
         lifecycle, audit = self._deployments.lifecycle, self.reports.audit
@@ -163,37 +160,28 @@ class App:
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
             alarms=self.reports.alarms,
         )  # fmt: skip
-        hearers = Hearers(
+        self._member_events = MemberEvents(
             self._driver, self._plane, self._deployments, self._progress_publisher, self._membership_host,
-            self.reports.alarms,
+            self.reports.alarms, self._nursery,
         )  # fmt: skip
-        self._member_events = MemberEvents(hearers, self._nursery)
 
     def _make_api(self) -> None:
         self._request_guards: list[RequestGuard] = []
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
         self._view = DaemonStatus(
-            StatusSources(
-                live=self.live, swim=self._membership_host.swim, planner=self._planner,
-                lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
-                plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
-                request_guards=self._request_guards,
-            )
+            live=self.live, swim=self._membership_host.swim, planner=self._planner,
+            lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
+            plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
+            request_guards=self._request_guards,
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
             store=self._store, table=self._progress, audit=self.reports.audit,
         )  # fmt: skip
 
-    # ---- life --------------------------------------------------------------------------------------
-
     @contextlib.asynccontextmanager
     async def serving(self, *, ending: Callable[[], None] = lambda: None) -> AsyncIterator[None]:
-        """Everything listens, unknown keys were seen to be refused, and the cluster is being looked for.
-
-        Args:
-            ending: called when it ends, for whatever reason, before what is verified is kept.
-        """
+        """Everything listens, and unknown keys are refused. ``ending`` is called at the end, before all is closed."""
         config = self.live.config
         async with trio.open_nursery() as outer:
             try:
@@ -219,14 +207,8 @@ class App:
         nursery.start_soon(self._driver.run, self._executor)
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
-        for task in (
-            self._progress_publisher.run,
-            self._lag.run,
-            self._state_saver.run,
-            self.reports.bugs.run,
-            self._watch_threads,
-            self._keep_standing_links,
-        ):
+        services = (self._progress_publisher, self._lag, self._state_saver, self.reports.bugs)
+        for task in (*(service.run for service in services), self._watch_threads, self._keep_standing_links):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)
         await self._open_local_sockets(nursery)
@@ -234,10 +216,7 @@ class App:
         self._deployments.post(DaemonStarted())
 
     def _finish_removals(self) -> None:
-        """Delete models that were marked as removed when the last run ended, and manifests without a statement.
-
-        A disk that takes no writes can be served from: it is done at the next start, then.
-        """
+        """Delete models that the last run marked as removed, and manifests without a statement, if the disk lets us."""
         try:
             for deployment in self._state.envelopes():
                 if self._statements.statement(deployment) is None:
@@ -256,9 +235,8 @@ class App:
         unknown = SecretKey(secrets.token_bytes(KEY_BYTES))
         encryption = settings_mapping.bulk_settings(config).encryption
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(
-                partial(check_control, self._plane, config.net.bind, config.net.port, own=keys.node, stranger=unknown)
-            )
+            net, check = config.net, partial(check_control, own=keys.node, stranger=unknown)
+            nursery.start_soon(check, self._plane, net.bind, net.port)
             nursery.start_soon(run_blocking, check_bulk, (reachable, port), encryption, keys.cluster.keys)
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
@@ -316,7 +294,7 @@ class App:
         self._deployments.post(RosterChanged())
         self._planner.set_own(can_read_sources=config.sources.enabled)
         self._driver.look_again()
-        self._membership_host.settings_changed()
+        self._membership_host.publish_capabilities()
         set_level(config.log.level)
 
 

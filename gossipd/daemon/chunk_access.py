@@ -1,4 +1,4 @@
-"""What the bulk server reads from and what sources write to: the store, with the daemon's books around it.
+"""What the bulk server reads from and what sources write to: the store, and counters of what was read.
 
 What lives here: ``ChunkAccess``, which finds manifests of deployments that the store has not opened (a host outside the
 targets passes them on too) and counts what is uploaded of which deployment, and how far; ``SourceWriter``, which turns
@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from dataclasses import dataclass, field
 
 from gossipd.core.events import FailReason, SourceReadFailed
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory
-from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.runtime.ports import NotHeldError, OpenChunk
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
@@ -25,23 +26,21 @@ from membership.member import NodeId
 MANIFEST_WAIT_S = 0.8
 
 
+@dataclass(slots=True, eq=False)
 class ChunkAccess:
     """A ``ChunkReader``. Thread-safe."""
 
-    def __init__(
-        self, store: ChunkStore, state: StateDirectory, directory: MemberDirectory, lifecycle: Lifecycle
-    ) -> None:
-        self.store = store
-        self._state = state
-        self._directory = directory
-        self._lifecycle = lifecycle
-        self._lock = threading.Lock()
-        self._uploaded: Counter[DeploymentId] = Counter()
-        self._sent: dict[DeploymentId, Counter[str]] = {}
+    store: ChunkStore
+    state: StateDirectory
+    directory: MemberDirectory
+    lifecycle: DeploymentTable
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _uploaded: Counter[DeploymentId] = field(default_factory=Counter, init=False)
+    _sent: dict[DeploymentId, Counter[str]] = field(default_factory=dict, init=False)
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:
         """See ChunkReader."""
-        if not self._lifecycle.is_served(deployment):
+        if not self.lifecycle.is_served(deployment):
             raise NotHeldError(f"{deployment.hex()} is not served here")
         opened = self.store.open_chunk(deployment, chunk)
         with self._lock:
@@ -50,15 +49,15 @@ class ChunkAccess:
 
     def manifest_bytes(self, deployment: DeploymentId) -> bytes:
         """See ChunkReader. Waits a moment for one that is on its way here."""
-        is_coming = self._lifecycle.is_coming
-        envelope = self._state.envelope_soon(deployment, is_coming=is_coming, timeout_s=MANIFEST_WAIT_S)
+        is_coming = self.lifecycle.is_coming
+        envelope = self.state.envelope_soon(deployment, is_coming=is_coming, timeout_s=MANIFEST_WAIT_S)
         if envelope is None:
             raise NotHeldError(f"no manifest of {deployment.hex()} here", code="E_UNKNOWN_MANIFEST")
         return envelope
 
     def sent(self, node: NodeId, deployment: DeploymentId, length: int) -> None:
         """A whole chunk has gone out to ``node``."""
-        scope = "rack" if self._directory.is_rack_peer(node) else "far"
+        scope = "rack" if self.directory.is_rack_peer(node) else "far"
         with self._lock:
             self._sent.setdefault(deployment, Counter())[scope] += length
 
@@ -74,18 +73,18 @@ class ChunkAccess:
         return dict(uploaded)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class SourceWriter:
     """A ``ChunkWriter`` for source reads: a chunk that was here already ends its read as cancelled."""
 
-    def __init__(self, store: ChunkStore, driver: PlannerDriver) -> None:
-        self._store = store
-        self._driver = driver
+    store: ChunkStore
+    driver: PlannerDriver
 
     def put(
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
     ) -> bool:
         """See ChunkWriter."""
-        is_new = self._store.put(deployment, chunk, body, supplier, elapsed_s)
+        is_new = self.store.put(deployment, chunk, body, supplier, elapsed_s)
         if not is_new:
-            self._driver.post(SourceReadFailed(deployment, (chunk,), FailReason.CANCELLED))
+            self.driver.post(SourceReadFailed(deployment, (chunk,), FailReason.CANCELLED))
         return is_new

@@ -7,6 +7,7 @@ What lives here: ``ControlDelegate``, the body of ``control.delegate.ControlPort
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import trio
@@ -36,73 +37,53 @@ class BulkTokens(NamedTuple):
     received: ReceivedTokens
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class ControlDelegate:
-    """One per daemon; everything is quick and on the trio loop."""
+    """One per daemon; everything is quick and on the trio loop. ``ControlPort`` says what each method does."""
 
-    def __init__(
-        self,
-        *,
-        directory: MemberDirectory,
-        live: LiveSettings,
-        tokens: BulkTokens,
-        driver: PlannerDriver,
-        trigger_server: TriggerServer,
-        audit: AuditLog,
-    ) -> None:
-        self._directory = directory
-        self._live = live
-        self._tokens, self._received_tokens = tokens
-        self._driver = driver
-        self._trigger_server = trigger_server
-        self._audit = audit
-        self._doubted: deque[tuple[float, str, str, bytes]] = deque()
+    directory: MemberDirectory
+    live: LiveSettings
+    tokens: BulkTokens
+    driver: PlannerDriver
+    trigger_server: TriggerServer
+    audit: AuditLog
+    _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
-        """See ControlPort."""
-        return self._directory.member_of(curve_key)
+        return self.directory.member_of(curve_key)
 
     def client_of(self, curve_key: bytes) -> bytes | None:
-        """See ControlPort."""
-        return next((key.ed25519 for key in self._live.clients if key.curve25519 == curve_key), None)
+        return next((key.ed25519 for key in self.live.clients if key.curve25519 == curve_key), None)
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
-        """See ControlPort."""
-        record = self._directory.record(node)
+        record = self.directory.record(node)
         return None if record is None else Endpoint(record.host, record.port, record.transport_key)
 
     def greeting(self) -> control.Hello:
-        """See ControlPort."""
         return control.Hello(f"gossipd {__version__}")
 
     def tokens_for(self, node: NodeId) -> tuple[tuple[bytes, ...], int]:
-        """See ControlPort."""
-        if self._tokens is None:
-            return (), 0
-        return self._tokens.issue_ahead(node), int(TOKEN_LIFE_S)
+        issued = self.tokens.issued
+        return ((), 0) if issued is None else (issued.issue_ahead(node), int(TOKEN_LIFE_S))
 
     def on_tokens(self, node: NodeId, tokens: tuple[bytes, ...], valid_s: int) -> None:
-        """See ControlPort."""
-        if self._tokens is not None:
-            self._received_tokens.put(node, tokens, min(valid_s, TOKEN_LIFE_S))
+        if self.tokens.issued is not None:
+            self.tokens.received.put(node, tokens, min(valid_s, TOKEN_LIFE_S))
 
     def on_event(self, event: Event) -> None:
-        """See ControlPort."""
-        self._driver.post(event)
+        self.driver.post(event)
 
     def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
-        """See ControlPort."""
-        if isinstance(message, control.Ping):
-            reply(control.Pong())
-        elif isinstance(message, control.TokenWanted):
-            if self._tokens is None or identity.node is None:
+        if isinstance(message, control.TokenWanted):
+            if self.tokens.issued is None or identity.node is None:
                 reply(control.Refused("E_TOKEN"))
             else:
-                reply(control.Token(self._tokens.issue(identity.node), int(TOKEN_LIFE_S)))
-        elif not self._trigger_server.hear(identity, message, reply):
+                reply(control.Token(self.tokens.issued.issue(identity.node), int(TOKEN_LIFE_S)))
+        elif not self.trigger_server.hear(identity, message, reply):
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 
     def on_refused(self, reason: str, address: str, key: bytes) -> None:
-        """See ControlPort. The one who knocks may be a joiner whose record is on its way: that shows in a while."""
+        """The one who knocks may be a joiner whose record is on its way: that shows in a while."""
         if key and len(self._doubted) < DOUBTED_MAX:
             self._doubted.append((trio.current_time() + DOUBT_S, reason, address, key))
         else:
@@ -118,4 +99,4 @@ class ControlDelegate:
     def _record_refusal(self, reason: str, address: str) -> None:
         # The port is a new one each time; by the host, so that one stranger's knocking is cut short in the log.
         host = address.rpartition(":")[0] if "://" in address else address
-        self._audit.record("stranger refused", subject=host, reason=reason)
+        self.audit.record("stranger refused", subject=host, reason=reason)

@@ -45,16 +45,9 @@ class DataPlane:
     """All thread-safe. What the bulk server asks and tells (``ServerPort``) goes through here."""
 
     def __init__(
-        self,
-        live: LiveSettings,
-        *,
-        chunk_access: ChunkAccess,
-        tokens: BulkTokens,
-        directory: MemberDirectory,
-        driver: PlannerDriver,
-        plane: ControlPlane,
-        bugs: BugTrap,
-    ) -> None:
+        self, live: LiveSettings, *, chunk_access: ChunkAccess, tokens: BulkTokens, directory: MemberDirectory,
+        driver: PlannerDriver, plane: ControlPlane, bugs: BugTrap,
+    ) -> None:  # fmt: skip
         config, keys, limits = live.config, live.keys, live.config.limits
         self._live, self._directory, self._driver, self._plane = live, directory, driver, plane
         self.store = store = chunk_access.store
@@ -70,31 +63,20 @@ class DataPlane:
         self.pool = BufferPool(limits.pool_bytes)
         incoming_chunks = IncomingChunks(driver.post)
         self.server = BulkServer(
-            reader=self.chunk_access,
-            settings=bulk,
-            port=self,
-            throttle=self.upload,
-            credentials=credentials,
-            tokens=tokens.issued,
-            incoming_chunks=incoming_chunks,
-        )
+            reader=self.chunk_access, settings=bulk, port=self, throttle=self.upload, credentials=credentials,
+            tokens=tokens.issued, incoming_chunks=incoming_chunks,
+        )  # fmt: skip
         self.client = BulkClient(
-            settings=bulk,
-            pool=self.pool,
-            throttle=self.download,
-            credentials=credentials,
-            get_token=None if is_tls else self._token_of,
-            incoming_chunks=incoming_chunks,
+            settings=bulk, pool=self.pool, throttle=self.download, credentials=credentials,
+            get_token=None if is_tls else self._token_of, incoming_chunks=incoming_chunks,
             received_tokens=tokens.received,
-        )
+        )  # fmt: skip
         start_runtime()
         self.reader = SourceReader(
-            Delivery(SourceWriter(store, driver), self.pool, incoming_chunks),
-            throttle=self.external,
-            policy=SourcePolicy.parse(config.sources.allow),
-            settings=settings_mapping.source_settings(config),
+            Delivery(SourceWriter(store, driver), self.pool, incoming_chunks), throttle=self.external,
+            policy=SourcePolicy.parse(config.sources.allow), settings=settings_mapping.source_settings(config),
             rng=SystemRandom(),
-        )
+        )  # fmt: skip
 
     # ---- what the bulk server asks and tells ---------------------------------------------------------
 
@@ -107,7 +89,7 @@ class DataPlane:
         self._driver.post(SlotsChanged(free))
 
     def chunk_sent(self, node: NodeId, deployment: DeploymentId, byte_count: int) -> None:
-        """It is counted."""
+        """See ServerPort: it is counted."""
         self.chunk_access.sent(node, deployment, byte_count)
 
     def complaint_received(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> None:

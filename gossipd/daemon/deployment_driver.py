@@ -10,27 +10,33 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
-from gossipd.core.ids import DeploymentId
-from gossipd.daemon.deployment_executor import DeploymentExecutor
 from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.statement import Statement
 
 
-class DeploymentDriver:
-    """Feeds one brain.
+class DeploymentPort(Protocol):
+    """What carries out the brain's commands. Called on the trio loop."""
 
-    Events that come before ``run`` wait for it.
-    """
+    def perform(self, command: commands.DeploymentCommand) -> None:
+        """Do what takes no time."""
+
+    async def carry_out(self, work: commands.Work) -> events.WorkEnded:
+        """Do what takes time; how it ended."""
+
+
+class DeploymentDriver:
+    """Feeds one brain. Events that come before ``run`` wait for it."""
 
     def __init__(self, brain: DeploymentBrain) -> None:
         self._brain = brain
         self.lifecycle = brain.lifecycle
         self._token = trio.lowlevel.current_trio_token()
-        self._performing: tuple[DeploymentExecutor, trio.Nursery] | None = None
+        self._performing: tuple[DeploymentPort, trio.Nursery] | None = None
         self._events: deque[events.DeploymentEvent] = deque()
         self._is_turning = False
         self._scopes: dict[commands.WorkNumber, trio.CancelScope] = {}
@@ -41,7 +47,7 @@ class DeploymentDriver:
         self._due_changed = trio.Event()
 
     def post(self, event: events.DeploymentEvent) -> None:
-        """Hand an event to the brain, and carry out what follows."""
+        """Give an event to the brain, and carry out what follows."""
         self._events.append(event)
         if self._is_turning or self._performing is None:
             return
@@ -60,12 +66,9 @@ class DeploymentDriver:
         finally:
             self._is_turning = False
 
-    async def run(self, executor: DeploymentExecutor, nursery: trio.Nursery) -> None:
-        """Never returns: tell the brain when its time has come.
-
-        Args:
-            nursery: in which work is done; the daemon's outermost, as publishing goes on while the daemon stops.
-        """
+    async def run(self, executor: DeploymentPort, nursery: trio.Nursery) -> None:
+        """Never returns: tell the brain when its time has come. Work is done in ``nursery``, the daemon's outermost, as
+        publishing goes on while the daemon stops."""
         self._performing = executor, nursery
         self._take_turn()
         while True:
@@ -97,7 +100,7 @@ class DeploymentDriver:
             self._due_s = due_s
             self._due_changed.set()
 
-    async def _work(self, executor: DeploymentExecutor, work: commands.Work, scope: trio.CancelScope) -> None:
+    async def _work(self, executor: DeploymentPort, work: commands.Work, scope: trio.CancelScope) -> None:
         ended: events.WorkEnded = events.WorkAbandoned(work.work)
         try:
             with scope:
@@ -125,16 +128,9 @@ class DeploymentDriver:
         return answer
 
     async def offer(self, envelope: bytes, file_name: str) -> str:
-        """A file from the inbox: what was done with it, in words.
-
-        Raises ManifestError, and QueueFullError to be asked again later.
-        """
+        """A file from the inbox: what was done with it. Raises ManifestError, and QueueFullError to be asked later."""
         return (await self.ask(lambda request: events.ManifestDropped(request, envelope, file_name))).sentence
 
     async def trigger(self, statement: Statement, envelope: bytes | None) -> commands.Answer:
         """A member's or client's signed statement. Raises GossipdError."""
         return await self.ask(lambda request: events.OrderTriggered(request, statement, envelope))
-
-    async def evict(self, deployment: DeploymentId) -> None:
-        """The store is about to delete it: remember that first."""
-        await self.ask(lambda request: events.EvictionBegun(request, deployment))

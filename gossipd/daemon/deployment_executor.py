@@ -10,7 +10,8 @@ models that wait for a disk must not stop the audit log.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 import structlog
 import trio
@@ -19,15 +20,15 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.errors import GossipdError, NotFoundError
 from gossipd.core.events import ProbeSource
 from gossipd.core.ids import DeploymentId, short
+from gossipd.daemon.judging import judge_manifest
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
+from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.deployment import commands, events
-from gossipd.deployment.commands import OpenSwarm
 from gossipd.deployment.events import Failure
-from gossipd.deployment.statement import Statement
 from gossipd.identity.trust import key_id, keys_for, may_sign
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.manifest import Manifest, deployment_id, open_manifest
+from gossipd.manifest.manifest import Manifest, deployment_id
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.runtime.worker_threads import run_blocking
 from gossipd.store.chunk_store import ChunkStore
@@ -38,7 +39,7 @@ from membership.member import NodeId
 
 STORE_THREADS = 4  # for each of opening, publishing, deleting: one disk does little more at once
 PULL_THREADS = 8  # at once: a host that announces many manifests must not hold all threads, nor the pool
-PULL_TIMEOUT_S = 20.0  # the largest manifest, 64 MiB, over 100 Mbit/s is 6 s
+PULL_TIMEOUT_S = 20.0  # the largest manifest, 50 MiB, over 100 Mbit/s is 6 s
 _FAILURES: tuple[tuple[type[GossipdError], Failure], ...] = (  # the first that fits
     (NoSpaceError, Failure.NO_SPACE),
     (NotWholeError, Failure.NOT_WHOLE),
@@ -50,30 +51,6 @@ _FAILURES: tuple[tuple[type[GossipdError], Failure], ...] = (  # the first that 
 )
 log = structlog.get_logger("deployments")
 T = TypeVar("T")
-
-
-class SwarmPort(Protocol):
-    """What the rest of the daemon does for deployments. Called on the trio loop; nothing waits."""
-
-    def trusted(self) -> Mapping[bytes, tuple[str, ...]]:
-        """Ed25519 keys of publishers whose manifests are accepted, with patterns of the names that each may sign."""
-        ...
-
-    def open_swarm(self, command: OpenSwarm) -> None:
-        """The planner and the sessions hear of an open deployment."""
-        ...
-
-    def close_swarm(self, deployment: DeploymentId) -> None:
-        """They forget it, and the source reader does."""
-        ...
-
-    def probe_source(self, command: ProbeSource) -> None:
-        """Find out whether a source can be read."""
-        ...
-
-    def tell_statement(self, statement: Statement) -> None:
-        """Gossip it."""
-        ...
 
 
 class ManifestClient:
@@ -100,34 +77,34 @@ class ManifestClient:
             return None
 
 
+@dataclass(kw_only=True, eq=False)
 class DeploymentExecutor:
     """Carries out commands; decides nothing."""
 
-    def __init__(
-        self, *, state: StateDirectory, store: ChunkStore, client: ManifestClient, swarm: SwarmPort, audit: AuditLog
-    ) -> None:
-        self._state = state
-        self._store = store
-        self._client = client
-        self._swarm = swarm
-        self._audit = audit
+    state: StateDirectory
+    store: ChunkStore
+    client: ManifestClient
+    swarm: SwarmActions
+    audit: AuditLog
+
+    def __post_init__(self) -> None:
         self._opening, self._publishing, self._deleting = (trio.CapacityLimiter(STORE_THREADS) for _ in range(3))
 
     def perform(self, command: commands.DeploymentCommand) -> None:
         """Do what takes no time."""
         match command:
             case commands.OpenSwarm():
-                self._swarm.open_swarm(command)
+                self.swarm.open_swarm(command)
             case commands.CloseSwarm(deployment):
-                self._swarm.close_swarm(deployment)
+                self.swarm.close_swarm(deployment)
             case commands.TellStatement(statement):
-                self._swarm.tell_statement(statement)
+                self.swarm.tell_statement(statement)
             case commands.RecordAudit(kind, fields):
-                self._audit.record(kind, **fields)  # type: ignore[arg-type]  # a subject is among the fields
+                self.audit.record(kind, **fields)  # type: ignore[arg-type]  # a subject is among the fields
             case commands.RecordLog(level, sentence, fields):
                 (log.warning if level == "warning" else log.info)(sentence, **fields)
             case ProbeSource():
-                self._swarm.probe_source(command)
+                self.swarm.probe_source(command)
             case _:
                 raise AssertionError(command)
 
@@ -141,24 +118,24 @@ class DeploymentExecutor:
     async def _carry_out(self, work: commands.Work) -> events.WorkEnded:
         match work:
             case commands.ReadManifest(number, deployment):
-                return events.EnvelopeFound(number, await run_blocking(self._state.envelope, deployment))
+                return events.EnvelopeFound(number, await run_blocking(self.state.envelope, deployment))
             case commands.PullManifest(number, deployment, peer, size):
-                return events.EnvelopeFound(number, await self._client.pull(peer, deployment, size))
+                return events.EnvelopeFound(number, await self.client.pull(peer, deployment, size))
             case commands.OpenManifest():
-                return await run_blocking(_open, work, self._swarm.trusted())
+                return await _open(work, self.swarm.trusted())
             case commands.ReserveSpace(number, manifest):
-                held = await run_blocking(self._store.open, manifest, limiter=self._opening)
-                return events.SpaceReserved(number, held, self._store.is_published(manifest.id))
+                held = await run_blocking(self.store.open, manifest, limiter=self._opening)
+                return events.SpaceReserved(number, held, self.store.is_published(manifest.id))
             case commands.KeepManifest(_, manifest):
-                await run_blocking(self._state.keep_envelope, manifest.id, manifest.envelope)
+                await run_blocking(self.state.keep_envelope, manifest.id, manifest.envelope)
             case commands.KeepStatements(_, kept, revision):
-                await _to_the_end(run_blocking(self._state.keep_register, kept, revision))
+                await _to_the_end(run_blocking(self.state.keep_register, kept, revision))
             case commands.PublishModel(_, deployment):
-                await _to_the_end(run_blocking(self._store.finish, deployment, limiter=self._publishing))
+                await _to_the_end(run_blocking(self.store.finish, deployment, limiter=self._publishing))
             case commands.DeleteModel(_, deployment):
-                await run_blocking(self._store.abandon, deployment, limiter=self._deleting)
+                await run_blocking(self.store.abandon, deployment, limiter=self._deleting)
             case commands.RemoveModel(_, name, version):
-                await run_blocking(self._store.remove, name, version)
+                await run_blocking(self.store.remove, name, version)
         return events.WorkDone(work.work)
 
 
@@ -174,24 +151,25 @@ async def _to_the_end(call: Awaitable[T]) -> T:
     return result
 
 
-def _open(
+async def _open(
     work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str, ...]]
 ) -> events.ManifestOpened | events.ManifestRefused:
     try:
-        return events.ManifestOpened(work.work, _judged(work, trusted))
+        return events.ManifestOpened(work.work, await _judged(work, trusted))
     except ManifestError as error:
-        return events.ManifestRefused(work.work, error, work.announced is not None and _is_of(work))
+        is_announced = work.announced is not None and await run_blocking(_is_of, work)
+        return events.ManifestRefused(work.work, error, is_announced)
 
 
-def _judged(work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str, ...]]) -> Manifest:
-    if work.accepted_signer and _is_of(work):
-        return open_manifest(work.envelope, (work.accepted_signer,))
-    manifest = open_manifest(work.envelope, trusted)
+async def _judged(work: commands.OpenManifest, trusted: Mapping[bytes, tuple[str, ...]]) -> Manifest:
+    if bool(work.accepted_signer) and await run_blocking(_is_of, work):
+        return await judge_manifest(work.envelope, (work.accepted_signer,))
+    manifest = await judge_manifest(work.envelope, trusted)
     if may_sign(trusted[manifest.signer], manifest.name):
         return manifest
     keys = keys_for(trusted, manifest.name)
     try:
-        return open_manifest(work.envelope, keys)
+        return await judge_manifest(work.envelope, keys)
     except ManifestError:
         raise ManifestError(
             f"key={short(key_id(manifest.signer))} is not trusted for the name {manifest.name}", code="E_KEY_NAME"

@@ -41,7 +41,7 @@ class PlannerDriver:
         self._due_s = -math.inf  # fixed at each plan: the planner counts some deadlines from when it is asked
 
     def post(self, event: Event) -> None:
-        """Hand an event to the planner, from any thread. Events of one thread keep their order."""
+        """Give an event to the planner, from any thread. Events of one thread keep their order."""
         self._events.append(event)
         self._turn_loop.wake_from_thread()
 

@@ -1,7 +1,7 @@
-"""The planner's commands as work for the hands.
+"""The planner's commands as calls of the adapters.
 
-What lives here: which hand does what, in which threads, and how it ends as an event. What does not: deciding, and
-counting (``deployment.lifecycle``).
+What lives here: which adapter does what, in which threads, and how it ends as an event. What does not: deciding, and
+counting (``deployment.deployment_table``).
 
 A fetch holds one thread from its request to the last byte written: at most ``fetches_max`` are in flight, so threads
 are few, and nothing is queued behind a slow peer. Source reads have threads of their own, so that a stalled store
@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 
 import structlog
 
@@ -40,29 +41,21 @@ COMPLAIN_TIMEOUT_S = 5.0
 log = structlog.get_logger("performer")
 
 
+@dataclass(kw_only=True, eq=False)
 class CommandExecutor:
     """Performs commands; called on the trio loop, never blocks."""
 
-    def __init__(
-        self,
-        *,
-        directory: MemberDirectory,
-        plane: ControlPlane,
-        data_plane: DataPlane,
-        driver: PlannerDriver,
-        deployments: DeploymentDriver,
-        membership_host: MembershipHost,
-        reports: Reports,
-    ) -> None:
-        self._directory = directory
-        self._plane = plane
-        self._data_plane = data_plane
-        self._driver = driver
-        self._deployments = deployments
-        self._membership_host = membership_host
-        self._reports = reports
+    directory: MemberDirectory
+    plane: ControlPlane
+    data_plane: DataPlane
+    driver: PlannerDriver
+    deployments: DeploymentDriver
+    membership_host: MembershipHost
+    reports: Reports
+
+    def __post_init__(self) -> None:
         self._fetchers = pool_with_threads(FETCH_THREADS, "fetch")
-        self._readers = pool_with_threads(data_plane.read_threads, "read")
+        self._readers = pool_with_threads(self.data_plane.read_threads, "read")
         self._chores = pool_with_threads(CHORE_THREADS, "chore")
 
     def close(self) -> None:
@@ -73,7 +66,7 @@ class CommandExecutor:
     def note(self, event: Event) -> None:
         """See PlannerPort: the deployment brain counts chunks."""
         if isinstance(event, events.ChunkStored | events.ChunkLost):
-            self._deployments.post(event)
+            self.deployments.post(event)
 
     def perform(self, command: Command) -> None:
         """See PlannerPort."""
@@ -81,19 +74,19 @@ class CommandExecutor:
             case events.StartFetch():
                 self._submit(self._fetchers, self._fetch, command)
             case events.CancelFetch():
-                self._data_plane.client.cancel(command.peer, command.deployment, command.chunk)
+                self.data_plane.client.cancel(command.peer, command.deployment, command.chunk)
             case events.StartSourceRead():
                 self._submit(self._readers, self._read, command)
             case events.ProbeSource():
                 self._submit(self._chores, self._probe, command.deployment)
             case events.StartSubscription() | events.EndSubscription() | events.SendHoldings() | events.SendDelta():
-                self._plane.hear(command)
+                self.plane.hear(command)
             case events.ClaimSeed():
                 self._claim_seed(command.term)
             case events.FinishModel() | events.ReportStall():
-                self._deployments.post(command)
+                self.deployments.post(command)
             case events.LimitUploads():
-                self._data_plane.server.limit_uploads(command.slots)
+                self.data_plane.server.limit_uploads(command.slots)
 
     def _submit(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
         try:
@@ -102,33 +95,29 @@ class CommandExecutor:
             log.debug("too late for more work")  # the pool is shut down: the daemon is stopping
 
     def _ended(self, work: Future[None]) -> None:
-        """What a hand may raise is caught where it is raised: anything else is our own bug and stops the node."""
+        """What an adapter may raise is caught where it is called: anything else is our own bug and stops the node."""
         if not work.cancelled() and (error := work.exception()) is not None:
-            self._reports.bugs.report(error)
+            self.reports.bugs.report(error)
 
     # ---- in threads --------------------------------------------------------------------------------
 
     def _fetch(self, command: events.StartFetch) -> None:
         reason = self._fetched(command)
         if reason is not None:
-            self._driver.post(events.FetchFailed(command.deployment, command.chunk, command.peer, reason))
+            self.driver.post(events.FetchFailed(command.deployment, command.chunk, command.peer, reason))
 
     def _fetched(self, command: events.StartFetch) -> FailReason | None:
         """None when the store has told of the chunk."""
-        manifest = self._deployments.lifecycle.manifest_of(command.deployment)
-        endpoint = self._directory.bulk_endpoint(command.peer)
+        manifest = self.deployments.lifecycle.manifest_of(command.deployment)
+        endpoint = self.directory.bulk_endpoint(command.peer)
         if manifest is None or endpoint is None:
             return FailReason.GONE
         length = manifest.chunk_length(command.chunk)
-        log.debug(
-            "fetch",
-            deployment=short(command.deployment),
-            chunk=command.chunk,
-            peer=self._directory.name_of(command.peer),
-        )
+        peer = self.directory.name_of(command.peer)
+        log.debug("fetch", deployment=short(command.deployment), chunk=command.chunk, peer=peer)
         began = time.monotonic()
         try:
-            incoming = self._data_plane.client.fetch_chunk(
+            incoming = self.data_plane.client.fetch_chunk(
                 command.peer, endpoint, command.deployment, command.chunk, length,
                 timeout_s=command.timeout_s, behind=command.behind,
             )  # fmt: skip
@@ -137,7 +126,7 @@ class CommandExecutor:
                 self._blame(command, error)
             return error.reason
         try:
-            is_new = self._data_plane.store.put(
+            is_new = self.data_plane.store.put(
                 command.deployment, command.chunk, incoming.view, command.peer, time.monotonic() - began
             )
             incoming.land()
@@ -155,51 +144,48 @@ class CommandExecutor:
 
     def _blame(self, command: events.StartFetch, error: GossipdError) -> None:
         """A chunk never comes from two peers, so a bad one is its sender's; the planner asks it no more for a while."""
-        peer = self._directory.name_of(command.peer)
+        peer, deployment = self.directory.name_of(command.peer), command.deployment.hex()
         log.warning("corrupt chunk", peer=peer, chunk=command.chunk, code=error.code)
-        deployment = command.deployment.hex()
-        self._reports.audit.record(
-            "quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code
-        )
+        record = self.reports.audit.record
+        record("quarantined", subject=peer, deployment=deployment, chunk=command.chunk, code=error.code)
 
     def _complain(self, command: events.StartFetch) -> None:
-        endpoint = self._directory.bulk_endpoint(command.peer)
+        peer, endpoint = command.peer, self.directory.bulk_endpoint(command.peer)
         if endpoint is None:
             return
+        complain = self.data_plane.client.complain
         try:
-            self._data_plane.client.complain(
-                command.peer, endpoint, command.deployment, command.chunk, timeout_s=COMPLAIN_TIMEOUT_S
-            )
+            complain(peer, endpoint, command.deployment, command.chunk, timeout_s=COMPLAIN_TIMEOUT_S)
         except TransferError as error:
-            log.info("complaint not delivered", peer=self._directory.name_of(command.peer), code=error.code)
+            log.info("complaint not delivered", peer=self.directory.name_of(peer), code=error.code)
 
     def _read(self, command: events.StartSourceRead) -> None:
-        manifest = self._deployments.lifecycle.manifest_of(command.deployment)
+        manifest = self.deployments.lifecycle.manifest_of(command.deployment)
         if manifest is None:
-            self._driver.post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
+            self.driver.post(events.SourceReadFailed(command.deployment, command.chunks, FailReason.CANCELLED))
             return
         log.debug("read", deployment=short(command.deployment), chunks=list(command.chunks))
-        outcome = self._data_plane.reader.read_chunks(manifest, command.chunks, is_awaited=command.is_awaited)
+        outcome = self.data_plane.reader.read_chunks(manifest, command.chunks, is_awaited=command.is_awaited)
         if outcome.failed:
             if outcome.errors:
                 log.warning("source read failed", reason=outcome.errors[-1].sentence, chunks=len(outcome.failed))
-                self._deployments.post_from_thread(SourceTroubled(command.deployment, outcome.errors[-1]))
+                self.deployments.post_from_thread(SourceTroubled(command.deployment, outcome.errors[-1]))
             reason = outcome.reason or FailReason.SOURCE
-            self._driver.post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
+            self.driver.post(events.SourceReadFailed(command.deployment, outcome.failed, reason))
 
     def _probe(self, deployment: DeploymentId) -> None:
-        manifest = self._deployments.lifecycle.manifest_of(deployment)
+        manifest = self.deployments.lifecycle.manifest_of(deployment)
         if manifest is None:
             return
-        outcome = self._data_plane.reader.probe(manifest)
+        outcome = self.data_plane.reader.probe(manifest)
         if not outcome.readable and outcome.errors:
             log.warning("source is not readable", reason=outcome.errors[-1].sentence)
-            self._deployments.post_from_thread(SourceTroubled(deployment, outcome.errors[-1]))
-        self._driver.post(events.SourceProbed(deployment, outcome.readable))
+            self.deployments.post_from_thread(SourceTroubled(deployment, outcome.errors[-1]))
+        self.driver.post(events.SourceProbed(deployment, outcome.readable))
 
     def _claim_seed(self, term: int) -> None:
-        self._membership_host.claim_seed(term)
-        self._reports.audit.record("seed claimed" if term else "seed given up", term=term)
+        self.membership_host.claim_seed(term)
+        self.reports.audit.record("seed claimed" if term else "seed given up", term=term)
 
 
 def pool_with_threads(count: int, name: str) -> ThreadPoolExecutor:

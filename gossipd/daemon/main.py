@@ -1,6 +1,6 @@
 """``gossipd run``: from a configuration file to an exit code.
 
-What lives here: signals, what is said to systemd, and how each failure ends. What does not: the daemon (``app``).
+What lives here: signals, what systemd is told, and how each failure ends. What does not: the daemon (``app``).
 
 SIGTERM or SIGINT: stop within five seconds, exit 0; a second one ends the process at once. SIGHUP: read the
 configuration and keys again, apply what can be applied, say what cannot; a wrong one changes nothing.

@@ -45,7 +45,7 @@ class MemberListener(Protocol):
 
 
 class MemberDirectory:
-    """Records of everybody who belongs. Written on the loop, read from anywhere."""
+    """The records of all members. Written on the loop, read from anywhere."""
 
     def __init__(self, own: NodeId) -> None:
         self.own = own
@@ -66,7 +66,7 @@ class MemberDirectory:
         return self.records.get(node)
 
     def is_member(self, node: NodeId) -> bool:
-        """Belongs to the cluster. One that is taken for dead and knocks is plainly not, so it is let in."""
+        """Whether it is on the roster. A host that counts as dead and dials us is plainly alive, so it is let in."""
         return node in self.records
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
@@ -96,44 +96,33 @@ class MemberDirectory:
 
     def hear(self, event: membership_events.Event, listener: MemberListener) -> None:
         """Take in what membership says, and tell the others."""
-        if isinstance(
-            event, membership_events.MemberUp | membership_events.MemberChanged | membership_events.MemberSuspected
-        ):
-            self._seen(event.member, listener)
-            if isinstance(event, membership_events.MemberUp):
-                listener.cured("E_JOIN_REFUSED")  # who sees others was let in
-                log.info("member up", member=event.member.record.name, rack=event.member.record.rack)
-        elif isinstance(event, membership_events.MemberDown | membership_events.MemberLeft):
-            node = event.member.record.node
-            self._live.discard(node)
-            listener.post(PeerLost(node))
-            self._no_namesake(node, listener)
-            reason = event.reason.value if isinstance(event, membership_events.MemberDown) else "left"
-            log.info("member down", member=event.member.record.name, reason=reason)
-            if (
-                isinstance(event, membership_events.MemberDown)
-                and event.reason is membership_events.DownReason.FORGOTTEN
-            ):
-                self._drop(node)
-            listener.roster_changed()
-        elif isinstance(event, membership_events.MemberForgotten):
-            self._live.discard(event.node)
-            listener.post(PeerLost(event.node))
-            self._no_namesake(event.node, listener)
-            self._drop(event.node)
-            listener.roster_changed()
-            log.info("member forgotten", member=event.name)
-        elif isinstance(event, membership_events.PayloadHeard):
-            listener.payload_heard(event)
-        elif isinstance(event, membership_events.ControlProbeWanted):
-            listener.probe_wanted(event.node)
-        elif isinstance(event, membership_events.Isolated):
-            _isolated(listener, isolated=event.isolated)
-        elif isinstance(event, membership_events.NameConflict):
-            self._namesakes[event.other] = event.name
-            listener.alarm("E_NAME_CONFLICT", f"another live host has the name {event.name}; rename one of the two")
-        else:
-            listener.alarm("E_JOIN_REFUSED", event.reason)
+        match event:
+            case membership_events.MemberUp(member):
+                self._seen(member, listener)
+                listener.cured("E_JOIN_REFUSED")  # a host that sees others was let in
+                log.info("member up", member=member.record.name, rack=member.record.rack)
+            case membership_events.MemberChanged(member) | membership_events.MemberSuspected(member):
+                self._seen(member, listener)
+            case membership_events.MemberDown(member, reason):
+                self._lost(member.record.node, listener, is_forgotten=reason is membership_events.DownReason.FORGOTTEN)
+                log.info("member down", member=member.record.name, reason=reason.value)
+            case membership_events.MemberLeft(member):
+                self._lost(member.record.node, listener, is_forgotten=False)
+                log.info("member down", member=member.record.name, reason="left")
+            case membership_events.MemberForgotten(node, name):
+                self._lost(node, listener, is_forgotten=True)
+                log.info("member forgotten", member=name)
+            case membership_events.PayloadHeard():
+                listener.payload_heard(event)
+            case membership_events.ControlProbeWanted(node):
+                listener.probe_wanted(node)
+            case membership_events.Isolated(isolated):
+                _isolated(listener, isolated=isolated)
+            case membership_events.NameConflict(name, other):
+                self._namesakes[other] = name
+                listener.alarm("E_NAME_CONFLICT", f"another live host has the name {name}; rename one of the two")
+            case membership_events.JoinRefused(reason):
+                listener.alarm("E_JOIN_REFUSED", reason)
 
     def _seen(self, member: Member, listener: MemberListener) -> None:
         record = member.record
@@ -145,23 +134,20 @@ class MemberDirectory:
         if self._namesakes.get(node, record.name) != record.name:
             self._no_namesake(node, listener)
         self._live.add(node)
-        capabilities = NodeCapabilities.from_bytes(record.payload)
-        listener.post(
-            PeerSeen(
-                PeerView(
-                    node,
-                    record.rack,
-                    record.zone,
-                    capabilities.can_read_sources,
-                    capabilities.seed_term,
-                    name=record.name,
-                )
-            )
-        )
-        moved = known is None or (known.host, known.port, known.boot) != (record.host, record.port, record.boot)
-        if moved:
+        capable = NodeCapabilities.from_bytes(record.payload)
+        can_read, seed_term = capable.can_read_sources, capable.seed_term
+        listener.post(PeerSeen(PeerView(node, record.rack, record.zone, can_read, seed_term, name=record.name)))
+        if known is None or (known.host, known.port, known.boot) != (record.host, record.port, record.boot):
             listener.member_changed(node)
             listener.roster_changed()
+
+    def _lost(self, node: NodeId, listener: MemberListener, *, is_forgotten: bool) -> None:
+        self._live.discard(node)
+        listener.post(PeerLost(node))
+        self._no_namesake(node, listener)
+        if is_forgotten:
+            self._drop(node)
+        listener.roster_changed()
 
     def _no_namesake(self, node: NodeId, listener: MemberListener) -> None:
         """The host that had our name is gone or has another."""

@@ -6,7 +6,7 @@ table of members (``member_directory``), and verdicts (``membership``).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass, field
 
 import structlog
 import trio
@@ -20,7 +20,7 @@ from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reports import Alarms
 from gossipd.deployment.events import ProgressHeard, RosterChanged, StatementHeard
-from gossipd.deployment.progress import ProgressFormatError
+from gossipd.deployment.progress_record import ProgressFormatError
 from gossipd.wire import control
 from membership.events import PayloadHeard, PayloadKind
 from membership.member import NODE_ID_BYTES, NodeId
@@ -30,8 +30,9 @@ PINGS_MAX = 16  # fall-back probes at once; a suspicion storm must not become a 
 log = structlog.get_logger("members")
 
 
-class Hearers(NamedTuple):
-    """The parts that hear of members."""
+@dataclass(slots=True, eq=False)
+class MemberEvents:
+    """The body of ``MemberListener``, which says what each method does. On the trio loop; probes run in ``nursery``."""
 
     driver: PlannerDriver
     plane: ControlPlane
@@ -39,65 +40,49 @@ class Hearers(NamedTuple):
     progress_publisher: ProgressPublisher
     membership_host: MembershipHost
     alarms: Alarms
-
-
-class MemberEvents:
-    """See MemberListener. On the trio loop.
-
-    Args:
-        nursery: in which probes run; the daemon's.
-    """
-
-    def __init__(self, hearers: Hearers, nursery: trio.Nursery) -> None:
-        self._to = hearers
-        self._nursery = nursery
-        self._pings = 0
+    nursery: trio.Nursery
+    _pings: int = field(default=0, init=False)
 
     def post(self, event: Event) -> None:
-        """See MemberListener. The sessions hear of a lost peer after the planner."""
-        self._to.driver.post(event)
+        """The sessions hear of a lost peer after the planner."""
+        self.driver.post(event)
         if isinstance(event, PeerLost):
-            self._to.plane.hear(event)
+            self.plane.hear(event)
 
     def member_changed(self, node: NodeId) -> None:
-        """See MemberListener."""
-        self._to.plane.member_changed(node)
+        self.plane.member_changed(node)
 
     def roster_changed(self) -> None:
-        """See MemberListener."""
-        self._to.deployments.post(RosterChanged())
+        self.deployments.post(RosterChanged())
 
     def alarm(self, code: str, sentence: str) -> None:
-        """See MemberListener."""
-        self._to.alarms.ring(code, sentence)
+        self.alarms.ring(code, sentence)
 
     def cured(self, code: str) -> None:
-        """See MemberListener."""
-        self._to.alarms.cured(code)
+        self.alarms.cured(code)
 
     def payload_heard(self, event: PayloadHeard) -> None:
-        """See MemberListener."""
         if event.kind is PayloadKind.STATEMENT:
-            self._to.deployments.post(StatementHeard(event.payload, event.key, event.forwarder))
+            self.deployments.post(StatementHeard(event.payload, event.key, event.forwarder))
             return
         node, short_key = NodeId(event.key[:NODE_ID_BYTES]), event.key[NODE_ID_BYTES:]
         try:
-            if self._to.progress_publisher.heard(node, short_key, event.version, event.payload):
-                self._to.deployments.post(ProgressHeard(node, short_key))
+            if self.progress_publisher.heard(node, short_key, event.version, event.payload):
+                self.deployments.post(ProgressHeard(node, short_key))
         except ProgressFormatError as error:
             log.debug("progress not understood", code=error.code)
 
     def probe_wanted(self, node: NodeId) -> None:
-        """See MemberListener: a ping over the control channel, and membership hears of an answer."""
+        """A ping over the control channel; membership hears of an answer."""
         if self._pings < PINGS_MAX:
             self._pings += 1
-            self._nursery.start_soon(self._ping, node)
+            self.nursery.start_soon(self._ping, node)
 
     async def _ping(self, node: NodeId) -> None:
         try:
-            await self._to.plane.request(node, control.Ping(), PING_S)
+            await self.plane.request(node, control.Ping(), PING_S)
         except GossipdError:
             return  # silence says nothing more than membership knows
         finally:
             self._pings -= 1
-        self._to.membership_host.answered(node)
+        self.membership_host.answered(node)

@@ -1,4 +1,4 @@
-"""Membership's brain on this host, and what is said and heard through it.
+"""Membership's brain on this host, and what the daemon publishes through it.
 
 What lives here: making the brain, its socket, publishing, the seed claim. What does not: the verdicts
 (``membership``), the table of members (``member_directory``), and what its events mean (``member_events``).
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from functools import partial
 from random import Random
 
 import trio
@@ -25,16 +24,12 @@ from membership import events as membership_events
 from membership.credentials import Credentials
 from membership.errors import PayloadRefusedError
 from membership.member import NodeId, Record
-from membership.runtime import SwimRuntime, open_udp_socket, serve
+from membership.runtime import SwimRuntime, open_udp_socket
 from membership.swim import Swim
 
 
 class MembershipHost:
-    """On the trio loop.
-
-    Args:
-        record: what this host says of itself, unsigned. roster: members of an earlier run.
-    """
+    """On the trio loop. ``record``: what this host says of itself, unsigned. ``roster``: members of an earlier run."""
 
     def __init__(self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms) -> None:
         config, keys = live.config, live.keys
@@ -42,24 +37,18 @@ class MembershipHost:
         self._alarms = alarms
         self._runtime: SwimRuntime | None = None
         self._seed_term = 0
-        self.swim = Swim(
-            settings_mapping.swim_settings(config),
-            record,
-            Credentials(keys.node.sign, keys.cluster),
-            rng=Random(secrets.randbits(64)),
-            now=trio.current_time(),
-            roster=roster,
-        )
+        settings, credentials = settings_mapping.swim_settings(config), Credentials(keys.node.sign, keys.cluster)
+        rng, now = Random(secrets.randbits(64)), trio.current_time()
+        self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster)
 
     async def start(
         self, nursery: trio.Nursery, on_event: Callable[[membership_events.Event], None], *, turn_loop: TurnLoop
     ) -> None:
-        """Listen and speak until the nursery ends. Raises OSError when the port is taken."""
+        """Receive and send until the nursery ends. Raises OSError when the port is taken."""
         net = self._live.config.net
         udp = open_udp_socket(net.bind, net.port)
         nursery.start_soon(_close_at_the_end, udp.close)
-        speak = partial(serve, self.swim, udp, on_event=on_event, attendant=turn_loop)
-        self._runtime = await nursery.start(speak)
+        self._runtime = await nursery.start(SwimRuntime(self.swim, udp, on_event=on_event, attendant=turn_loop).run)
         nursery.start_soon(_take_part, turn_loop, self._runtime)
 
     def wake(self) -> None:
@@ -68,18 +57,16 @@ class MembershipHost:
             self._runtime.wake()
 
     def leave(self) -> None:
-        """Say goodbye."""
+        """Tell the cluster that this host leaves."""
         self.swim.leave(trio.current_time())
         self.wake()
 
-    # ---- said ----------------------------------------------------------------------------------------
-
     def publish_statement(self, statement: Statement) -> None:
-        """To everybody, late joiners too."""
+        """Have gossip carry it to all hosts, late joiners too."""
         self._publish(membership_events.PayloadKind.STATEMENT, statement.deployment, statement.rank, statement.encode())
 
     def publish_progress(self, key: bytes, version: int, record: bytes) -> None:
-        """To everybody who is there; the next one supersedes it."""
+        """Have gossip carry it to the hosts that are up; the next one supersedes it."""
         self._publish(membership_events.PayloadKind.PROGRESS, key, version, record)
 
     def _publish(self, kind: membership_events.PayloadKind, key: bytes, version: int, payload: bytes) -> None:
@@ -92,17 +79,14 @@ class MembershipHost:
     def claim_seed(self, term: int) -> None:
         """Put the term on our record; zero gives the claim up."""
         self._seed_term = term
-        self._publish_capabilities()
-
-    def settings_changed(self) -> None:
-        """Whether this host may read storage has perhaps changed."""
-        self._publish_capabilities()
+        self.publish_capabilities()
 
     def keys_changed(self) -> None:
         """Another key ring of this cluster; nothing is sent for it."""
         self.swim.set_keys(self._live.keys.cluster)
 
-    def _publish_capabilities(self) -> None:
+    def publish_capabilities(self) -> None:
+        """Put on our record what this host can do; a reload may have changed it."""
         capabilities = settings_mapping.capabilities(self._live.config, seed_term=self._seed_term)
         self.swim.update_payload(capabilities.to_bytes(), trio.current_time())
         self.wake()

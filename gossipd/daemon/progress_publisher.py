@@ -1,15 +1,16 @@
 """How this host's progress reaches the others.
 
-What lives here: the rhythm. What does not: the record and the table (``deployment.progress``,
+What lives here: when a record is published. What does not: the record and the table (``deployment.progress_record``,
 ``deployment.progress_table``), and keeping the table on disk (``state_saver``).
 
-A record is told when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``; when all
-is done, a slow refresh keeps newcomers and those who lost a datagram up to date.
+A record is published when a deployment's state changes and, while something runs, every ``max(1 s, hosts / 50 s)``;
+when all is done, a slow refresh keeps newcomers, and hosts that lost a datagram, up to date.
 """
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
 
 import trio
 
@@ -17,44 +18,34 @@ from gossipd.core.ids import DeploymentId
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
-from gossipd.deployment.lifecycle import Lifecycle
-from gossipd.deployment.progress import next_version, progress_key, refresh_interval_s
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.progress_record import next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.states import FINAL
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
 TICK_S = 1.0
-LOOK_S = 0.25  # a change of state is told within this; each look is a wake-up of the loop, some 0.25 ms
+LOOK_S = 0.25  # a change of state is published within this; each look is a wake-up of the loop, some 0.25 ms
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class ProgressPublisher:
     """One task; owned by the trio loop."""
 
-    def __init__(
-        self,
-        *,
-        table: ClusterProgress,
-        lifecycle: Lifecycle,
-        store: ChunkStore,
-        chunk_access: ChunkAccess,
-        directory: MemberDirectory,
-        membership_host: MembershipHost,
-    ) -> None:
-        self._own = directory.own
-        self.table = table
-        self._lifecycle = lifecycle
-        self._store = store
-        self._chunk_access = chunk_access
-        self._directory = directory
-        self._membership_host = membership_host
-        self._told_s: dict[DeploymentId, float] = {}
+    table: ClusterProgress
+    lifecycle: DeploymentTable
+    store: ChunkStore
+    chunk_access: ChunkAccess
+    directory: MemberDirectory
+    membership_host: MembershipHost
+    told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
 
     def heard(self, node: NodeId, key: bytes, version: int, record: bytes) -> bool:
         """A host's record; False when it is this host's own. Raises ProgressFormatError."""
-        if node == self._own:
+        if node == self.directory.own:
             return False
         self.table.heard(node, key, version, record, now=trio.current_time(), wall_s=time.time())
         return True
@@ -68,34 +59,34 @@ class ProgressPublisher:
             if now - ticked_s >= TICK_S:
                 self._tick(now - ticked_s)
                 ticked_s = now
-            for deployment in self._lifecycle:
+            for deployment in self.lifecycle:
                 if self._is_due(deployment, now):
                     self.tell(deployment)
 
     def tell(self, deployment: DeploymentRecord) -> None:
-        """Tell now."""
+        """Publish the deployment's record now."""
         now, wall_s = trio.current_time(), time.time()
         deployment.changed = False
-        self._told_s[deployment.id] = now
+        self.told_s[deployment.id] = now
         if not deployment.is_target or deployment.manifest is None:
             return
         key = progress_key(deployment.id)
         progress = deployment.progress(wall_s)
-        version = next_version(self.table.version(self._own, key), wall_s)
-        if self.table.record(self._own, key, version, progress, now=now, wall_s=wall_s):
-            self._membership_host.publish_progress(self._own + key, version, progress.to_bytes())
+        version = next_version(self.table.version(self.directory.own, key), wall_s)
+        if self.table.record(self.directory.own, key, version, progress, now=now, wall_s=wall_s):
+            self.membership_host.publish_progress(self.directory.own + key, version, progress.to_bytes())
 
     def _is_due(self, deployment: DeploymentRecord, now: float) -> bool:
-        since_s = now - self._told_s.get(deployment.id, -1e9)
-        interval_s = refresh_interval_s(len(self._directory.records))
+        since_s = now - self.told_s.get(deployment.id, -1e9)
+        interval_s = refresh_interval_s(len(self.directory.records))
         if deployment.state in FINAL and not deployment.rate_in.bytes_per_s and not deployment.rate_out.bytes_per_s:
             interval_s *= SETTLED_FACTOR
         return deployment.changed or since_s >= interval_s
 
     def _tick(self, elapsed_s: float) -> None:
-        uploaded = self._chunk_access.take_uploaded()
-        models = self._store.statistics().models
-        for deployment in self._lifecycle:
+        uploaded = self.chunk_access.take_uploaded()
+        models = self.store.statistics().models
+        for deployment in self.lifecycle:
             deployment.rate_out.add(uploaded.pop(deployment.id, 0))
             deployment.rate_in.tick(elapsed_s)
             deployment.rate_out.tick(elapsed_s)

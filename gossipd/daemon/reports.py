@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import trio
 
@@ -18,18 +17,11 @@ from gossipd.core.units import timestamp
 ALARMS_MAX = 64
 
 
-class AlarmRecorder(Protocol):
-    """Takes a record of each alarm that begins: the audit log."""
-
-    def record(self, event: str, *, code: str, reason: str) -> None:
-        """Keep it."""
-
-
 @dataclass(slots=True)
 class Alarms:
-    """What an operator must act on; the same code and sentence is one alarm."""
+    """What an operator must act on; the same code and sentence is one alarm, recorded when it begins."""
 
-    recorder: AlarmRecorder
+    audit: AuditLog
     rows: dict[tuple[str, str], AlarmRow] = field(default_factory=dict)
 
     def ring(self, code: str, sentence: str) -> None:
@@ -39,7 +31,7 @@ class Alarms:
         if len(self.rows) >= ALARMS_MAX:
             del self.rows[next(iter(self.rows))]
         self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
-        self.recorder.record("alarm", code=code, reason=sentence)
+        self.audit.record("alarm", code=code, reason=sentence)
 
     def cured(self, code: str) -> None:
         """Nothing of this code is wrong any more."""

@@ -6,40 +6,39 @@ the directory itself.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.identity.cancel_rights import Authors, may_cancel
 from membership.member import NodeId, node_id
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Signers:
     """The keys that may sign statements. Nothing is copied, so nothing can be out of date."""
 
-    def __init__(self, directory: MemberDirectory, live: LiveSettings) -> None:
-        self._directory = directory
-        self._live = live
+    directory: MemberDirectory
+    live: LiveSettings
 
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, bytes):
             return False
-        record = self._directory.record(node_id(key))
-        return (record is not None and record.public_key == key) or any(
-            key == one.ed25519 for one in self._live.clients
-        )
+        record = self.directory.record(node_id(key))
+        is_member = record is not None and record.public_key == key
+        return is_member or any(key == one.ed25519 for one in self.live.clients)
 
 
 class ClusterRoster:
-    """See RosterPort."""
+    """The body of ``RosterPort``, which says what each answer means."""
 
     def __init__(self, directory: MemberDirectory, live: LiveSettings) -> None:
-        self._own = directory.own
         self._directory = directory
         self._live = live
         self.signers = Signers(directory, live)
 
     def vouchers(self) -> frozenset[bytes]:
-        """See RosterPort."""
-        records = map(self._directory.record, (self._own, *self._directory.live()))
+        records = map(self._directory.record, (self._directory.own, *self._directory.live()))
         keys = [record.public_key for record in records if record is not None]
         return frozenset(keys + [client.ed25519 for client in self._live.clients])
 
@@ -50,14 +49,11 @@ class ClusterRoster:
 
     @property
     def host_count(self) -> int:
-        """See RosterPort."""
         return len(self._directory.records)
 
     def live(self) -> set[NodeId]:
-        """See RosterPort."""
         return self._directory.live()
 
     def rack_of(self, node: NodeId) -> str | None:
-        """See RosterPort."""
         record = self._directory.record(node)
         return None if record is None else record.rack

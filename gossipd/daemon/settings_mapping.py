@@ -67,17 +67,7 @@ def capabilities(config: Config, *, seed_term: int = 0) -> NodeCapabilities:
 def own_record(config: Config, public: PublicKey, boot: int) -> Record:
     """Our member record, unsigned."""
     return Record(
-        public_key=public.ed25519,
-        boot=boot,
-        version=1,
-        name=config.node.name,
-        rack=config.node.rack,
-        zone=config.node.zone,
-        host=config.advertised,
-        port=config.net.port,
-        bulk_port=config.bulk_address[1],
-        transport_key=public.curve25519,
-        capacity=0,
-        software=__version__,
-        payload=capabilities(config).to_bytes(),
-    )
+        public_key=public.ed25519, boot=boot, version=1, name=config.node.name, rack=config.node.rack,
+        zone=config.node.zone, host=config.advertised, port=config.net.port, bulk_port=config.bulk_address[1],
+        transport_key=public.curve25519, capacity=0, software=__version__, payload=capabilities(config).to_bytes(),
+    )  # fmt: skip

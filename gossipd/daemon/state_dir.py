@@ -62,13 +62,13 @@ class StateDirectory:
         self._register_revision = -1
 
     def close(self) -> None:
-        """Gives the directory back."""
+        """Give the directory back."""
         self._disk.shut()
 
     def next_boot(self, wall_s: float) -> int:
         """A number higher than that of any earlier start, also when this file was lost: never below the clock."""
         kept = self._read(BOOT)
-        # Digits that no boot can have are as good as lost: the file has rotted, or a hand was in it.
+        # Digits that no boot can have are as good as lost: the file has rotted, or somebody has edited it.
         last = int(kept) if kept is not None and kept.isdigit() and len(kept) <= _BOOT_DIGITS_MAX else 0
         boot = max(last + 1 if last < BOOT_MAX else 0, int(wall_s))
         self._write(BOOT, str(boot).encode())
@@ -80,10 +80,7 @@ class StateDirectory:
         return StatementStore() if kept is None else register_from_bytes(kept)
 
     def keep_register(self, kept: bytes, revision: int) -> None:
-        """A ``snapshot``, made on the loop that owns the register; it or a later one is durable on return.
-
-        Threads may come in another order than their snapshots were made: an older one never replaces a newer.
-        """
+        """Make a ``snapshot`` durable, unless a thread with a later one came first."""
         with self._keeping_register:
             if revision > self._register_revision:
                 self._write(REGISTER, kept)
@@ -103,19 +100,17 @@ class StateDirectory:
         return records
 
     def keep_roster(self, records: Iterable[Record]) -> None:
-        """Who belongs, for the next start."""
+        """The members' records, for the next start."""
         encoded = [encode_signed(record) for record in records]
         self._write(ROSTER, b"".join(len(one).to_bytes(_LENGTH_BYTES, "big") + one for one in encoded))
 
     def progress(self, *, now: float, wall_s: float) -> ClusterProgress:
         """The table, or an empty one when there is none that can be read."""
         kept = self._read(PROGRESS)
-        if kept is not None:
-            try:
-                return ClusterProgress.from_bytes(kept, now=now, wall_s=wall_s)
-            except ProgressTableError:
-                return ClusterProgress()
-        return ClusterProgress()
+        try:
+            return ClusterProgress() if kept is None else ClusterProgress.from_bytes(kept, now=now, wall_s=wall_s)
+        except ProgressTableError:
+            return ClusterProgress()
 
     def keep_progress(self, table: bytes) -> None:
         """``ClusterProgress.to_bytes``."""
@@ -131,11 +126,7 @@ class StateDirectory:
     def envelope_soon(
         self, deployment: DeploymentId, *, is_coming: Callable[[DeploymentId], bool], timeout_s: float
     ) -> bytes | None:
-        """As ``envelope``, but waits for one that is on its way here.
-
-        Args:
-            is_coming: whether it is; asked again whenever some manifest has been kept.
-        """
+        """As ``envelope``, but waits for one that ``is_coming``; asks that again after each manifest that was kept."""
         deadline = time.monotonic() + timeout_s
         while True:
             kept_before = self._envelopes_kept
@@ -155,17 +146,16 @@ class StateDirectory:
             self._envelope_kept.notify_all()
 
     def envelopes(self) -> list[DeploymentId]:
-        """Whose manifests are kept; as many as the register holds statements, after ``forget_envelope`` of the rest."""
+        """Deployments whose manifests are kept; once the rest is deleted, no more than the register has statements."""
         return [DeploymentId(bytes.fromhex(name)) for name in self._disk.names(MANIFESTS) if len(name) == 64]
 
     def forget_envelope(self, deployment: DeploymentId) -> None:
-        """Nobody will ask for it again."""
+        """Delete a manifest that no host will ask for again."""
         self._disk.remove_file(f"{MANIFESTS}/{deployment.hex()}")
 
     def _read(self, name: str) -> bytes | None:
-        if self._disk.kind(name) is not FileKind.FILE:
-            return None
-        return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX)
+        is_file = self._disk.kind(name) is FileKind.FILE
+        return read_file(self._disk, name, bytes_max=FILE_BYTES_MAX) if is_file else None
 
     def _write(self, name: str, body: bytes) -> None:
         try:

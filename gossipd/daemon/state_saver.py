@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 
 import trio
@@ -25,54 +26,46 @@ LOOK_S = 1.0
 ROSTER_KEEP_S = 5.0  # a crash costs at most this much of what gossip brings again
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class StateSaver:
     """One task; owned by the trio loop."""
 
-    def __init__(
-        self,
-        *,
-        state: StateDirectory,
-        register: StatementStore,
-        swim: Swim,
-        table: ClusterProgress,
-        alarms: Alarms,
-    ) -> None:
-        self._state = state
-        self._register = register
-        self._swim = swim
-        self._table = table
-        self._alarms = alarms
+    state: StateDirectory
+    register: StatementStore
+    swim: Swim
+    table: ClusterProgress
+    alarms: Alarms
 
     async def run(self) -> None:
         """Never returns."""
-        kept_revision, kept_s, kept_table = self._register.revision, trio.current_time(), b""
+        kept_revision, kept_s, kept_table = self.register.revision, trio.current_time(), b""
         self._show_equivocations()
         while True:
             await trio.sleep(LOOK_S)
             writes: list[Callable[[], None]] = []
-            if self._register.revision != kept_revision:
-                kept_revision = self._register.revision
+            if self.register.revision != kept_revision:
+                kept_revision = self.register.revision
                 self._show_equivocations()
-                writes.append(partial(self._state.keep_register, *snapshot(self._register)))
+                writes.append(partial(self.state.keep_register, *snapshot(self.register)))
             if trio.current_time() - kept_s > ROSTER_KEEP_S:
                 kept_s = trio.current_time()
-                writes.append(partial(self._state.keep_roster, self._swim.roster_records()))
-            table = self._table.to_bytes()
+                writes.append(partial(self.state.keep_roster, self.swim.roster_records()))
+            table = self.table.to_bytes()
             if table != kept_table:  # our own counters are in it, and nobody else can tell us those after a crash
                 kept_table = table
-                writes.append(partial(self._state.keep_progress, table))
+                writes.append(partial(self.state.keep_progress, table))
             try:
                 for write in writes:
                     await run_blocking(write)
                 if writes:
-                    self._alarms.cured(StateWriteError.code)
+                    self.alarms.cured(StateWriteError.code)
             except StateWriteError as error:
                 kept_revision, kept_table = -1, b""  # all of it is tried again at the next look
-                self._alarms.ring(error.code, str(error.args[0]))
+                self.alarms.ring(error.code, str(error.args[0]))
 
     def _show_equivocations(self) -> None:
-        for one in self._register.alarms():
-            self._alarms.ring(
+        for one in self.register.alarms():
+            self.alarms.ring(
                 "E_EQUIVOCATION",
                 f"{one.name}@{one.version} has two contents: {short(one.trusted)} is trusted, {short(one.offered)} was "
                 "offered; the publisher used the version twice, or its key is stolen",
@@ -81,7 +74,7 @@ class StateSaver:
     def keep_all(self) -> None:
         """At the end; a disk that refuses costs what gossip brings again."""
         with contextlib.suppress(StateWriteError):
-            self._state.keep_roster(self._swim.roster_records())
-            self._state.keep_register(*snapshot(self._register))
-            self._state.keep_progress(self._table.to_bytes())
-        self._state.close()
+            self.state.keep_roster(self.swim.roster_records())
+            self.state.keep_register(*snapshot(self.register))
+            self.state.keep_progress(self.table.to_bytes())
+        self.state.close()

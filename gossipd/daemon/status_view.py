@@ -12,32 +12,20 @@ from pathlib import Path
 import trio
 
 from gossipd import __version__
+from gossipd.api import schema
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.request_guard import RequestGuard
-from gossipd.api.schema import (
-    AuditRow,
-    DeploymentRow,
-    HealthRow,
-    InboxRow,
-    MemberRow,
-    ModelRow,
-    NodeRow,
-    PeerRow,
-    SecurityRow,
-    StatusSnapshot,
-    StoreRow,
-)
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
-from gossipd.deployment.lifecycle import Lifecycle
-from gossipd.deployment.progress import HostState
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_table import DeploymentTable
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Verb
 from gossipd.identity.trust import key_id
 from gossipd.inbox.inbox import Inbox
@@ -49,14 +37,14 @@ from membership.member import Member, MemberState
 from membership.swim import Swim
 
 
-@dataclass(slots=True, kw_only=True)
-class StatusSources:
-    """Everything there is to look at."""
+@dataclass(slots=True, kw_only=True, eq=False)
+class DaemonStatus:
+    """The body of ``StatusPort``, which says what each answer is. All on the trio loop."""
 
     live: LiveSettings
     swim: Swim
     planner: Planner
-    lifecycle: Lifecycle
+    lifecycle: DeploymentTable
     progress: ClusterProgress
     data_plane: DataPlane
     plane: ControlPlane
@@ -68,66 +56,47 @@ class StatusSources:
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     started_s: float = field(default_factory=time.monotonic)
 
-
-class DaemonStatus:
-    """See StatusPort. All on the trio loop."""
-
-    def __init__(self, status_sources: StatusSources) -> None:
-        self._see = status_sources
-
-    def snapshot(self) -> StatusSnapshot:
-        """See StatusPort."""
-        see = self._see
-        record = see.swim.self_record()
-        in_clear = see.live.config.bulk.encryption == "none"
+    def snapshot(self) -> schema.StatusSnapshot:
+        record = self.swim.self_record()
+        in_clear = self.live.config.bulk.encryption == "none"
         reasons = ["bulk.encryption is none: others can read the bytes on the way"] if in_clear else []
-        statistics = see.data_plane.store.statistics()
+        statistics = self.data_plane.store.statistics()
         condition = statistics.condition
-        inbox, audit = see.inbox.statistics, see.reports.audit
-        return StatusSnapshot(
-            node=NodeRow(
-                name=record.name,
-                rack=record.rack,
-                zone=record.zone,
-                id=record.node.hex(),
-                address=f"{record.host}:{record.port}",
-                version=__version__,
-                uptime_s=round(time.monotonic() - see.started_s, 1),
+        inbox, audit = self.inbox.statistics, self.reports.audit
+        return schema.StatusSnapshot(
+            node=schema.NodeRow(
+                name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
+                address=f"{record.host}:{record.port}", version=__version__,
+                uptime_s=round(time.monotonic() - self.started_s, 1),
             ),
             members=self._members(),
             deployments=self.deployments(),
-            security=SecurityRow(
-                state="degraded" if reasons else "ok", bulk_encryption=see.live.config.bulk.encryption, reasons=reasons
+            security=schema.SecurityRow(
+                state="degraded" if reasons else "ok", bulk_encryption=self.live.config.bulk.encryption, reasons=reasons
             ),
-            store=StoreRow(
-                condition=condition.health.value,
-                detail=condition.sentence,
-                free_bytes=statistics.free_bytes,
-                need_bytes=condition.need_bytes,
-                oldest_unchecked_s=float(statistics.oldest_unchecked_age_s),
+            store=schema.StoreRow(
+                condition=condition.health.value, detail=condition.sentence, free_bytes=statistics.free_bytes,
+                need_bytes=condition.need_bytes, oldest_unchecked_s=float(statistics.oldest_unchecked_age_s),
             ),
-            inbox=InboxRow(
+            inbox=schema.InboxRow(
                 accepted=inbox.accepted, refused=inbox.refused, waiting=inbox.waiting, trouble=inbox.trouble
             ),
-            audit=AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
-            alarms=list(see.reports.alarms.rows.values()),
-            loop_lag_p99_s=round(see.lag.p99_s(), 4),
-        )
+            audit=schema.AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
+            alarms=list(self.reports.alarms.rows.values()),
+            loop_lag_p99_s=round(self.lag.p99_s(), 4),
+        )  # fmt: skip
 
-    def deployments(self, name: str | None = None, version: int | None = None) -> list[DeploymentRow]:
-        """See StatusPort."""
-        members = self._see.swim.members()
-        swarms = self._see.planner.statistics().swarms
+    def deployments(self, name: str | None = None, version: int | None = None) -> list[schema.DeploymentRow]:
+        members = self.swim.members()
+        swarms = self.planner.statistics().swarms
         rows = [
             self._row(one, members, one_copy=one.id in swarms and swarms[one.id].one_copy)
-            for one in self._see.lifecycle
-            if one.manifest is not None
-            and name in (None, one.manifest.name)
-            and version in (None, one.manifest.version)
+            for one in self.lifecycle
+            if (found := one.manifest) is not None and name in (None, found.name) and version in (None, found.version)
         ]
         return sorted(rows, key=lambda row: (row.name, -row.version))
 
-    def _row(self, deployment: DeploymentRecord, members: list[Member], *, one_copy: bool) -> DeploymentRow:
+    def _row(self, deployment: DeploymentRecord, members: list[Member], *, one_copy: bool) -> schema.DeploymentRow:
         manifest = deployment.manifest
         assert manifest is not None
         targets = [
@@ -136,28 +105,22 @@ class DaemonStatus:
             if manifest.is_target(member.record.name, member.record.rack)
         ]
         facts = DeploymentFacts(
-            id=manifest.id,
-            name=manifest.name,
-            version=manifest.version,
-            bytes_total=manifest.bytes_total,
-            chunk_count=manifest.chunk_count,
-            priority=manifest.priority,
-            signed_by=short(key_id(manifest.signer)),
+            id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
+            chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
             started_s=float(deployment.started_s),
             cancelled=deployment.statement.verb is Verb.CANCEL and deployment.state is not HostState.COMPLETE,
-            one_copy=one_copy,
-            stall=deployment.stall.value if deployment.stall is not None else None,
-        )
+            one_copy=one_copy, stall=deployment.stall.value if deployment.stall is not None else None,
+        )  # fmt: skip
         targets.sort(key=lambda target: target.name)
-        return deployment_row(facts, self._see.progress, targets, now=trio.current_time())
+        return deployment_row(facts, self.progress, targets, now=trio.current_time())
 
-    def _members(self) -> list[MemberRow]:
-        seeds = self._see.planner.statistics().seeds
+    def _members(self) -> list[schema.MemberRow]:
+        seeds = self.planner.statistics().seeds
         rows = []
-        for member in self._see.swim.members():
+        for member in self.swim.members():
             record = member.record
             rows.append(
-                MemberRow(
+                schema.MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
                     address=f"{record.host}:{record.port}", state=member.state.value,
                     seed=record.node in seeds or NodeCapabilities.from_bytes(record.payload).seed_term > 0,
@@ -167,91 +130,72 @@ class DaemonStatus:
             )  # fmt: skip
         return sorted(rows, key=lambda row: row.name)
 
-    def models(self) -> list[ModelRow]:
-        """See StatusPort."""
-        see = self._see
+    def models(self) -> list[schema.ModelRow]:
         rows = []
-        for one in see.lifecycle:
+        for one in self.lifecycle:
             manifest = one.manifest
             if manifest is None or not one.is_open:
                 continue
             is_complete = one.state is HostState.COMPLETE
-            path = str(Path(see.live.config.store.models) / manifest.name / str(manifest.version))
+            path = str(Path(self.live.config.store.models) / manifest.name / str(manifest.version))
             rows.append(
-                ModelRow(
-                    name=manifest.name,
-                    version=manifest.version,
-                    state=one.state.value,
-                    current=is_complete and see.data_plane.store.current(manifest.name) == manifest.version,
-                    bytes_total=manifest.bytes_total,
-                    path=path if is_complete else None,
+                schema.ModelRow(
+                    name=manifest.name, version=manifest.version, state=one.state.value,
+                    current=is_complete and self.data_plane.store.current(manifest.name) == manifest.version,
+                    bytes_total=manifest.bytes_total, path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
                 )
-            )
+            )  # fmt: skip
         return sorted(rows, key=lambda row: (row.name, -row.version))
 
-    def peers(self) -> dict[str, PeerRow]:
-        """See StatusPort."""
-        sent, got = self._see.data_plane.server.statistics().peers, self._see.data_plane.client.statistics().peers
+    def peers(self) -> dict[str, schema.PeerRow]:
+        sent, got = self.data_plane.server.statistics().peers, self.data_plane.client.statistics().peers
         nothing = PeerTraffic()
         rows = {}
         for node in sent.keys() | got.keys():
             out, into = sent.get(node, nothing), got.get(node, nothing)
-            rows[node.hex()] = PeerRow(
+            rows[node.hex()] = schema.PeerRow(
                 bytes_in=into.bytes_in, bytes_out=out.bytes_out, chunks_in=into.chunks_in, chunks_out=out.chunks_out,
                 busy_in=into.busy, busy_out=out.busy,
             )  # fmt: skip
         return rows
 
     def counters(self) -> LocalCounters:
-        """See StatusPort."""
-        see = self._see
-        sent, pool, sources = (
-            see.data_plane.server.statistics(),
-            see.data_plane.pool.statistics(),
-            see.data_plane.reader.statistics(),
-        )
-        refused = {**sent.errors, **{f"control_{key}": value for key, value in see.plane.statistics().items()}}
-        refused |= {key: value for key, value in see.swim.statistics().items() if key.startswith("dropped_")}
-        refused["status"] = sum(guard.refused for guard in see.request_guards)
+        data_plane = self.data_plane
+        sent, pool = data_plane.server.statistics(), data_plane.pool.statistics()
+        refused = {**sent.errors, **{f"control_{key}": value for key, value in self.plane.statistics().items()}}
+        refused |= {key: value for key, value in self.swim.statistics().items() if key.startswith("dropped_")}
+        refused["status"] = sum(guard.refused for guard in self.request_guards)
         return LocalCounters(
-            deployments=[self._deployment_counters(one) for one in see.lifecycle if one.is_open],
-            source_requests=dict(sources.results),
-            refused=refused,
-            uploads_busy=sent.transfers,
-            uploads_max=see.live.config.limits.upload_slots,
-            buffers_busy_bytes=pool.leased_bytes,
-            buffers_max_bytes=pool.pool_bytes,
-            fetch_seconds=see.fetch_seconds.figures(),
-            loop_lag_seconds=see.lag.histogram.figures(),
-        )
+            deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
+            source_requests=dict(data_plane.reader.statistics().results),
+            refused=refused, uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
+            buffers_busy_bytes=pool.leased_bytes, buffers_max_bytes=pool.pool_bytes,
+            fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),
+        )  # fmt: skip
 
     def _deployment_counters(self, one: DeploymentRecord) -> DeploymentCounters:
         assert one.manifest is not None
         counters = one.counters
+        received = {"origin": counters.source_bytes, "peer_rack": counters.peer_bytes_same_rack}
+        received["peer_far"] = counters.peer_bytes_cross_rack
         return DeploymentCounters(
             deployment=one.label,
-            received_bytes={
-                "origin": counters.source_bytes,
-                "peer_rack": counters.peer_bytes_same_rack,
-                "peer_far": counters.peer_bytes_cross_rack,
-            },
-            sent_bytes=self._see.data_plane.chunk_access.sent_bytes(one.id),
+            received_bytes=received,
+            sent_bytes=self.data_plane.chunk_access.sent_bytes(one.id),
             verify_failures={"peer": counters.corrupt_chunks},
             wasted_bytes={"duplicate": counters.duplicate_bytes},
             chunks={"held": one.chunks_verified, "missing": one.manifest.chunk_count - one.chunks_verified},
         )
 
-    def health(self) -> HealthRow:
-        """See StatusPort."""
-        see = self._see
+    def health(self) -> schema.HealthRow:
         reasons = []
-        condition = see.data_plane.store.condition()
+        condition = self.data_plane.store.condition()
         if condition.health is not StoreHealth.OK:
             reasons.append(condition.sentence or condition.health.value)
-        live = sum(member.state is MemberState.ALIVE for member in see.swim.members())
-        if see.live.config.net.join and live < 2:
+        live = sum(member.state is MemberState.ALIVE for member in self.swim.members())
+        if self.live.config.net.join and live < 2:
             reasons.append("no other member has been found yet")
-        if see.inbox.statistics.trouble is not None:
-            reasons.append(see.inbox.statistics.trouble)
-        return HealthRow(ready=not reasons, reasons=reasons)
+        if self.inbox.statistics.trouble is not None:
+            reasons.append(self.inbox.statistics.trouble)
+        return schema.HealthRow(ready=not reasons, reasons=reasons)

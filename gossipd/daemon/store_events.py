@@ -12,7 +12,7 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.events import ChunkLost, ChunkStored
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.driver import PlannerDriver
-from gossipd.deployment.events import DiskConditionChanged, VersionEvicted
+from gossipd.deployment.events import DiskConditionChanged, EvictionBegun, VersionEvicted
 from gossipd.store.notices import ModelEvicted, StoreConditionChanged, StoreEvent
 
 log = structlog.get_logger("store")
@@ -59,7 +59,7 @@ class StoreEvents:
 
 async def _evict(deployments: DeploymentDriver, event: ModelEvicted, remembered: trio.Event) -> None:
     with trio.CancelScope(shield=True):  # publishing goes on while the daemon stops, and waits for this
-        await deployments.evict(event.deployment)
+        await deployments.ask(lambda request: EvictionBegun(request, event.deployment))
     remembered.set()
 
 

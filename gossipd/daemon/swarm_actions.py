@@ -1,9 +1,11 @@
-"""What the rest of the daemon does for deployments: the body of ``deployment_executor.SwarmPort``.
+"""What the rest of the daemon does for deployments. Called on the trio loop; nothing waits.
 
 What lives here: which parts hear of an open or closed deployment, and in which order. What does not: deciding.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.events import DeploymentClosed, DeploymentOpened, ProbeSource
@@ -17,42 +19,39 @@ from gossipd.deployment.statement import Statement
 from gossipd.sources.reader import SourceReader
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class SwarmActions:
-    """See SwarmPort."""
+    """One per daemon."""
 
-    def __init__(
-        self, *, live: LiveSettings, driver: PlannerDriver, plane: ControlPlane, executor: CommandExecutor,
-        reader: SourceReader, membership_host: MembershipHost,
-    ) -> None:  # fmt: skip
-        self._live = live
-        self._driver = driver
-        self._plane = plane
-        self._executor = executor
-        self._reader = reader
-        self._membership_host = membership_host
+    live: LiveSettings
+    driver: PlannerDriver
+    plane: ControlPlane
+    executor: CommandExecutor
+    reader: SourceReader
+    membership_host: MembershipHost
 
     def trusted(self) -> dict[bytes, tuple[str, ...]]:
-        """See SwarmPort."""
-        return self._live.trusted()
+        """Ed25519 keys of publishers whose manifests are accepted, with patterns of the names that each may sign."""
+        return self.live.trusted()
 
     def open_swarm(self, command: OpenSwarm) -> None:
-        """See SwarmPort."""
+        """The planner and the sessions hear of an open deployment."""
         manifest = command.manifest
         opened = DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
-        self._driver.post(opened)
-        self._plane.hear(opened)
+        self.driver.post(opened)
+        self.plane.hear(opened)
 
     def close_swarm(self, deployment: DeploymentId) -> None:
-        """See SwarmPort."""
+        """The planner, the sessions and the source reader forget it."""
         closed = DeploymentClosed(deployment)
-        self._driver.post(closed)
-        self._plane.hear(closed)
-        self._reader.forget(deployment)
+        self.driver.post(closed)
+        self.plane.hear(closed)
+        self.reader.forget(deployment)
 
     def probe_source(self, command: ProbeSource) -> None:
-        """See SwarmPort."""
-        self._executor.perform(command)
+        """Find out whether a source can be read."""
+        self.executor.perform(command)
 
     def tell_statement(self, statement: Statement) -> None:
-        """See SwarmPort."""
-        self._membership_host.publish_statement(statement)
+        """Gossip it."""
+        self.membership_host.publish_statement(statement)

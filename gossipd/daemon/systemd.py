@@ -39,7 +39,7 @@ class Notifier:
         self._send(f"RELOADING=1\nMONOTONIC_USEC={monotonic_us}", "")
 
     async def run_watchdog(self) -> None:
-        """Says twice in each interval that the loop turns; returns at once when nobody asked for it."""
+        """Tell systemd twice in each interval that the loop turns; returns at once when it did not ask."""
         if self.watchdog_s is None or self.watchdog_s <= 0:
             return
         while True:

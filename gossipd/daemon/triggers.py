@@ -7,41 +7,37 @@ checked that it is its sender's own.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from gossipd.control.authenticator import Identity
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment_driver import DeploymentDriver
-from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.wire import control
 
 
+@dataclass(slots=True, kw_only=True, eq=False)
 class Triggers:
-    """See TriggerHost."""
+    """The body of ``TriggerHost``, which says what each method does."""
 
-    def __init__(self, *, statements: StatementStore, lifecycle: Lifecycle, driver: DeploymentDriver) -> None:
-        self._statements = statements
-        self._lifecycle = lifecycle
-        self._driver = driver
+    statements: StatementStore
+    lifecycle: DeploymentTable
+    driver: DeploymentDriver
 
     def trigger_state(self, deployment: DeploymentId | None, model: str) -> control.TriggerState:
-        """See TriggerHost."""
         if deployment is None:
             name, _, version = model.rpartition("@")
-            found = self._lifecycle.find(name, int(version)) if version.isdecimal() else []
+            found = self.lifecycle.find(name, int(version)) if version.isdecimal() else []
             if not found:
                 return control.TriggerState(b"", 0, "", 0, "E_NOT_FOUND", f"no deployment {model} is known here")
             deployment = found[0].id
-        last = self._statements.statement(deployment)
-        manifest = self._lifecycle.manifest_of(deployment)
-        return control.TriggerState(
-            deployment,
-            last.epoch if last is not None else 0,
-            last.verb.name.lower() if last is not None else "",
-            len(manifest.envelope) if manifest is not None else 0,
-        )
+        last = self.statements.statement(deployment)
+        manifest = self.lifecycle.manifest_of(deployment)
+        epoch, verb = (last.epoch, last.verb.name.lower()) if last is not None else (0, "")
+        return control.TriggerState(deployment, epoch, verb, len(manifest.envelope) if manifest is not None else 0)
 
     async def trigger_order(self, identity: Identity, statement: Statement, envelope: bytes | None) -> tuple[str, bool]:
-        """See TriggerHost."""
-        answer = await self._driver.trigger(statement, envelope)
+        answer = await self.driver.trigger(statement, envelope)
         return answer.sentence, not answer.is_changed

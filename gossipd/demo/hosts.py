@@ -59,15 +59,8 @@ class DemoHost:
 
     def start(self) -> None:
         self.starts += 1
-        command = [
-            *self.command,
-            sys.executable,
-            "-m",
-            "gossipd",
-            "run",
-            "--config",
-            str(self.directory / "gossipd.toml"),
-        ]
+        config = str(self.directory / "gossipd.toml")
+        command = [*self.command, sys.executable, "-m", "gossipd", "run", "--config", config]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ | self.environment,
@@ -117,10 +110,7 @@ def make_hosts(
     base: Path, *, hosts: int, racks: int, trust: Sequence[Path], sources: Sequence[str], encryption: str = "tls"
 ) -> list[DemoHost]:
     """Directories for ``node-1`` to ``node-N`` in racks ``rack-1`` to ``rack-R``; adjacent numbers share a rack.
-
-    Args:
-        sources: the addresses that each host may read, as in ``sources.allow``.
-    """
+    ``sources``: the addresses that each host may read, as in ``sources.allow``."""
     made: list[DemoHost] = []
     for index, port in enumerate(free_ports(hosts)):
         name, rack = f"node-{index + 1}", f"rack-{index * racks // hosts + 1}"
@@ -150,8 +140,7 @@ def settings(sources: Sequence[str], *, encryption: str) -> dict[str, str]:
 
 def free_ports(count: int) -> list[int]:
     """Ports that are free for TCP and UDP, with the next one free for TCP; all are held until all are found. They lie
-    below the kernel's range for outgoing connections, so they stay free.
-    """
+    below the kernel's range for outgoing connections, so they stay free."""
     found: list[int] = []
     random = SystemRandom()
     with ExitStack() as held:

@@ -2,8 +2,7 @@
 
 Order: toy model, storage server, key, signed manifest, daemons. When the daemons have found each other, the manifest
 goes into node-1's inbox. Then the demo watches the status sockets, as an operator would. Requested faults come
-half-way. At the end every byte of every host is compared; the traffic comes from the server's count and the daemons'
-totals.
+half-way. At the end every byte of every host is compared; traffic is the server's count and the daemons' totals.
 """
 
 from __future__ import annotations
@@ -152,7 +151,9 @@ def play(order: DemoOrder, audience: Audience) -> DemoResult:
             _repair(stage, stage.rot)
         row = _settle(stage)
         audience.step(f"comparing every byte on {len(stage.hosts)} hosts with the original")
-        _compare(stage)
+        for host in stage.hosts:
+            if wrong := differences(stage.original, host.models / NAME / "current"):
+                raise DemoVerificationError(f"{host.name}: {'; '.join(wrong[:5])}")
         return _result(stage, row, seconds)
 
 
@@ -299,14 +300,8 @@ def _make_trouble(stage: _Stage, total: int) -> None:
         return
     if stage.rot is None and stage.chunks.get(order.corrupt, 0) >= total * HALF_WAY:
         stage.audience.step(f"flipping bytes in what {order.corrupt} has stored")
-        models = stage.host(order.corrupt).models
-        stage.rot = Rot(
-            stage.manifest,
-            models,
-            stage.original,
-            chunks_max=max(DAMAGED_MIN, int(total * DAMAGED_SHARE)),
-            rng=Random(),
-        )
+        models, most = stage.host(order.corrupt).models, max(DAMAGED_MIN, int(total * DAMAGED_SHARE))
+        stage.rot = Rot(stage.manifest, models, stage.original, chunks_max=most, rng=Random())
         stage.rot.start()
 
 
@@ -341,9 +336,8 @@ def _settle(stage: _Stage) -> dict[str, Any]:
             return False  # each damaged chunk is counted at least by its own host
         return bool(row["cluster_bytes_verified"] == expected and row["hosts_complete"] == len(stage.hosts))
 
-    _wait(
-        is_settled, SETTLE_SECONDS_MAX, lambda: f"totals have not settled: {row}; the log:\n{stage.hosts[0].log_tail()}"
-    )
+    first = stage.hosts[0]
+    _wait(is_settled, SETTLE_SECONDS_MAX, lambda: f"totals have not settled: {row}; the log:\n{first.log_tail()}")
     time.sleep(POLL_S)
     return row
 
@@ -357,12 +351,6 @@ def _wait(is_true: Callable[[], bool], seconds_max: float, why: Callable[[], str
 
 
 # ---- the end -----------------------------------------------------------------------------------
-
-
-def _compare(stage: _Stage) -> None:
-    for host in stage.hosts:
-        if wrong := differences(stage.original, host.models / NAME / "current"):
-            raise DemoVerificationError(f"{host.name}: {'; '.join(wrong[:5])}")
 
 
 def _result(stage: _Stage, row: dict[str, Any], seconds: float) -> DemoResult:

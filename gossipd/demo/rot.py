@@ -20,13 +20,8 @@ LOOK_S = 0.002  # a chunk spreads within some tens of milliseconds; a look at a 
 
 
 class Rot:
-    """Flips bytes of a host's copy of one model.
-
-    Args:
-        models: the host's ``models`` directory.
-        original: the published tree.
-        chunks_max: how many chunks to damage in all.
-    """
+    """Flips bytes of a host's copy of one model. ``models``: the host's ``models`` directory. ``original``: the
+    published tree. ``chunks_max``: how many chunks to damage in all."""
 
     def __init__(self, manifest: Manifest, models: Path, original: Path, *, chunks_max: int, rng: Random) -> None:
         self._manifest = manifest
@@ -60,13 +55,12 @@ class Rot:
 
     def skip_stored(self) -> None:
         """Leave present chunks alone: other hosts have most of them."""
-        self._seen.update(chunk for chunk in range(self._manifest.chunk_count) if self._is_stored(chunk))
+        self._seen.update(filter(self._is_stored, range(self._manifest.chunk_count)))
 
     def step(self) -> None:
         """Damage one of the chunks that were stored since the last step, if there is one."""
-        fresh = [
-            chunk for chunk in range(self._manifest.chunk_count) if chunk not in self._seen and self._is_stored(chunk)
-        ]
+        unseen = set(range(self._manifest.chunk_count)) - self._seen
+        fresh = sorted(filter(self._is_stored, unseen))
         self._seen.update(fresh)
         if fresh:
             self.damage(self._rng.choice(fresh))
@@ -85,9 +79,8 @@ class Rot:
     def is_repaired(self, chunk: int) -> bool:
         """Whether the chunk's bytes on the disk are the original's again."""
         segment = self._manifest.segments(chunk)[0]
-        return self._read(segment.file_index, segment.offset, segment.length) == self._wanted(
-            segment.file_index, segment.offset, segment.length
-        )
+        where = (segment.file_index, segment.offset, segment.length)
+        return self._read(*where) == self._wanted(*where)
 
     def _is_stored(self, chunk: int) -> bool:
         segments = self._manifest.segments(chunk)
@@ -101,10 +94,8 @@ class Rot:
     def _copy(self, file_index: int) -> int | None:
         """A descriptor of the host's file; it stays valid when the file is renamed to its final place."""
         path = self._manifest.files[file_index].path
-        for tree in self._trees:
-            if (descriptor := self._descriptor(tree, path, os.O_RDWR)) is not None:
-                return descriptor
-        return None
+        found = (self._descriptor(tree, path, os.O_RDWR) for tree in self._trees)
+        return next((descriptor for descriptor in found if descriptor is not None), None)
 
     def _descriptor(self, tree: Path, path: str, flags: int) -> int | None:
         if (known := self._open.get((tree, path))) is not None:

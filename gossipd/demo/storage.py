@@ -22,11 +22,8 @@ _IDLE_SECONDS_MAX = 60.0  # then an idle connection is closed
 
 
 class StorageServer:
-    """Serves the files under ``root`` at ``url`` until ``close``.
-
-    Args:
-        rate: bytes per second for all connections together; None is no limit.
-    """
+    """Serves the files under ``root`` at ``url`` until ``close``. ``rate``: bytes per second for all connections
+    together; None is no limit."""
 
     def __init__(self, root: Path, *, rate: float | None = None, address: str = "127.0.0.1", port: int = 0) -> None:
         self.root = root

@@ -4,5 +4,6 @@ What lives here: signed statements and their store, progress records and their t
 not: the choice of chunks (``swarm``), and files (``store``, ``daemon``).
 
 ``brain`` passes each event to the part that it concerns: ``dissemination`` (statements between hosts), ``orders`` (what
-operators order) or ``lifecycle`` (the table of deployments; ``life`` has the steps of one, ``states`` their tables).
+operators order) or ``deployment_table`` (the table of deployments; ``deployment_steps`` has the steps of one,
+``states`` their tables).
 """

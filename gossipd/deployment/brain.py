@@ -2,50 +2,31 @@
 
 What lives here: ``DeploymentBrain``, which passes each event to the part that it concerns. What does not: any rule.
 
-The caller owes it, after each ``handle`` and ``tick``: to carry out what ``drain`` gives, in order, and to end each
-piece of work with its one event (``commands``); and to call ``tick`` when ``next_deadline`` has come. Times are
-seconds: ``now`` on any clock that never goes back, ``wall_s`` since 1970.
+After each ``handle`` and ``tick`` the caller carries out the commands that ``drain`` gives, in order, and ends each
+piece of work with its one event (``commands``). It calls ``tick`` when ``next_deadline`` has come. Times are seconds:
+``now`` on any clock that never goes back, ``wall_s`` since 1970.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from gossipd.core.ids import DeploymentId
 from gossipd.deployment import events
 from gossipd.deployment.commands import DeploymentCommand
-from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity, RosterPort
+from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
-from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.orders import Orders
-from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.statement_store import StatementStore
 
 
 class DeploymentBrain:
-    """One per daemon. ``lifecycle`` is the table of deployments, to be read."""
+    """One per daemon. ``deployment_table`` is the table of deployments, to be read."""
 
-    def __init__(
-        self,
-        identity: HostIdentity,
-        *,
-        statements: StatementStore,
-        roster: RosterPort,
-        progress: ClusterProgress,
-        rng: Random,
-        settings: DeploymentSettings | None = None,
-        complete_before: frozenset[DeploymentId] = frozenset(),
-    ) -> None:
-        """
-        Args:
-            complete_before: models that the store had published when the daemon started.
-        """
-        self._context = BrainContext(
-            identity, statements, roster, progress, settings or DeploymentSettings(), complete_before
-        )
-        self.lifecycle = Lifecycle(self._context, rng)
-        self._dissemination = Dissemination(self._context, self.lifecycle)
-        self._orders = Orders(self._context, self.lifecycle, self._dissemination)
+    def __init__(self, context: BrainContext, rng: Random) -> None:
+        self._context = context
+        self.lifecycle = DeploymentTable(context, rng)
+        self._dissemination = Dissemination(context, self.lifecycle)
+        self._orders = Orders(context, self.lifecycle, self._dissemination)
 
     def handle(self, event: events.DeploymentEvent, now: float, wall_s: float) -> None:
         """Take in what happened."""

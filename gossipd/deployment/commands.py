@@ -44,10 +44,10 @@ class PullManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpenManifest:
-    """Verify an envelope, which takes a processor's time; ends in ManifestOpened or ManifestRefused.
+    """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused.
 
-    ``announced``: the id that it should have, when that is known. ``accepted_signer``: the key of its publisher, when
-    this host has accepted it before; that is a fact, whether the key is still trusted or not.
+    ``accepted_signer``: the key of its publisher, when this host has accepted it before; that is a fact, whether the
+    key is still trusted or not.
     """
 
     work: WorkNumber
@@ -108,7 +108,7 @@ class RemoveModel:
 
 @dataclass(frozen=True, slots=True)
 class AbandonWork:
-    """Nobody waits for that work any more: end it if it has not begun or can be cut short, else let it end."""
+    """The brain waits for that work no more: end it if it has not begun or can be cut short, else let it end."""
 
     work: WorkNumber
 
@@ -130,7 +130,7 @@ class CloseSwarm:
 
 @dataclass(frozen=True, slots=True)
 class TellStatement:
-    """Gossip the statement to everybody, late joiners too."""
+    """Gossip the statement to all hosts, late joiners too."""
 
     statement: Statement
 
@@ -163,16 +163,9 @@ class Answer:
 
 
 Work: TypeAlias = (
-    ReadManifest
-    | PullManifest
-    | OpenManifest
-    | KeepManifest
-    | KeepStatements
-    | ReserveSpace
-    | PublishModel
-    | DeleteModel
-    | RemoveModel
-)
+    ReadManifest | PullManifest | OpenManifest | KeepManifest | KeepStatements | ReserveSpace | PublishModel
+    | DeleteModel | RemoveModel
+)  # fmt: skip
 DeploymentCommand: TypeAlias = (
     Work | AbandonWork | OpenSwarm | CloseSwarm | TellStatement | RecordAudit | RecordLog | Answer | ProbeSource
 )

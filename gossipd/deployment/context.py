@@ -10,14 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gossipd.core.ids import DeploymentId, short
-from gossipd.deployment.commands import (
-    DeploymentCommand,
-    KeepStatements,
-    RecordAudit,
-    RecordLog,
-    Scalar,
-    WorkNumber,
-)
+from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
 from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement, Verb
@@ -107,22 +100,18 @@ class DeploymentSettings:
     """Intervals for which a host waits at most for hosts with a lower id to adopt orphans."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class BrainContext:
-    """Owned by the brain; its parts share it.
-
-    Args:
-        statements: the last statements on all deployments, trusted versions, removed marks.
-        progress: the table from which this host's own counters are restored.
-        complete_before: models that the store had published when the daemon started.
-    """
+    """Made for one brain, whose parts share it."""
 
     identity: HostIdentity
     statements: StatementStore
     roster: RosterPort
     progress: ClusterProgress
-    settings: DeploymentSettings
-    complete_before: frozenset[DeploymentId]
+    """From which this host's own counters are restored."""
+    settings: DeploymentSettings = field(default_factory=DeploymentSettings)
+    complete_before: frozenset[DeploymentId] = frozenset()
+    """Models that the store had published when the daemon started."""
     commands: list[DeploymentCommand] = field(default_factory=list, init=False)
     retries: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     """When work is to be asked for again, of the deployments that wait for that."""
@@ -148,7 +137,7 @@ class BrainContext:
         return self._works
 
     def work_ended(self, event: WorkEnded, now: float, wall_s: float) -> None:
-        """Pass it on to the owner of the work."""
+        """Pass the event on to the part that asked for the work."""
         revision = self._keeping.pop(event.work, 0)
         if isinstance(event, WorkDone):
             self._kept_revision = max(self._kept_revision, revision)

@@ -1,7 +1,7 @@
 """What one host counts for one deployment, and the one list of these counters.
 
-What lives here: the counters and a smoothed rate. What does not: the records that carry them (``progress``), sums over
-hosts (``progress_table``).
+What lives here: the counters and a smoothed rate. What does not: the records that carry them (``progress_record``),
+sums over hosts (``progress_table``).
 """
 
 from __future__ import annotations

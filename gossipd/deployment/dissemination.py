@@ -1,7 +1,8 @@
 """Statements between hosts: signing ours, believing others', and keeping all of them believable.
 
 What lives here: what to do with a statement that was heard or made here. What does not: who tells whom (membership's
-gossip brings statements to every host, late joiners too), orders (``orders``), a deployment's life (``lifecycle``).
+gossip brings statements to every host, late joiners too), orders (``orders``), a deployment's life
+(``deployment_table``).
 
 A statement on a deployment whose manifest was never verified here is **unproven** (``unproven``): it is looked into,
 and believed, kept and acted on when its manifest is verified.
@@ -24,8 +25,8 @@ import math
 from gossipd.core.ids import DeploymentId, short
 from gossipd.deployment.commands import TellStatement
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import StatementHeard
-from gossipd.deployment.lifecycle import Lifecycle
 from gossipd.deployment.statement import EPOCH_LIMIT, Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import Heard
 from gossipd.manifest.errors import ManifestError
@@ -35,7 +36,7 @@ from gossipd.manifest.manifest import Manifest
 class Dissemination:
     """One per brain."""
 
-    def __init__(self, context: BrainContext, lifecycle: Lifecycle) -> None:
+    def __init__(self, context: BrainContext, lifecycle: DeploymentTable) -> None:
         self._context = context
         self._lifecycle = lifecycle
         self._unvouched: dict[bytes, StatementHeard] = {}  # at most settings.unproven_max, oldest first
@@ -119,7 +120,7 @@ class Dissemination:
         return statement
 
     def tell(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
-        """Tell a statement of the store to everybody, and act on it."""
+        """Tell a statement of the store to all hosts, and act on it."""
         self._context.put(TellStatement(statement))
         self.act(statement, wall_s, manifest)
 

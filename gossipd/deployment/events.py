@@ -100,10 +100,7 @@ class DaemonStarted:
 
 @dataclass(frozen=True, slots=True)
 class StatementHeard:
-    """Gossip brought this and passes it on. ``forwarder`` has its manifest, or is about to.
-
-    ``key``: under which gossip keeps it and bounds the number of them; it must be the deployment's.
-    """
+    """Gossip brought it under ``key``, which must be the deployment's. ``forwarder`` has the manifest, or will soon."""
 
     wire: bytes = field(repr=False)
     key: bytes

@@ -1,6 +1,6 @@
 """Which hosts are asked for one deployment's manifest, and in which order.
 
-What lives here: the choice. What does not: asking, and trying again (``life``).
+What lives here: the choice. What does not: asking, and trying again (``deployment_steps``).
 
 A manifest takes the way of its statement. The host that brought the statement is asked first: it answers when it has
 the body itself. So each host is asked by the few that it told, and the body follows the gossip.
@@ -14,11 +14,7 @@ from membership.member import NodeId
 
 
 class Holders:
-    """Hosts that have the manifest or are about to, in the order in which gossip told that.
-
-    Args:
-        any_share: of the choices after the first, those that fall on any live host.
-    """
+    """Hosts that have the manifest or will soon, in order of hearing. ``any_share``: of choices of any live host."""
 
     def __init__(self, rng: Random, *, any_share: float) -> None:
         self._rng = rng
@@ -35,7 +31,7 @@ class Holders:
         self._known.clear()
 
     def choose(self, live: set[NodeId]) -> NodeId | None:
-        """The next host to ask; None when there is nobody."""
+        """The next host to ask; None when there is none."""
         known = [node for node in self._known if node in live]
         is_first, self._choices = not self._choices, self._choices + 1
         if known and is_first:

@@ -1,7 +1,7 @@
 """What operators order: manifests dropped here, statements sent by trigger, cancel, ``rm``, and evictions.
 
 What lives here: each order's steps until its one answer. What does not: who may give orders (the inbox's and the
-socket's mode, the control port's keys), and what a deployment does afterwards (``lifecycle``).
+socket's mode, the control port's keys), and what a deployment does afterwards (``deployment_table``).
 
 An order is a script: a generator that asks for work and is resumed with its end. It returns what was done, or raises
 the error that refuses the order. An order to deploy has these steps, each once:
@@ -9,7 +9,7 @@ the error that refuses the order. An order to deploy has these steps, each once:
 1. the manifest is verified, and there is room for one more deployment;
 2. the manifest is accepted (rollback, equivocation, expiry) and made durable;
 3. its statement is made or taken in, and the statement store is made durable: once for both;
-4. the statement is told, and the lifecycle begins with the manifest in hand.
+4. the statement is told, and the lifecycle begins; it is given the manifest.
 
 When the disk refuses step 3 the statement is withdrawn: nothing was told yet, and the order can be repeated.
 """
@@ -17,15 +17,15 @@ When the disk refuses step 3 the statement is withdrawn: nothing was told yet, a
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from gossipd.core.errors import GossipdError, NotFoundError, QueueFullError
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.dissemination import Dissemination
 from gossipd.deployment.events import Failure
-from gossipd.deployment.lifecycle import Lifecycle
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import Acceptance, Heard
 from gossipd.identity.trust import key_id
@@ -34,14 +34,16 @@ from gossipd.manifest.manifest import Manifest
 
 Done: TypeAlias = tuple[str, bool]
 """A sentence for a person, and whether the order changed anything."""
-Script: TypeAlias = Generator[commands.WorkNumber, events.WorkEnded, Done]
+_T = TypeVar("_T")
+Steps: TypeAlias = Generator[commands.WorkNumber, events.WorkEnded, _T]
+Script: TypeAlias = Steps[Done]
 _REMOVED_BEFORE = "{} was removed from this host before"
 
 
 class Orders:
     """Begins what is ordered."""
 
-    def __init__(self, context: BrainContext, lifecycle: Lifecycle, dissemination: Dissemination) -> None:
+    def __init__(self, context: BrainContext, lifecycle: DeploymentTable, dissemination: Dissemination) -> None:
         self._context = context
         self._lifecycle = lifecycle
         self._dissemination = dissemination
@@ -92,7 +94,7 @@ class Orders:
 
     def _deploy(
         self, manifest: Manifest, take_in: Callable[[Manifest], Statement], running: _Order
-    ) -> Generator[commands.WorkNumber, events.WorkEnded, tuple[Acceptance, Statement]]:
+    ) -> Steps[tuple[Acceptance, Statement]]:
         """Steps 1 to 4; ``take_in`` puts the statement into the store."""
         statements, deployment = self._context.statements, manifest.id
         self._lifecycle.check_room(deployment)
@@ -247,28 +249,26 @@ class _Order:
         self._context.put(work_of(number))
         return number
 
-    def work(
-        self, work_of: Callable[[commands.WorkNumber], commands.Work]
-    ) -> Generator[commands.WorkNumber, events.WorkEnded, events.WorkEnded]:
+    def work(self, work_of: Callable[[commands.WorkNumber], commands.Work]) -> Steps[events.WorkEnded]:
         """Work that must succeed. Raises its error."""
         ended = yield self.ask(work_of)
         if isinstance(ended, events.WorkFailed | events.ManifestRefused):
             raise ended.error
         return ended
 
-    def verify(self, envelope: bytes) -> Generator[commands.WorkNumber, events.WorkEnded, Manifest]:
+    def verify(self, envelope: bytes) -> Steps[Manifest]:
         """The manifest in an envelope. Raises ManifestError."""
         ended = yield from self.work(lambda number: commands.OpenManifest(number, envelope, None))
         assert isinstance(ended, events.ManifestOpened)
         return ended.manifest
 
-    def keep_statements(self) -> Generator[commands.WorkNumber, events.WorkEnded, None]:
+    def keep_statements(self) -> Steps[None]:
         """Make the statement store durable. Raises the error of the disk."""
         ended = yield self._context.keep_statements(self)
         if isinstance(ended, events.WorkFailed):
             raise ended.error
 
-    def try_to_keep_statements(self) -> Generator[commands.WorkNumber, events.WorkEnded, bool]:
+    def try_to_keep_statements(self) -> Steps[bool]:
         """The same; False when the disk refuses."""
         ended = yield self._context.keep_statements(self)
         return not isinstance(ended, events.WorkFailed)

@@ -1,7 +1,7 @@
 """What this node knows of every host's progress, and the totals over all hosts.
 
 What lives here: the latest record of each host and deployment, their ages, and sums that never fall. What does not: the
-record itself (``progress``), and its display (``api.schema``).
+record itself (``progress_record``), and its display (``api.schema``).
 
 Totals survive anything that can happen to a host. A counter only rises, to the larger of what was heard before and now,
 because a host that was re-installed starts at zero. A chunk that rots stays in the host's peak. A host that is
@@ -23,14 +23,8 @@ from typing import Any
 
 from gossipd.core.errors import LocalError
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
-from gossipd.deployment.progress import (
-    KEY_BYTES,
-    HostState,
-    Progress,
-    ProgressFormatError,
-    refresh_interval_s,
-    verified_bytes,
-)
+from gossipd.deployment.progress_record import KEY_BYTES, HostState, Progress, ProgressFormatError, refresh_interval_s
+from gossipd.deployment.states import FINAL
 from membership.member import NODE_ID_BYTES, NodeId
 
 TABLE_VERSION = 1
@@ -54,7 +48,7 @@ class HostProgress:
 
     progress: Progress
     record: bytes
-    """``progress`` on the wire: kept so that saving the table encodes nothing."""
+    """``progress_record`` on the wire: kept so that saving the table encodes nothing."""
     version: int
     chunks_peak: int
     heard_at: float
@@ -97,10 +91,7 @@ class ClusterProgress:
         self._count = 0
 
     def record(self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float) -> bool:
-        """Take a record, our own included. False when it is not newer than the known one or the table is full.
-
-        Our own is rounded as others hear it, so that every host shows the same totals, before and after a restart.
-        """
+        """Take a record, rounded as others hear it. False when it is not newer than the known, or there is no room."""
         return self.heard(node, key, version, progress.to_bytes(), now=now, wall_s=wall_s)
 
     def heard(self, node: NodeId, key: bytes, version: int, record: bytes, *, now: float, wall_s: float) -> bool:
@@ -120,14 +111,8 @@ class ClusterProgress:
         if old is not None and (merged := _never_falling(old.progress, progress)) != progress:
             progress, record = merged, merged.to_bytes()
         age = wall_s - version / 1000
-        self._rows.setdefault(key, {})[node] = HostProgress(
-            progress,
-            record,
-            version,
-            max(progress.chunks_verified, 0 if old is None else old.chunks_peak),
-            now,
-            age if age > CLOCK_SKEW_S else 0.0,
-        )
+        age_s, peak = age if age > CLOCK_SKEW_S else 0.0, max(progress.chunks_verified, old.chunks_peak if old else 0)
+        self._rows.setdefault(key, {})[node] = HostProgress(progress, record, version, peak, now, age_s)
         return True
 
     def forget(self, node: NodeId) -> None:
@@ -135,10 +120,6 @@ class ClusterProgress:
         for rows in self._rows.values():
             if node in rows:
                 rows[node] = replace(rows[node], forgotten=True)
-
-    def drop(self, key: bytes) -> None:
-        """Drop a whole deployment."""
-        self._count -= len(self._rows.pop(key, {}))
 
     def version(self, node: NodeId, key: bytes) -> int:
         """Version of the last record, 0 when there is none. Our own next record must exceed it."""
@@ -159,10 +140,8 @@ class ClusterProgress:
         states = [row.progress.state for row in chosen]
         complete = states.count(HostState.COMPLETE)
         # A host that says complete holds every chunk, whatever an older record said.
-        peaks = [
-            chunk_count if row.progress.state is HostState.COMPLETE else min(row.chunks_peak, chunk_count)
-            for row in chosen
-        ]
+        held = [chunk_count if row.progress.state is HostState.COMPLETE else row.chunks_peak for row in chosen]
+        peaks = [min(count, chunk_count) for count in held]
         stale_s = STALE_REFRESHES * refresh_interval_s(len(targets))
         fresh = [row.progress for row in everybody.values() if not row.forgotten and row.age_s(now) <= stale_s]
         moved = [row.progress for row in everybody.values()]
@@ -205,6 +184,13 @@ class ClusterProgress:
         return loaded
 
 
+def verified_bytes(chunks_verified: int, chunk_count: int, bytes_total: int) -> int:
+    """Bytes of ``chunks_verified`` chunks: a proportional share, exact for none and for all."""
+    if chunk_count <= 0:
+        return bytes_total
+    return bytes_total * min(chunks_verified, chunk_count) // chunk_count
+
+
 def deployment_state(states: Collection[HostState], *, one_copy: bool = False, cancelled: bool = False) -> str:
     """One word for a whole deployment.
 
@@ -219,8 +205,7 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
         return HostState.CANCELLED.value
     if states and all(state is HostState.COMPLETE for state in states):
         return HostState.COMPLETE.value
-    ended = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
-    if states and all(state in ended for state in states):
+    if states and all(state in FINAL for state in states):
         for ending in (HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED):
             if ending in states:
                 return str(ending.value)
@@ -241,8 +226,5 @@ def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, 
     for node, key, version, peak, record in _ROW.iter_unpack(rows):
         age = max(0.0, wall_s - version / 1000)
         progress = Progress.from_bytes(record)
-        yield (
-            NodeId(node),
-            key,
-            HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten=bool(peak & _FORGOTTEN)),
-        )
+        forgotten = bool(peak & _FORGOTTEN)
+        yield NodeId(node), key, HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten)

@@ -24,7 +24,7 @@ statements of equal rank say the same thing, so either may be kept.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
 from gossipd.core.ids import DeploymentId
@@ -65,7 +65,7 @@ class Statement:
 
     @property
     def rank(self) -> int:
-        """Of two statements on one deployment the higher rank is the last word. Also their version under gossip."""
+        """Of two statements on one deployment the one of higher rank is the later. Also their version under gossip."""
         return self.epoch * 2 + (self.verb is Verb.CANCEL)
 
     def encode(self) -> bytes:
@@ -108,17 +108,11 @@ def sign_statement(
         raise ManifestError(f"a manifest of {manifest_bytes} bytes", code="E_STATEMENT_BOUNDS")
     issued_s = min(max(0, int(now_s)), ISSUED_MAX_S)
     bare = Statement(deployment, epoch, verb, manifest_bytes, issued_s, secret.public.ed25519, b"")
-    signature = secret.sign(_DOMAIN + _head(bare))
-    return Statement(deployment, epoch, verb, manifest_bytes, issued_s, bare.signer, signature)
+    return replace(bare, signature=secret.sign(_DOMAIN + _head(bare)))
 
 
 def _head(statement: Statement) -> bytes:
     return _HEAD.pack(
-        STATEMENT_VERSION,
-        statement.verb,
-        statement.deployment,
-        statement.epoch,
-        statement.manifest_bytes,
-        statement.issued_s,
-        statement.signer,
-    )
+        STATEMENT_VERSION, statement.verb, statement.deployment, statement.epoch, statement.manifest_bytes,
+        statement.issued_s, statement.signer,
+    )  # fmt: skip

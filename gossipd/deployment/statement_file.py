@@ -41,10 +41,10 @@ _Natural = Annotated[int, Meta(ge=0, le=INTEGER_MAX)]
 
 
 class RegisterFormatError(LocalError):
-    """The kept store is damaged or from a newer gossipd; gossipd never deletes it.
+    """The kept store is damaged or from a newer gossipd. Fault: this host's disk, or a downgrade. State: unchanged.
 
-    Fault: this host's disk, or a downgrade. State: unchanged. Retry: after restoring or removing the file. Without it
-    the versions that this host trusts are unknown, so removing it is an operator's decision.
+    Retry: after restoring or removing the file. Without it the versions that this host trusts are unknown, so gossipd
+    never deletes it: removing it is an operator's decision.
     """
 
     code = "E_STORE_FORMAT"

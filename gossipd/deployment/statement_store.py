@@ -4,7 +4,7 @@ What lives here: merging statements, the rules for versions, and what was remove
 (the daemon keeps ``statement_file``'s bytes whenever ``revision`` has changed, before it acts on what it heard),
 gossip, and whether a manifest is signed (``manifest``).
 
-**Statements** merge like a register per deployment that only moves up: the highest rank wins, whatever their order and
+**Statements** merge like a register per deployment that only moves up: the highest rank wins, in any order and
 number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
 issued longest ago are dropped first. The order is the same everywhere, so all nodes drop the same ones and do not teach
 them to each other again.
@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import TypeVar
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId, short
@@ -38,6 +39,7 @@ REMOVED_MAX = 4_096
 ALARMS_MAX = 64
 UNTRUSTED_MAX = 4_096
 ACCEPTED_MAX = 16_384  # 80 bytes each on disk
+_Key = TypeVar("_Key")
 
 
 class Heard(Enum):
@@ -101,14 +103,10 @@ class StatementStore:
     """One node's beliefs. One task owns it."""
 
     def __init__(self, state: RegisterState | None = None) -> None:
-        self._state = state or RegisterState()
+        self.state = state or RegisterState()
+        """All that is kept; callers do not change it."""
         self.revision = 0
         """Grows with every change that must be kept."""
-
-    @property
-    def state(self) -> RegisterState:
-        """All that is kept; callers do not change it."""
-        return self._state
 
     # ---- statements ----
 
@@ -121,7 +119,7 @@ class StatementStore:
             ManifestError: ``E_KEY_UNKNOWN`` when its signer may not sign statements, ``E_STATEMENT_BOUNDS`` when its
                 epoch is too far above the last one.
         """
-        known = self._state.statements.get(statement.deployment)
+        known = self.state.statements.get(statement.deployment)
         if known is not None and known.rank >= statement.rank:
             return Heard.KNOWN if known.rank == statement.rank else Heard.OLDER
         if statement.signer not in signers:
@@ -143,53 +141,53 @@ class StatementStore:
         heard = self.judge(statement, signers)
         if heard is not Heard.NEWS:
             return heard
-        self._state.statements[statement.deployment] = statement
+        self.state.statements[statement.deployment] = statement
         if statement.verb is Verb.DEPLOY:
-            self._state.deployers.setdefault(statement.deployment, statement.signer)
+            self.state.deployers.setdefault(statement.deployment, statement.signer)
         self._forget_oldest()
-        self._changed()
-        return Heard.NEWS if statement.deployment in self._state.statements else Heard.OLDER
+        self.revision += 1
+        return Heard.NEWS if statement.deployment in self.state.statements else Heard.OLDER
 
     def is_proven(self, deployment: DeploymentId) -> bool:
         """Whether a manifest of that id was verified here: only statements on those are believed and kept."""
-        return deployment in self._state.statements or deployment in self._state.accepted
+        return deployment in self.state.statements or deployment in self.state.accepted
 
     def withdraw(self, statement: Statement, before: Statement | None) -> None:
         """Undo ``hear`` of a statement that was told to nobody and cannot be made durable; ``before`` was the last."""
-        if self._state.statements.get(statement.deployment) is statement:
-            del self._state.statements[statement.deployment]
+        if self.state.statements.get(statement.deployment) is statement:
+            del self.state.statements[statement.deployment]
             if before is not None:
-                self._state.statements[statement.deployment] = before
-            self._changed()
+                self.state.statements[statement.deployment] = before
+            self.revision += 1
 
     def statement(self, deployment: DeploymentId) -> Statement | None:
         """The last statement on a deployment."""
-        return self._state.statements.get(deployment)
+        return self.state.statements.get(deployment)
 
     def statements(self) -> tuple[Statement, ...]:
         """All last statements, oldest issued first; the order does not depend on the order of hearing."""
-        return tuple(sorted(self._state.statements.values(), key=_age))
+        return tuple(sorted(self.state.statements.values(), key=_age))
 
     def next_epoch(self, deployment: DeploymentId) -> int:
         """The epoch that a new statement on a deployment must have."""
-        known = self._state.statements.get(deployment)
+        known = self.state.statements.get(deployment)
         return known.epoch + 1 if known else 1
 
     def authors(self, deployment: DeploymentId) -> Authors:
         """Who published it and who deployed it first, as far as this host knows."""
-        accepted = self._state.accepted.get(deployment)
-        return Authors(accepted.signer if accepted else b"", self._state.deployers.get(deployment, b""))
+        accepted = self.state.accepted.get(deployment)
+        return Authors(accepted.signer if accepted else b"", self.state.deployers.get(deployment, b""))
 
     def orphans(self, vouchers: Container[bytes]) -> tuple[Statement, ...]:
         """Statements that no key of ``vouchers`` has signed. A newcomer would refuse them, so a member signs them."""
         return tuple(one for one in self.statements() if one.signer not in vouchers)
 
     def _forget_oldest(self) -> None:
-        statements = self._state.statements
+        statements = self.state.statements
         while len(statements) > STATEMENTS_MAX:
             oldest = min(statements.values(), key=_age).deployment
             del statements[oldest]
-            self._state.deployers.pop(oldest, None)
+            self.state.deployers.pop(oldest, None)
 
     # ---- versions ----
 
@@ -205,54 +203,56 @@ class StatementStore:
                 f"an operator of this host has said: gossipd untrust {manifest.name}@{manifest.version}, or its key",
                 code="E_UNTRUSTED",
             )
-        versions = self._state.versions.get(manifest.name, {})
+        versions = self.state.versions.get(manifest.name, {})
         trusted = versions.get(manifest.version)
-        if trusted == manifest.id or manifest.id in self._state.accepted:
+        if trusted == manifest.id or manifest.id in self.state.accepted:
             if self._note_accepted(manifest, now_s):
-                self._changed()
+                self.revision += 1
             return Acceptance.ALREADY
         if trusted is not None:
-            self._alarm(Equivocation(manifest.name, manifest.version, trusted, manifest.id))
+            alarm = Equivocation(manifest.name, manifest.version, trusted, manifest.id)
+            if alarm not in self.state.alarms:
+                self._keep(self.state.alarms, alarm, ALARMS_MAX)
             raise ManifestError(
                 f"{manifest.name}@{manifest.version} is trusted as {short(trusted)} and offered as "
                 f"{short(manifest.id)}; publish changed content under a higher version",
                 code="E_EQUIVOCATION",
             )
-        is_overridden = manifest.name in self._state.overridden
+        is_overridden = manifest.name in self.state.overridden
         if versions and manifest.version < max(versions) and not is_overridden:
             raise ManifestError(
                 f"{manifest.name}: offered {manifest.version}, trusted {max(versions)}", code="E_ROLLBACK"
             )
-        if not versions and len(self._state.versions) >= NAMES_MAX:
+        if not versions and len(self.state.versions) >= NAMES_MAX:
             raise ManifestError(f"names={NAMES_MAX + 1} max={NAMES_MAX}", code="E_LIMIT")
-        manifest.check_time(max(now_s, self._state.last_signed_s))
-        kept = self._state.versions.setdefault(manifest.name, {})
+        manifest.check_time(max(now_s, self.state.last_signed_s))
+        kept = self.state.versions.setdefault(manifest.name, {})
         if is_overridden:
-            del self._state.overridden[manifest.name]
+            del self.state.overridden[manifest.name]
             for version in [one for one in kept if one > manifest.version]:
                 del kept[version]
         kept[manifest.version] = manifest.id
         if len(kept) > VERSIONS_KEPT_MAX:
             del kept[min(kept)]
-        self._state.last_signed_s = max(self._state.last_signed_s, manifest.created_s)
+        self.state.last_signed_s = max(self.state.last_signed_s, manifest.created_s)
         self._note_accepted(manifest, now_s)
-        self._changed()
+        self.revision += 1
         return Acceptance.NEW
 
     def _note_accepted(self, manifest: Manifest, now_s: float) -> bool:
-        accepted = self._state.accepted
+        accepted = self.state.accepted
         known = accepted.get(manifest.id)
         if known is not None and known.signer:
             return False
         accepted[manifest.id] = AcceptedManifest(manifest.signer, int(now_s))
         if len(accepted) > ACCEPTED_MAX:
-            unsaid = (one for one in accepted if one not in self._state.statements)
+            unsaid = (one for one in accepted if one not in self.state.statements)
             del accepted[next(unsaid, next(iter(accepted)))]
         return True
 
     def accepted(self, deployment: DeploymentId) -> AcceptedManifest | None:
         """What is known of the acceptance of that manifest; None when this host has not accepted it."""
-        return self._state.accepted.get(deployment)
+        return self.state.accepted.get(deployment)
 
     # ---- what the operator of this host says of trust ----
 
@@ -262,7 +262,7 @@ class StatementStore:
         Raises:
             ManifestError: ``E_LIMIT``.
         """
-        keys, models = self._state.untrusted_keys, self._state.untrusted
+        keys, models = self.state.untrusted_keys, self.state.untrusted
         is_known = key in keys if deployment is None else deployment in models
         if is_known is not is_undone:
             return False
@@ -276,12 +276,12 @@ class StatementStore:
             del models[deployment]
         else:
             models[deployment] = None
-        self._changed()
+        self.revision += 1
         return True
 
     def is_untrusted(self, manifest: Manifest) -> bool:
         """Whether the operator has said so of it or its signer."""
-        return manifest.id in self._state.untrusted or key_id(manifest.signer) in self._state.untrusted_keys
+        return manifest.id in self.state.untrusted or key_id(manifest.signer) in self.state.untrusted_keys
 
     def override(self, name: str) -> int:
         """Let the next manifest of that name have any version; the highest trusted one is returned.
@@ -289,45 +289,38 @@ class StatementStore:
         Raises:
             NotFoundError: this host trusts no version of it.
         """
-        versions = self._state.versions.get(name)
+        versions = self.state.versions.get(name)
         if not versions:
             raise NotFoundError(f"no version of {name} is trusted here")
-        self._state.overridden[name] = None
-        self._changed()
+        self.state.overridden[name] = None
+        self.revision += 1
         return max(versions)
 
     def alarms(self) -> tuple[Equivocation, ...]:
         """Equivocations seen, oldest first, at most 64."""
-        return tuple(self._state.alarms)
+        return tuple(self.state.alarms)
 
-    def _alarm(self, alarm: Equivocation) -> None:
-        if alarm not in self._state.alarms:
-            self._state.alarms[alarm] = None
-            if len(self._state.alarms) > ALARMS_MAX:
-                del self._state.alarms[next(iter(self._state.alarms))]
-            self._changed()
+    def _keep(self, table: dict[_Key, None], key: _Key, keys_max: int) -> None:
+        table[key] = None
+        if len(table) > keys_max:
+            del table[next(iter(table))]
+        self.revision += 1
 
     # ---- removed here ----
 
     def mark_removed(self, deployment: DeploymentId) -> None:
         """An operator removed the deployment from this host: later statements do not bring it back here."""
-        self._state.removed[deployment] = None
-        if len(self._state.removed) > REMOVED_MAX:
-            del self._state.removed[next(iter(self._state.removed))]
-        self._changed()
+        self._keep(self.state.removed, deployment, REMOVED_MAX)
 
     def clear_removed(self, deployment: DeploymentId) -> None:
         """An operator dropped the manifest into this host's inbox again."""
-        if deployment in self._state.removed:
-            del self._state.removed[deployment]
-            self._changed()
+        if deployment in self.state.removed:
+            del self.state.removed[deployment]
+            self.revision += 1
 
     def is_removed(self, deployment: DeploymentId) -> bool:
         """Whether the deployment must not be fetched here."""
-        return deployment in self._state.removed
-
-    def _changed(self) -> None:
-        self.revision += 1
+        return deployment in self.state.removed
 
 
 def _age(statement: Statement) -> tuple[int, DeploymentId]:

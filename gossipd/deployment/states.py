@@ -1,6 +1,7 @@
 """The two tables of a deployment's life on this host: its states, and the steps inside them.
 
-What lives here: both tables and the asserts that hold them. What does not: what is done in a step (``life``).
+What lives here: both tables and the asserts that hold them. What does not: what is done in a step
+(``deployment_steps``).
 
 Theory of operation. A **state** is what others see (``HostState``). A **step** is what this host does about it, and
 each step has at most one piece of work under way: reading, pulling and verifying the manifest, keeping it, reserving
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from gossipd.deployment.progress import HostState
+from gossipd.deployment.progress_record import HostState
 
 
 class Step(Enum):

@@ -114,13 +114,6 @@ def _builder(
 
 def _usage(*, signature: bool = False, signing: bool = False) -> x509.KeyUsage:
     return x509.KeyUsage(
-        digital_signature=signature,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signing,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
+        digital_signature=signature, content_commitment=False, key_encipherment=False, data_encipherment=False,
+        key_agreement=False, key_cert_sign=signing, crl_sign=False, encipher_only=False, decipher_only=False,
+    )  # fmt: skip

@@ -30,11 +30,8 @@ _FILE_BYTES_MAX = 4096  # the longest, a cluster key with four keys, is 350
 
 
 class KeyFileError(LocalError):
-    """A key file that cannot be used or made. ``code`` says why.
-
-    Codes: E_KEY_MISSING, E_KEY_EXISTS, E_KEY_EXPOSED, E_KEY_FILE (unreadable), E_KEY_FORMAT.
-    Fault: the operator. State: unchanged. Retry: after the cure the sentence names.
-    """
+    """A key file that cannot be used or made. ``code`` says why. Codes: E_KEY_MISSING, E_KEY_EXISTS, E_KEY_EXPOSED,
+    E_KEY_FILE (unreadable), E_KEY_FORMAT. Fault: the operator. State: unchanged. Retry: after the cure."""
 
     code = "E_KEY_FILE"
     exit_code = ExitCode.TRUST
@@ -151,16 +148,10 @@ def _check(path: Path, status: os.stat_result, *, secret: bool) -> None:
     mode = stat.S_IMODE(status.st_mode)
     if secret and path.suffix == ".pub":
         raise KeyFileError(f"{path} is a public key; give the secret one, {path.stem}", code="E_KEY_FORMAT")
-    if secret and mode & 0o077:
-        raise KeyFileError(
-            f"{path} has mode {mode:04o}: users other than its owner can access this secret; chmod 600 {path}",
-            code="E_KEY_EXPOSED",
-        )
-    if mode & 0o022:
-        raise KeyFileError(
-            f"{path} has mode {mode:04o}: users other than its owner can change this key; chmod go-w {path}",
-            code="E_KEY_EXPOSED",
-        )
+    if (secret and mode & 0o077) or mode & 0o022:
+        danger = "access this secret; chmod 600" if secret else "change this key; chmod go-w"
+        sentence = f"{path} has mode {mode:04o}: users other than its owner can {danger} {path}"
+        raise KeyFileError(sentence, code="E_KEY_EXPOSED")
     if status.st_uid not in (0, os.geteuid()):
         raise KeyFileError(f"{path} belongs to user {status.st_uid}, not to this user or root", code="E_KEY_EXPOSED")
 

@@ -14,7 +14,9 @@ Rules, each with a test:
 * Every judged file leaves: to ``accepted/``, or to ``rejected/`` with the reason in plain words. A file that another
   one replaced between reading and moving comes back as a new file.
 * A name may be any bytes. It is kept, and only shortened where its reason would not fit beside it; people see it as
-  text (``Drop.shown``).
+  one line of text (``Drop.shown``).
+* Nothing is created, renamed or opened but by descriptors of directories that no other user may write to, links not
+  followed (``directory_safety``): else a link put there makes the daemon write over its own files.
 
 Rejected: moving a file away before reading it, because its writer would lose it; trusting the modification time alone,
 because ``cp -p`` and rsync set it.
@@ -22,18 +24,23 @@ because ``cp -p`` and rsync set it.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import signal
 import stat
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from gossipd.core.errors import LocalError
+from gossipd.runtime.directory_safety import open_directory, why_exchangeable
 
 ACCEPTED, REJECTED, REASON_SUFFIX = "accepted", "rejected", ".reason"
 _UNFINISHED_SUFFIXES = ("~", ".part", ".partial", ".tmp", ".temp", ".swp", ".crdownload", ".filepart", REASON_SUFFIX)
+_HOST_TROUBLES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)  # nobody's choice: try again
+_SHOWN_CHARS_MAX, _REASON_CHARS_MAX = 200, 4000
 _COPIES_MAX = 10_000  # names to try when one is taken
 # The limit of limits.h, less ".9999" and ".reason", both of which may be added.
 _NAME_BYTES_MAX = 255 - len(f".{_COPIES_MAX - 1}{REASON_SUFFIX}")
@@ -75,8 +82,10 @@ class Drop:
 
     @property
     def shown(self) -> str:
-        """The name for people: bytes that are not UTF-8 are escaped, so that any file and any log takes it."""
-        return os.fsencode(self.name).decode(errors="backslashreplace")
+        """The name for people: whatever is not printable text is escaped, so that any file and any log takes it, and no
+        reader takes it for more than a name.
+        """
+        return _plain(os.fsencode(self.name).decode(errors="backslashreplace"), _SHOWN_CHARS_MAX)
 
 
 class DropFolder:
@@ -88,28 +97,13 @@ class DropFolder:
 
     def check(self) -> None:
         """Raises DropError ``E_WATCH_DIRECTORY`` when other users could put files here (see CVE-2025-59349)."""
-        try:
-            status = os.lstat(self.directory)
-        except OSError as error:
-            words = f"the inbox {self.directory}: {error.strerror}; make it (mode 0750), or change store.inbox"
-            raise DropError(words, code="E_WATCH_DIRECTORY") from None
-        if not stat.S_ISDIR(status.st_mode):
-            raise DropError(f"the inbox {self.directory} is not a directory", code="E_WATCH_DIRECTORY")
-        if status.st_uid not in (os.geteuid(), 0):
-            raise DropError(
-                f"the inbox {self.directory} belongs to user {status.st_uid}, not to the one the daemon runs as",
-                code="E_WATCH_DIRECTORY",
-            )
-        if status.st_mode & 0o002:
-            raise DropError(
-                f"the inbox {self.directory} is writable by everybody (mode {status.st_mode & 0o777:o}); use 0750",
-                code="E_WATCH_DIRECTORY",
-            )
+        with self._open():
+            pass
 
     def scan(self, limit: int) -> tuple[list[Drop], int]:
         """At most ``limit`` possible drops, oldest first, and how many more there are."""
         drops = []
-        with os.scandir(self.directory) as entries:
+        with self._open() as inbox, os.scandir(inbox) as entries:
             for entry in entries:
                 if entry.name in (ACCEPTED, REJECTED) or entry.name.startswith("."):
                     continue
@@ -131,23 +125,9 @@ class DropFolder:
             UnfinishedError: it changed, is open for writing, or is gone.
             OSError: a fault of this host (no descriptors, failing disk); try again later.
         """
+        with self._open() as inbox:
+            descriptor = self._open_file(inbox, drop)
         try:
-            status = os.lstat(self.directory / drop.name)
-        except FileNotFoundError as error:
-            raise UnfinishedError from error
-        self._judge(drop, status)
-        try:
-            descriptor = os.open(self.directory / drop.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except PermissionError as error:
-            raise DropError(f"the daemon may not read {drop.shown}", code="E_WATCH_PERMISSION") from error
-        except FileNotFoundError as error:
-            raise UnfinishedError from error
-        except OSError as error:
-            if error.errno == errno.ELOOP:
-                raise UnfinishedError from error  # just replaced by a link; the next look names it
-            raise
-        try:
-            self._judge(drop, os.fstat(descriptor))
             if Print.of(os.fstat(descriptor)) != drop.print or _is_open_for_writing(descriptor):
                 raise UnfinishedError
             content = _read_all(descriptor, drop.print.size)
@@ -162,31 +142,79 @@ class DropFolder:
         needed; None when it is gone or was replaced by a new file. Raises OSError when the disk refuses; calling again
         is safe.
         """
-        target = self.directory / folder
-        target.mkdir(mode=0o750, exist_ok=True)
-        source = self.directory / drop.name
-        name = _free_name(target, drop.name)
-        try:
-            source.rename(target / name)
-        except FileNotFoundError:
-            return None
-        if Print.of(os.lstat(target / name)) != drop.print:
-            _put_back(target / name, source)
-            return None
+        with self._open() as inbox, self._open(folder, inbox) as target:
+            name = _free_name(target, drop.name)
+            try:
+                os.rename(drop.name, name, src_dir_fd=inbox, dst_dir_fd=target)
+            except FileNotFoundError:
+                return None
+            if Print.of(os.stat(name, dir_fd=target, follow_symlinks=False)) != drop.print:
+                _put_back(target, name, inbox, drop.name)
+                return None
         return name
 
     def write_reason(self, name: str, reason: str) -> None:
         """Write in plain words, beside ``name`` in ``rejected/``, why it is there."""
-        path = self.directory / REJECTED / f"{name}{REASON_SUFFIX}"
-        path.write_text(reason + "\n", encoding="utf-8", errors="backslashreplace")  # it may quote anything
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        path = name + REASON_SUFFIX
+        with self._open() as inbox, self._open(REJECTED, inbox) as rejected:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path, dir_fd=rejected)  # of an earlier attempt, or of a file that was taken away
+            descriptor = os.open(path, flags, 0o640, dir_fd=rejected)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(_plain(reason, _REASON_CHARS_MAX, ascii_only=True) + "\n")
 
-    def _judge(self, drop: Drop, status: os.stat_result) -> None:
+    @contextlib.contextmanager
+    def _open(self, folder: str = "", within: int | None = None) -> Iterator[int]:
+        """The inbox, or a folder in it, which is made if need be. Raises DropError ``E_WATCH_DIRECTORY``."""
+        path = self.directory / folder
+        if within is not None:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o750, dir_fd=within)
+        try:
+            reason = why_exchangeable(path) if within is None else None
+            if reason is not None:
+                raise PermissionError(0, reason)
+            descriptor = open_directory(folder or path, within=within)
+        except OSError as error:
+            if error.errno in _HOST_TROUBLES:
+                raise
+            cure = "; make it (mode 0750), or change store.inbox" if error.errno == errno.ENOENT else ""
+            words = f"the inbox {path}: {error.strerror}{cure}"
+            raise DropError(words, code="E_WATCH_DIRECTORY") from None
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _open_file(self, inbox: int, drop: Drop) -> int:
+        owners = (os.geteuid(), 0, os.fstat(inbox).st_uid)
+        try:
+            self._judge(drop, os.stat(drop.name, dir_fd=inbox, follow_symlinks=False), owners)
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+            descriptor = os.open(drop.name, flags, dir_fd=inbox)
+        except PermissionError as error:
+            raise DropError(f"the daemon may not read {drop.shown}", code="E_WATCH_PERMISSION") from error
+        except FileNotFoundError as error:
+            raise UnfinishedError from error
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                raise UnfinishedError from error  # just replaced by a link; the next look names it
+            raise
+        try:
+            self._judge(drop, os.fstat(descriptor), owners)
+        except DropError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    def _judge(self, drop: Drop, status: os.stat_result, owners: tuple[int, ...]) -> None:
         name = drop.shown
         kind = stat.S_IFMT(status.st_mode)
         if kind != stat.S_IFREG:
             word = _KINDS.get(kind, "not a file")
             raise DropError(f"{name} is {word}; drop a regular file", code="E_WATCH_TYPE")
-        if status.st_uid not in (os.geteuid(), 0, os.lstat(self.directory).st_uid):
+        if status.st_uid not in owners:
             raise DropError(
                 f"{name} belongs to user {status.st_uid}, not to the owner of the inbox", code="E_WATCH_OWNER"
             )
@@ -228,23 +256,32 @@ def _read_all(descriptor: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def _free_name(folder: Path, name: str) -> str:
+def _plain(text: str, chars_max: int, *, ascii_only: bool = False) -> str:
+    """One line of printable text, cut: line breaks and whatever moves a cursor are escaped."""
+    cut = text if len(text) <= chars_max else text[:chars_max] + "..."
+    keep = str.isascii if ascii_only else str.isprintable
+    return "".join(one if one.isprintable() and keep(one) else one.encode("unicode_escape").decode() for one in cut)
+
+
+def _free_name(folder: int, name: str) -> str:
     while len(os.fsencode(name)) > _NAME_BYTES_MAX:
         name = name[:-1]  # whole characters
     for count in range(_COPIES_MAX):
         candidate = name if count == 0 else f"{name}.{count}"
-        if not os.path.lexists(folder / candidate):
+        try:
+            os.stat(candidate, dir_fd=folder, follow_symlinks=False)
+        except FileNotFoundError:
             return candidate
-    raise OSError(errno.EEXIST, f"{folder} holds {_COPIES_MAX} files of one name")
+    raise OSError(errno.EEXIST, f"{_COPIES_MAX} files of one name")
 
 
-def _put_back(moved: Path, source: Path) -> None:
+def _put_back(folder: int, moved: str, inbox: int, name: str) -> None:
     """Return a file that had replaced the judged one; a still newer file at its place wins."""
     try:
-        os.link(moved, source, follow_symlinks=False)
+        os.link(moved, name, src_dir_fd=folder, dst_dir_fd=inbox, follow_symlinks=False)
     except FileExistsError:
         pass
     except PermissionError:
-        moved.rename(source)  # a directory cannot be linked
+        os.rename(moved, name, src_dir_fd=folder, dst_dir_fd=inbox)  # a directory cannot be linked
         return
-    moved.unlink()
+    os.unlink(moved, dir_fd=folder)

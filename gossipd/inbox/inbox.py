@@ -39,6 +39,7 @@ refuse the file, QueueFullError to be asked again later.
 _LOOK_S_MIN = 0.02
 # Not MODIFY, because a written file is closed later. CREATE is for hard links, which are whole at once.
 _EVENTS = flags.CLOSE_WRITE | flags.MOVED_TO | flags.CREATE | flags.ATTRIB | flags.DELETE_SELF | flags.MOVE_SELF
+_NO_LINK = flags.ONLYDIR | flags.DONT_FOLLOW
 log = structlog.get_logger("inbox")
 
 
@@ -121,15 +122,15 @@ class Inbox:
         except (OSError, DropError) as error:
             self._report_trouble(error)
             return self._settings.rescan_s
-        trouble: OSError | None = None
+        trouble: OSError | DropError | None = None
         delay = self._settings.rescan_s if not more else 0.0
         listed = {drop.name for drop in drops}
         self._seen = {name: seen for name, seen in self._seen.items() if name in listed}
         for drop in drops:
             try:
                 delay = min(delay, await self._advance(drop))
-            except OSError as error:
-                trouble = error  # no descriptors, no space, read-only: only this file waits
+            except (OSError, DropError) as error:
+                trouble = error  # no descriptors, no space, read-only, a folder that is not ours: only this file waits
         trouble = await self._write_reasons() or trouble
         self.statistics.waiting = len(self._seen) + more
         self._report_trouble(trouble)
@@ -170,6 +171,8 @@ class Inbox:
         except QueueFullError:
             raise
         except GossipdError as error:
+            if error.code == "E_WATCH_DIRECTORY":
+                raise  # the folder's fault, not the file's
             seen.reason, seen.code = error.sentence, error.code
         seen.judged = True
 
@@ -187,13 +190,13 @@ class Inbox:
         if len(self._reasons_due) < self._settings.drops_max:
             self._reasons_due[name] = seen.reason
 
-    async def _write_reasons(self) -> OSError | None:
+    async def _write_reasons(self) -> OSError | DropError | None:
         """Write the reasons that are due. Returns the last error, if any."""
-        trouble: OSError | None = None
+        trouble: OSError | DropError | None = None
         for name, reason in list(self._reasons_due.items()):
             try:
                 await run_blocking(self._folder.write_reason, name, reason)
-            except OSError as error:
+            except (OSError, DropError) as error:
                 trouble = error
             else:
                 del self._reasons_due[name]
@@ -232,7 +235,7 @@ class Inbox:
     async def _ring(self, changed: _Wakeup) -> None:
         watch = await run_blocking(INotify)  # loads the C library at the first use
         with watch:
-            watch.add_watch(self._folder.directory, _EVENTS)
+            watch.add_watch(self._folder.directory, _EVENTS | _NO_LINK)
             changed.ring()  # for changes before the watch
             while True:
                 await trio.lowlevel.wait_readable(watch)

@@ -79,7 +79,8 @@ class Manifest:
     expires_s: int | None
     files: tuple[FileEntry, ...] = field(repr=False)
     layout: Layout = field(repr=False)
-    digests: bytes = field(repr=False)
+    digests: memoryview = field(repr=False)
+    """Of every chunk, 32 bytes each: a part of ``envelope``."""
     root: bytes = field(repr=False)
     sources: tuple[str, ...]
     targets: Targets
@@ -117,7 +118,7 @@ class Manifest:
     def digest(self, chunk: int) -> bytes:
         """BLAKE3-256 of a chunk."""
         assert 0 <= chunk < self.chunk_count
-        return self.digests[chunk * DIGEST_BYTES : (chunk + 1) * DIGEST_BYTES]
+        return bytes(self.digests[chunk * DIGEST_BYTES : (chunk + 1) * DIGEST_BYTES])
 
     def chunk_length(self, chunk: int) -> int:
         """Bytes of a chunk."""
@@ -194,14 +195,14 @@ def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
         expires=draft.expires_s,
         files=draft.files,
         chunk=draft.chunk_bytes,
-        hashes=draft.digests,
+        hashes=memoryview(draft.digests),
         root=root_hash(draft.files, draft.chunk_bytes, draft.digests),
         sources=draft.sources,
         racks=draft.targets.racks,
         names=draft.targets.names,
         priority=draft.priority,
     )
-    packed = bytes([SCHEMA_VERSION]) + pack(msgspec.to_builtins(payload, builtin_types=(bytes,)))
+    packed = bytes([SCHEMA_VERSION]) + pack(msgspec.to_builtins(payload, builtin_types=(bytes, memoryview)))
     check_payload(parse_payload(memoryview(packed)))
     envelope = seal(ENVELOPE_TYPE, packed, [secret])
     if len(envelope) > ENVELOPE_BYTES_MAX:

@@ -26,29 +26,42 @@ little-endian ``u64 chunk``, ``u64 number of files``, for each file ``u32`` leng
 ``u64 size``, ``u32 mode``, and then ``hashes``. Two versions with one root hold the same tree, whatever their
 dates and targets; a list of hashes spliced from two manifests has a wrong root.
 
-Hashes are one byte string, not an array, because they stay one object and open faster.
+Hashes are one byte string, not an array, because they stay one object and open faster. They are not copied out of the
+envelope.
+
+A trusted publisher can be careless or robbed, so every part has a bound in bytes, which is checked before any value is
+made. Models in use are far below each: ``FILES_BYTES_MAX`` is 150 bytes of path for each of the most files,
+``OTHER_BYTES_MAX`` more than the other fields may have by their own rules.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from blake3 import blake3
 
 from gossipd.manifest.chunk_layout import Layout
-from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.names import check_label, check_model_name, check_name_glob
 from gossipd.manifest.paths import check_paths
 from gossipd.manifest.source_url import parse_source_url
-from gossipd.manifest.strict_msgpack import INTEGER_MAX, check_plain, unpack
+from gossipd.manifest.strict_msgpack import (
+    INTEGER_MAX,
+    check_plain,
+    decoding,
+    item_count,
+    spans,
+    unpack_value,
+)
 
 SCHEMA_VERSION = 1
 DIGEST_BYTES = 32
 FILES_MAX = 100_000
+FILES_BYTES_MAX = 16 * 1024 * 1024  # of the list of files, as packed
+OTHER_BYTES_MAX = 512 * 1024  # of all other fields but ``hashes``, unknown ones too
 SOURCES_MAX = 16
 TARGETS_MAX = 1_024  # racks, and name patterns: more than racks in a data centre hall
 TEXT_BYTES_MAX = 4_096  # longest text that reaches the rule of its field: URLs have 2,048
@@ -74,7 +87,7 @@ class Payload(msgspec.Struct, frozen=True):
     expires: _Natural | None
     files: tuple[FileEntry, ...]
     chunk: _Natural
-    hashes: bytes
+    hashes: memoryview
     root: bytes
     sources: tuple[str, ...]
     racks: tuple[str, ...]
@@ -82,7 +95,12 @@ class Payload(msgspec.Struct, frozen=True):
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)]
 
 
-def root_hash(files: Sequence[FileEntry], chunk_bytes: int, digests: bytes) -> bytes:
+_FILES = msgspec.msgpack.Decoder(tuple[FileEntry, ...])
+_HASHES = msgspec.msgpack.Decoder(memoryview)
+_NONE = memoryview(b"\xc0")
+
+
+def root_hash(files: Sequence[FileEntry], chunk_bytes: int, digests: bytes | memoryview) -> bytes:
     """The hash that names a tree's content; its definition is in this module's docstring."""
     hasher = blake3(struct.pack("<QQ", chunk_bytes, len(files)), derive_key_context=_ROOT_CONTEXT)
     for entry in files:
@@ -92,22 +110,34 @@ def root_hash(files: Sequence[FileEntry], chunk_bytes: int, digests: bytes) -> b
 
 
 def parse_payload(payload: memoryview) -> Payload:
-    """Bytes that a trusted key has signed, typed. Raises ManifestError ``E_SCHEMA_VERSION`` or ``E_DECODE``."""
+    """Bytes that a trusted key has signed, typed. Raises ManifestError ``E_SCHEMA_VERSION``, ``E_LIMIT`` or
+    ``E_DECODE``.
+    """
     if not len(payload) or payload[0] != SCHEMA_VERSION:
         found = payload[0] if len(payload) else "none"
         raise ManifestError(f"manifest schema {found}, supported {SCHEMA_VERSION}", code="E_SCHEMA_VERSION")
-    fields = unpack(
-        payload[1:],
-        array_items_max=2 * FILES_MAX,  # so that a manifest with a few files too many is told the limit
-        text_bytes_max=TEXT_BYTES_MAX,
-        bytes_max=ENVELOPE_BYTES_MAX,
-    )
+    values = spans(payload[1:])
+    files, hashes = values.pop("files", _NONE), values.pop("hashes", _NONE)
+    _limit("files", item_count(files), FILES_MAX)
+    _limit("bytes of files", len(files), FILES_BYTES_MAX)
+    _limit("bytes of other fields", sum(len(value) for value in values.values()), OTHER_BYTES_MAX)
+    fields: dict[str, Any] = {
+        key: unpack_value(
+            value,
+            array_items_max=2 * FILES_MAX,  # so that a field with a few items too many is told its limit
+            text_bytes_max=TEXT_BYTES_MAX,
+            bytes_max=OTHER_BYTES_MAX,
+        )
+        for key, value in values.items()
+    }
     for key in fields.keys() - set(Payload.__struct_fields__):
         check_plain(fields[key])
-    try:
-        return msgspec.convert(fields, Payload, builtin_types=(bytes,))  # else text would be read as base64
-    except msgspec.ValidationError as error:
-        raise ManifestError(f"wrong field: {error}") from None
+    with decoding("files"):
+        fields["files"] = _FILES.decode(files)
+    with decoding("hashes"):
+        fields["hashes"] = _HASHES.decode(hashes)
+    with decoding("wrong field"):
+        return msgspec.convert(fields, Payload, builtin_types=(bytes, memoryview))  # else text would be read as base64
 
 
 def check_payload(payload: Payload) -> Layout:

@@ -21,7 +21,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import obstore
-from blake3 import blake3
 from obstore.exceptions import BaseError, PermissionDeniedError, PreconditionError, UnauthenticatedError
 from obstore.store import from_url
 
@@ -29,14 +28,9 @@ from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.payload import FILES_MAX
 from gossipd.manifest.source_url import SourceUrl
-from gossipd.publish.errors import (
-    PublishError,
-    StorageAuthError,
-    StorageError,
-    StorageNotFoundError,
-    TreeChangedError,
-)
+from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.extents import FileExtent
+from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.selection import Selection
 
 if TYPE_CHECKING:
@@ -60,6 +54,8 @@ class FoundObject:
     version: str
     """Its ETag, else the time of its last modification."""
     if_match: str | None
+    mode: int = 0o644
+    """Object storage has no modes."""
 
 
 def open_storage(url: SourceUrl) -> Any:
@@ -76,8 +72,7 @@ def open_storage(url: SourceUrl) -> Any:
 
 def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[FoundObject]:
     """The selected objects below the prefix, in order of path. Raises StorageError; PublishError ``E_EMPTY``;
-    ManifestError ``E_LIMIT`` beyond 100,000 objects.
-    """
+    ManifestError ``E_LIMIT`` beyond 100,000 objects."""
     found: list[FoundObject] = []
     parents: set[str] = set()
     try:
@@ -134,17 +129,7 @@ class StoredObjects:
         raise AssertionError("the loop returns or raises")
 
     def _hash_once(self, run: FileExtent, chunk_bytes: int) -> bytes:
-        found, hasher, room = [], blake3(), chunk_bytes
-        for segment in run.segments:
-            for piece in self._pieces(segment):
-                while len(piece) >= room:
-                    found.append(hasher.update(piece[:room]).digest())
-                    piece, hasher, room = piece[room:], blake3(), chunk_bytes
-                hasher.update(piece)
-                room -= len(piece)
-        if room < chunk_bytes:
-            found.append(hasher.digest())
-        return b"".join(found)
+        return hash_pieces((piece for segment in run.segments for piece in self._pieces(segment)), chunk_bytes)
 
     def _pieces(self, segment: Segment) -> Iterator[memoryview]:
         """The segment's bytes as they arrive, exactly as many as it has."""

@@ -10,8 +10,7 @@ from gossipd.core.errors import ExitCode, LocalError, RemoteError
 class PublishError(LocalError):
     """The source or the output is unsuitable. Fault: the operator, or this host's disk. State: no manifest was written.
     Retry: after the remedy that the sentence names. Codes: ``E_FILE_TYPE``, ``E_SOURCE_LISTING``, ``E_SOURCE_READ``,
-    ``E_EMPTY``, ``E_OUTPUT``.
-    """
+    ``E_EMPTY``, ``E_OUTPUT``."""
 
     code = "E_SOURCE_READ"
 

@@ -15,8 +15,7 @@ from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout, Segment
 @dataclass(frozen=True, slots=True)
 class FileExtent:
     """``count`` chunks from ``first_chunk``: the bytes of ``segments``, end to end, cut every ``chunk_bytes``. Either
-    adjacent chunks of one file, with one segment; or one chunk of packed files.
-    """
+    adjacent chunks of one file, with one segment; or one chunk of packed files."""
 
     first_chunk: int
     count: int

@@ -1,6 +1,6 @@
 """Hashing a model's chunks in threads, from any reader.
 
-What lives here: distributing extents and collecting hashes. What does not: reading (``files``, ``bucket``).
+What lives here: distributing extents and collecting hashes. What does not: reading (``file_reading``, ``bucket``).
 
 BLAKE3 releases the GIL, so threads use all cores. Each takes the next extent when it is done, which keeps reads near
 each other on a disk. The first error stops all threads at the ends of their extents.
@@ -8,14 +8,30 @@ each other on a disk. The first error stops all threads at the ends of their ext
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Protocol
 
+from blake3 import blake3
+
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.payload import DIGEST_BYTES
 from gossipd.publish.extents import FileExtent, runs
+
+
+def hash_pieces(pieces: Iterable[memoryview], chunk_bytes: int) -> bytes:
+    """The BLAKE3-256 of each chunk of the bytes that come in these pieces, one hash after the other."""
+    found, hasher, room = [], blake3(), chunk_bytes
+    for piece in pieces:
+        while len(piece) >= room:
+            found.append(hasher.update(piece[:room]).digest())
+            piece, hasher, room = piece[room:], blake3(), chunk_bytes
+        hasher.update(piece)
+        room -= len(piece)
+    if room < chunk_bytes:
+        found.append(hasher.digest())
+    return b"".join(found)
 
 
 class ExtentReader(Protocol):
@@ -30,12 +46,8 @@ class ExtentReader(Protocol):
 
 
 def hash_chunks(layout: Layout, reader: ExtentReader, on_bytes: Callable[[int], None]) -> bytes:
-    """The hashes of all chunks, in order.
-
-    Args:
-        on_bytes: receives the length of each finished extent; in any thread, one at a time.
-    Raises: the exceptions of ``reader``.
-    """
+    """The hashes of all chunks, in order. ``on_bytes``: receives the length of each finished extent; in any thread, one
+    at a time. Raises: the exceptions of ``reader``."""
     digests = bytearray(layout.chunk_count * DIGEST_BYTES)
     work: Iterator[FileExtent] = runs(layout)
     lock, stop = Lock(), Event()

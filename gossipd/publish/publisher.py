@@ -27,13 +27,11 @@ from gossipd.manifest.paths import check_paths
 from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError
-from gossipd.publish.files import LocalFiles
+from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.hashing import ExtentReader, hash_chunks
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection
 from gossipd.publish.tree import FoundFile, find_files
-
-OBJECT_MODE = 0o644  # object storage has no modes
 
 Found: TypeAlias = Sequence[FoundFile] | Sequence[FoundObject]
 
@@ -97,12 +95,11 @@ class _Origin:
 
 def publish(order: PublishOrder, progress: PublishProgress) -> Published:
     """Write the signed manifest of ``order.source`` to ``order.out``. Raises PublishError, StorageError, ManifestError;
-    then nothing was written.
-    """
+    then nothing was written."""
     check_model_name(order.name)
     check_writable(order.out)
     origin = _open(order)
-    files = tuple(FileEntry(one.path, one.size, _mode(one)) for one in origin.found)
+    files = tuple(FileEntry(one.path, one.size, one.mode) for one in origin.found)
     check_paths([entry.path for entry in files])
     sources = tuple(_source_base(text, files) for text in order.sources) or (origin.base_url,)
     bytes_total = sum(entry.size for entry in files)
@@ -137,8 +134,7 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
 
 def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:
     """The manifest at ``order.out`` if it differs only by its date: then it stays. Otherwise a repeated script would
-    make another deployment of the same version, which hosts refuse with an alarm.
-    """
+    make another deployment of the same version, which hosts refuse with an alarm."""
     try:
         with order.out.open("rb") as file:
             envelope = file.read(ENVELOPE_BYTES_MAX + 1)
@@ -169,9 +165,8 @@ def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
     _check_outside(path, out, selection)
     found = find_files(path, selection)
     base = path if path.is_dir() else path.parent
-    return _Origin(
-        found, LocalFiles(found), f"file://{quote(os.fsencode(base)).rstrip('/')}/", lambda: find_files(path, selection)
-    )
+    url = f"file://{quote(os.fsencode(base)).rstrip('/')}/"
+    return _Origin(found, LocalFiles(found), url, lambda: find_files(path, selection))
 
 
 def _check_outside(source: Path, out: Path, selection: Selection) -> None:
@@ -226,7 +221,3 @@ def _source_base(text: str, files: Sequence[FileEntry]) -> str:
     if last and len(files) == 1 and last == files[0].path:
         return text[: text.rindex("/") + 1]
     return f"{text.rstrip('/')}/"
-
-
-def _mode(one: FoundFile | FoundObject) -> int:
-    return one.mode if isinstance(one, FoundFile) else OBJECT_MODE

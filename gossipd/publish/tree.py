@@ -1,6 +1,6 @@
 """The files of a model on a local disk, as they were at one moment.
 
-What lives here: walking, and refusing files that a manifest cannot hold. What does not: reading (``files``).
+What lives here: walking, and refusing files that a manifest cannot hold. What does not: reading (``file_reading``).
 
 Only regular files count. A symbolic link is refused: following it would publish bytes from outside the tree, skipping
 it would publish half a model. Only the directory on the command line may be a link. Modes become 0644 or, with any

@@ -1,7 +1,6 @@
 """The pool of receive buffers: it bounds the memory of a daemon, whatever the model and the number of peers.
 
-What lives here: leases of reusable memory, and reservations for memory of others (obstore's). What does not: the
-content.
+What lives here: leases of reusable memory, and reservations for others (obstore). What does not: the content.
 
 How it works. Buffers are anonymous private mappings (page aligned, returned to the system when dropped) in classes of
 powers of two. A request takes a free buffer of its class; else a new one while the total stays within ``pool_bytes``;
@@ -27,7 +26,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
 
 from gossipd.core.errors import LocalError
 
@@ -78,16 +76,13 @@ class Lease:
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
 class BufferPool:
-    """At most ``pool_bytes`` in leases, reservations and free buffers together. Thread-safe.
-
-    Args:
-        pool_bytes: the bound, also for a single request.
-        trim_heap: returns free memory of the process's heap to the system.
+    """At most ``pool_bytes`` in leases, reservations and free buffers together. Thread-safe. ``pool_bytes``: the bound,
+    also for a single request. ``trim_heap``: returns free memory of the process's heap to the system.
     """
 
     def __init__(self, pool_bytes: int, *, trim_heap: Callable[[], None] | None = None) -> None:
@@ -106,12 +101,9 @@ class BufferPool:
     def acquire(
         self, nbytes: int, timeout_s: float | None = None, *, gave_up: Callable[[], bool] | None = None
     ) -> Lease:
-        """A buffer of ``nbytes``; waits until there is room.
-
-        Args:
-            timeout_s: how long to wait, in seconds; None for ever.
-            gave_up: called before waiting and after every ``wake``; true ends the wait.
-        Raises PoolExhaustedError: no room in time, or ``gave_up``.
+        """A buffer of ``nbytes``; waits until there is room. ``timeout_s``: how long to wait, in seconds; None for
+        ever. ``gave_up``: called before waiting and after every ``wake``; true ends the wait. Raises
+        PoolExhaustedError: no room in time, or ``gave_up``.
         """
         size = self._class_of(nbytes)
         with self._changed:
@@ -128,13 +120,11 @@ class BufferPool:
             buffer = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         return Lease(self, size, buffer, nbytes)
 
-    def reserve(
-        self, nbytes: int, timeout_s: float | None = None, *, gave_up: Callable[[], bool] | None = None
-    ) -> Lease:
+    def reserve(self, nbytes: int, *, gave_up: Callable[[], bool] | None = None) -> Lease:
         """Room for memory that others allocate; the lease's view is empty. Raises as ``acquire``."""
         assert 0 < nbytes <= self._pool_bytes, f"{nbytes} bytes do not fit a pool of {self._pool_bytes}"
         with self._changed:
-            self._wait_for_room(nbytes, timeout_s, gave_up)
+            self._wait_for_room(nbytes, None, gave_up)
             self._reserved_bytes += nbytes
             self._heap_bytes = max(self._heap_bytes, self._reserved_bytes)
             self._shrink_free()
@@ -182,9 +172,7 @@ class BufferPool:
             self._changed.notify_all()
 
     def _shrink_free(self) -> None:
-        """Drop free buffers, largest first, until everything together fits. Dropping the last reference unmaps;
-        ``close`` would raise while somebody holds a slice.
-        """
+        """Drop free buffers, largest first, until all fits. ``close`` would raise while somebody holds a slice."""
         if self._leased_bytes + self._free_bytes <= self._pool_bytes:
             return
         for size in sorted(self._free, reverse=True):

@@ -23,7 +23,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import TracebackType
 
 from gossipd.core.events import ChunkArriving, ChunkEnding
 from gossipd.core.ids import ChunkIndex, DeploymentId, Supplier
@@ -62,10 +61,8 @@ class IncomingChunk:
     def piece_bytes(self, elapsed_s: float) -> int:
         """How much the receiver should receive next: the bytes of a quarter of a second, or an eighth of the chunk.
 
-        Near the end pieces are smaller, because the next request is sent between two of them.
-
-        Args:
-            elapsed_s: since the wait for the first byte began.
+        Near the end pieces are smaller, because the next request is sent between two of them. ``elapsed_s``: since the
+        first byte was awaited.
         """
         rate = self._filled / elapsed_s if elapsed_s > 0 else 0.0
         piece = max(_PIECE_BYTES_MIN, min(int(rate * _PIECE_S), self.length // _PIECES_MIN))
@@ -114,8 +111,7 @@ class IncomingChunk:
     def piece(self, at: int, timeout_s: float) -> Iterator[memoryview | None]:
         """A piece beyond the first ``at`` bytes, never with the last byte; waits for some.
 
-        Yields: bytes valid inside the context; empty after ``timeout_s`` without new ones; None at the end
-        (``is_landed``).
+        Yields: bytes valid inside the context; empty after ``timeout_s`` without any; None at the end (``is_landed``).
         """
         with self._changed:
             if not self._is_over and self._ready(at) <= at:
@@ -146,19 +142,17 @@ class IncomingChunk:
     def __enter__(self) -> IncomingChunk:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
 class IncomingChunks:
-    """The arriving chunks of this host that it may relay. Thread-safe.
-
-    Args:
-        post: receives, in the receiver's thread, each chunk that may be requested from now on, and each of which little
-            is left; must be quick. A second fetch of a chunk is listed if it continues after the first has ended.
+    """The arriving chunks of this host that it may relay. Thread-safe. ``post``: receives, in the receiver's thread,
+    each chunk that may be requested from now on, and each of which little is left; must be quick. A second fetch of a
+    chunk is listed if it continues after the first has ended.
     """
 
-    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] | None = None) -> None:
+    def __init__(self, post: Callable[[ChunkArriving | ChunkEnding], None] = lambda event: None) -> None:
         self._post = post
         self._lock = threading.Lock()
         self._incoming_chunks: dict[Key, IncomingChunk] = {}
@@ -167,11 +161,8 @@ class IncomingChunks:
         self, deployment: DeploymentId, chunk: ChunkIndex, supplier: Supplier, lease: Lease, *,
         ending_share: float = ENDING_SHARE,
     ) -> IncomingChunk:  # fmt: skip
-        """A chunk will be received into ``lease``, which the result owns from now on.
-
-        Args:
-            ending_share: the largest share of the chunk that is left when it counts as ending; 0 when more chunks of
-                the supplier follow it.
+        """A chunk will be received into ``lease``, which the result owns from now on. ``ending_share``: the largest
+        share of the chunk that is left when it counts as ending; 0 when more chunks of the supplier follow it.
         """
         return IncomingChunk(self, (deployment, chunk), supplier, lease, ending_share=ending_share)
 
@@ -185,13 +176,11 @@ class IncomingChunks:
         with self._lock:
             if self._incoming_chunks.setdefault(key, incoming) is not incoming:
                 return False
-        if self._post is not None:
-            self._post(ChunkArriving(*key, incoming.supplier))
+        self._post(ChunkArriving(*key, incoming.supplier))
         return True
 
     def ending(self, key: Key, supplier: Supplier) -> None:
-        if self._post is not None:
-            self._post(ChunkEnding(*key, supplier))
+        self._post(ChunkEnding(*key, supplier))
 
     def drop(self, key: Key, incoming: IncomingChunk) -> None:
         with self._lock:

@@ -33,28 +33,24 @@ def redacted(text: str) -> str:
 
 
 def configure(*, level: str = "info", as_json: bool | None = None, stream: TextIO | None = None) -> None:
-    """Set up logging for the whole process; call it once, before anything logs.
-
-    Args:
-        as_json: None decides by whether ``stream`` is a terminal.
-        stream: where lines go, stderr when None; never closed here.
+    """Set up logging for the whole process; call it once, before anything logs. ``as_json``: None decides by whether
+    ``stream`` is a terminal. ``stream``: where lines go, stderr when None; never closed here.
     """
     target = sys.stderr if stream is None else stream
     json_lines = not target.isatty() if as_json is None else as_json
-    shared: list[Callable[[Any, str, MutableMapping[str, Any]], Any]] = [
+    processors: list[Callable[[Any, str, MutableMapping[str, Any]], Any]] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts" if json_lines else "timestamp"),
         _name_of_logger,
         _redact,
     ]
-    last: list[Callable[[Any, str, MutableMapping[str, Any]], Any]]
     if json_lines:
-        last = [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        processors += [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
     else:
-        last = [structlog.dev.ConsoleRenderer(colors=target.isatty())]
+        processors.append(structlog.dev.ConsoleRenderer(colors=target.isatty()))
     structlog.configure(
-        processors=[*shared, *last],
+        processors=processors,
         wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
         logger_factory=lambda *names: _Lines(target, names[0] if names else ""),
         cache_logger_on_first_use=False,  # module-level loggers are made before this runs

@@ -1,8 +1,7 @@
 """The protocols between adapters: what transfer and sources need of the store.
 
 An adapter never imports another (``tests/test_house.py``); the daemon passes one to the other as one of these.
-``tests/contracts`` tests fakes and real ones alike. All methods are called in worker threads, may block, and are
-thread-safe.
+``tests/contracts`` tests fakes and real ones alike. All methods may block and are thread-safe.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ class OpenChunk(Protocol):
 
     @property
     def spans(self) -> Sequence[Span]: ...
-
     @property
     def length(self) -> int: ...
 

@@ -8,8 +8,7 @@ that time has allowed. A caller adds its bytes to ``issued`` and waits until ``p
 so the long-run rate is exact, however late threads wake. A new rate changes the growth of ``paid`` and wakes the
 waiters. Unused time is credited up to ``BANKED_S``.
 
-Rejected: a token bucket per thread, because their sum drifts; SO_MAX_PACING_RATE, because it limits a socket and no
-downloads.
+Rejected: a token bucket per thread, because their sum drifts; SO_MAX_PACING_RATE, because it limits no downloads.
 """
 
 from __future__ import annotations
@@ -26,11 +25,8 @@ PIECE_BYTES_MIN = 4096  # a page; smaller pieces only cost system calls
 
 
 class RateLimit:
-    """``take(n)`` returns when ``n`` more bytes may move. Thread-safe.
-
-    Args:
-        rate: bytes per second over all callers, or None for no limit.
-        within: a wider limit, which counts the same bytes too.
+    """``take(n)`` returns when ``n`` more bytes may move. Thread-safe. ``rate``: bytes per second over all callers, or
+    None for no limit. ``within``: a wider limit, which counts the same bytes too.
     """
 
     __slots__ = ("_changed", "_closed", "_issued", "_paid", "_paid_at", "_rate", "_within")

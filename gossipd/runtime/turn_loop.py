@@ -41,13 +41,9 @@ class TurnLoop:
     """``run`` takes the turns. Only the trio loop may call the methods, except ``wake_from_thread``."""
 
     def __init__(self, *, late: Callable[[float], None] = lambda late_s: None) -> None:
-        """
-        Args:
-            late: receives the lateness of the wake-up from each rest, in seconds.
-        """
+        """``late``: receives the lateness of the wake-up from each rest, in seconds."""
         self._late = late
-        self._turns: list[tuple[Phase, Callable[[float], bool]]] = []
-        self._deadlines: list[Callable[[], float]] = []
+        self._parts: list[tuple[Phase, Callable[[float], bool], Callable[[], float]]] = []
         self._sockets: list[zmq.Socket[bytes]] = []
         self._woken = trio.Event()
         self._asleep = trio.Event()
@@ -62,21 +58,16 @@ class TurnLoop:
     def joined(
         self, phase: Phase, turn: Callable[[float], bool], *, due_s: Callable[[], float] = lambda: math.inf
     ) -> Iterator[None]:
-        """Add a part for the length of a ``with``.
-
-        Args:
-            turn: given the time, does its work; True when there was some.
-            due_s: when ``turn`` must be taken without a wake-up; a fixed time until the next turn.
+        """Add a part for the length of a ``with``. ``turn``: given the time, does its work; True when there was some.
+        ``due_s``: when ``turn`` must be taken without a wake-up; a fixed time until the next turn.
         """
-        part = (phase, turn)
-        self._turns = sorted([*self._turns, part], key=itemgetter(0))
-        self._deadlines.append(due_s)
+        part = (phase, turn, due_s)
+        self._parts = sorted([*self._parts, part], key=itemgetter(0))
         self.wake()
         try:
             yield
         finally:
-            self._turns = [one for one in self._turns if one is not part]
-            self._deadlines.remove(due_s)
+            self._parts = [one for one in self._parts if one is not part]
 
     def wake(self) -> None:
         """There is work: take a turn after the present rest."""
@@ -115,7 +106,7 @@ class TurnLoop:
 
     async def run(self) -> None:
         while True:
-            with trio.move_on_at(min((due_s() for due_s in self._deadlines), default=math.inf)):
+            with trio.move_on_at(min((due_s() for _, _, due_s in self._parts), default=math.inf)):
                 await self._woken.wait()
             self._is_awake = True
             quiet = _QUIET_BEATS - 1  # a turn that was only due and finds nothing is a single turn
@@ -142,7 +133,7 @@ class TurnLoop:
         self._woken, self._posted, self._hurried = trio.Event(), False, False
         now = trio.current_time()
         busy = False
-        for _, turn in self._turns:
+        for _, turn, _ in self._parts:
             busy = turn(now) or busy
         # Counted from the turn's end, so that other tasks have their time however long turns take.
         rest_s = self.turn_interval.rest_s

@@ -23,10 +23,7 @@ _waiting = 0
 
 
 async def run_blocking(
-    call: Callable[[*Ts], T],
-    *args: *Ts,
-    limiter: trio.CapacityLimiter | None = None,
-    abandon_on_cancel: bool = False,
+    call: Callable[[*Ts], T], *args: *Ts, limiter: trio.CapacityLimiter | None = None, abandon_on_cancel: bool = False
 ) -> T:
     """``trio.to_thread.run_sync`` that waits while no thread can be started."""
     global _waiting  # noqa: PLW0603 - one process, one system that gives it threads

@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from gossipd.sessions.events import Dial, HangUp, SendReady, SessionCommand
 from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
@@ -19,46 +19,28 @@ from gossipd.sessions.settings import SessionSettings
 from gossipd.wire.control import Message
 from membership.member import NodeId
 
-LET_GO = "let go"
+LET_GO = "let go"  # the reason when a channel had failed before and nothing wants it any more
 
 
 class EndpointDirectory(Protocol):
-    """Where members are. A lookup only: it changes nothing and calls nobody."""
+    """Where members are. A lookup only: it changes nothing."""
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
-        """Where a member's record says its control port is; None for strangers and for those who left."""
-
-
-class EndedChannel(NamedTuple):
-    """A connection that is over. ``reason`` is ``LET_GO`` when it had failed before and nothing wants it any more."""
-
-    peer: NodeId
-    reason: str
+        """Where a member's record says its control port is; None for hosts that are no members or have left."""
 
 
 class ChannelTable:
-    """At most ``links_max`` channels, one per peer."""
+    """At most ``links_max`` channels, one per peer. The commands and counters are those of the whole brain."""
 
-    def __init__(
-        self,
-        directory: EndpointDirectory,
-        *,
-        settings: SessionSettings,
-        rng: Random,
-        commands: list[SessionCommand],
-        counters: Counter[str],
-    ) -> None:
-        """
-        Args:
-            commands, counters: where commands are put, and messages that were dropped are counted by kind.
-        """
+    def __init__(self, directory: EndpointDirectory, *, settings: SessionSettings, rng: Random) -> None:
+        self.commands: list[SessionCommand] = []
+        self.counters: Counter[str] = Counter()
         self._directory = directory
         self._settings = settings
         self._rng = rng
-        self._commands, self._counters = commands, counters
         self._channels: dict[NodeId, PeerChannel] = {}
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
-        self._ended: list[EndedChannel] = []
+        self._ended: list[tuple[NodeId, str]] = []
         self._due_s = math.inf
         self.link_counters = {"dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
 
@@ -67,7 +49,7 @@ class ChannelTable:
         return self._channels.get(peer)
 
     def open(self, peer: NodeId, now: float) -> PeerChannel | None:
-        """The channel to ``peer``, dialed soon if it is not up; None when nobody knows where the peer is."""
+        """The channel to ``peer``, dialed soon if it is not up; None when its address is unknown."""
         channel = self._channels.get(peer)
         if channel is None:
             if self._directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
@@ -79,8 +61,7 @@ class ChannelTable:
         return channel
 
     def put(self, peer: NodeId, message: Message, now: float, *, number: int = 0) -> bool:
-        """Queue a message, and have the peer dialed if it is not up; False when that is impossible or there is no
-        room."""
+        """Queue a message, and have the peer dialed if need be; False when that cannot be or there is no room."""
         return self._put(self.open(peer, now), message, number)
 
     def put_if_up(self, channel: PeerChannel | None, message: Message) -> None:
@@ -92,7 +73,7 @@ class ChannelTable:
         """Something may have been queued: let the caller send it."""
         if channel.state is ChannelState.UP and channel.queue and not channel.is_ready:
             channel.is_ready = True
-            self._commands.append(SendReady(channel.peer))
+            self.commands.append(SendReady(channel.peer))
 
     def take(self, peer: NodeId) -> Outgoing | None:
         """The next message to send to ``peer``."""
@@ -139,7 +120,7 @@ class ChannelTable:
             self._end(channel, "forgotten")
 
     def up(self, peer: NodeId, now: float) -> PeerChannel | None:
-        """The handshake has succeeded; None when nobody waits for it any more."""
+        """The handshake has succeeded; None when the peer is not being dialed."""
         channel = self._channels.get(peer)
         if channel is None or channel.state is not ChannelState.DIALING:
             return None
@@ -176,7 +157,7 @@ class ChannelTable:
             if channel.state is ChannelState.WAITING:
                 if not (channel.queue or is_wanted(channel.peer)):
                     del self._channels[channel.peer]
-                    self._ended.append(EndedChannel(channel.peer, LET_GO))
+                    self._ended.append((channel.peer, LET_GO))
                 elif channel.dial_at_s <= now:
                     self._dial(channel, now)
                 else:
@@ -193,14 +174,14 @@ class ChannelTable:
                 else:
                     self.look_at(channel.used_s + self._settings.link_idle_s)
 
-    def take_ended(self) -> list[EndedChannel]:
-        """Those that are over since the last call."""
+    def take_ended(self) -> list[tuple[NodeId, str]]:
+        """The peers whose channels have ended since the last call, with the reasons."""
         ended, self._ended = self._ended, []
         return ended
 
     def _put(self, channel: PeerChannel | None, message: Message, number: int) -> bool:
         if channel is None or not channel.queue.put(message, number=number):
-            self._counters[f"dropped_{type(message).__name__}"] += 1
+            self.counters[f"dropped_{type(message).__name__}"] += 1
             return False
         self.announce(channel)
         return True
@@ -217,7 +198,7 @@ class ChannelTable:
         self._by_address[address] = channel
         self.link_counters["dialed"] += 1
         self.look_at(channel.dial_until_s)
-        self._commands.append(Dial(channel.peer, endpoint))
+        self.commands.append(Dial(channel.peer, endpoint))
 
     def _fail(self, channel: PeerChannel, reason: str, now: float) -> None:
         self.link_counters["failed"] += 1
@@ -227,10 +208,10 @@ class ChannelTable:
 
     def _end(self, channel: PeerChannel, reason: str) -> None:
         self._hang_up(channel, reason)
-        self._ended.append(EndedChannel(channel.peer, reason))
+        self._ended.append((channel.peer, reason))
 
     def _hang_up(self, channel: PeerChannel, reason: str) -> None:
         endpoint = channel.endpoint
         if endpoint is not None and self._by_address.get((endpoint.host, endpoint.port)) is channel:
             del self._by_address[endpoint.host, endpoint.port]
-        self._commands.append(HangUp(channel.peer, reason))
+        self.commands.append(HangUp(channel.peer, reason))

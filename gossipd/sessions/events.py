@@ -50,50 +50,29 @@ class EndpointChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class RequestOpened:
-    """A request to a peer is about to be sent: its connection is wanted, and soon."""
+class RequestChanged:
+    """A request to a peer is about to be sent, so that its connection is wanted, and soon; or it has ended."""
 
     peer: NodeId
-
-
-@dataclass(frozen=True, slots=True)
-class RequestClosed:
-    """A request to a peer has ended."""
-
-    peer: NodeId
+    is_open: bool
 
 
 @dataclass(frozen=True, slots=True)
 class StandingLinksChosen:
-    """Keep connections to these from now on, whether there is something to say or not.
-
-    ``dials_max``: how many of those that are missing may be dialed now; say it again for the others.
-    """
+    """Keep connections to these from now on; each such event has at most ``dials_max`` of the missing ones dialed."""
 
     peers: frozenset[NodeId]
     dials_max: int
 
 
 SessionWord: TypeAlias = (
-    events.StartSubscription
-    | events.EndSubscription
-    | events.SendHoldings
-    | events.SendDelta
-    | events.DeploymentOpened
-    | events.DeploymentClosed
-    | events.PeerLost
-)
+    events.StartSubscription | events.EndSubscription | events.SendHoldings | events.SendDelta
+    | events.DeploymentOpened | events.DeploymentClosed | events.PeerLost
+)  # fmt: skip
 """What the planner wants said, and what it is told itself."""
 
 SessionEvent: TypeAlias = (
-    LinkUp
-    | LinkDown
-    | MessageHeard
-    | EndpointChanged
-    | RequestOpened
-    | RequestClosed
-    | StandingLinksChosen
-    | SessionWord
+    LinkUp | LinkDown | MessageHeard | EndpointChanged | RequestChanged | StandingLinksChosen | SessionWord
 )
 
 # ---- commands ----------------------------------------------------------------------------------

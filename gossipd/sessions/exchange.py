@@ -1,19 +1,18 @@
 """What this host and its peers tell each other about deployments: questions, answers, deltas.
 
-What lives here: what each message and each word of the planner means to the subscriptions of both sides. What does not:
-when a peer is dialed, and which connections are kept (``sessions``).
+What lives here: what each message and each command of the planner means to the subscriptions of both sides. What does
+not: when a peer is dialed, and which connections are kept (``sessions``).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from random import Random
 
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet, ChunkSetError
 from gossipd.core.ids import DeploymentId
 from gossipd.sessions.channel_table import ChannelTable
-from gossipd.sessions.events import KeepTokens, ReportEvent, SessionCommand
+from gossipd.sessions.events import KeepTokens, ReportEvent
 from gossipd.sessions.send_queue import payloads_of
 from gossipd.sessions.settings import SessionSettings
 from gossipd.sessions.subscribers import STREAMS_MAX, SubscriberTable
@@ -26,20 +25,8 @@ from membership.member import NodeId
 class DeploymentExchange:
     """The subscriptions of both sides, and which deployments are open here. For ``sessions`` only."""
 
-    def __init__(
-        self,
-        channels: ChannelTable,
-        *,
-        settings: SessionSettings,
-        rng: Random,
-        commands: list[SessionCommand],
-        counters: Counter[str],
-    ) -> None:
-        """
-        Args:
-            commands, counters: where commands are put and events are counted.
-        """
-        self._channels, self._commands, self._counters = channels, commands, counters
+    def __init__(self, channels: ChannelTable, *, settings: SessionSettings, rng: Random) -> None:
+        self._channels, self._commands, self._counters = channels, channels.commands, channels.counters
         self.subscriptions = SubscriptionTable(resubscribe_s=settings.resubscribe_s)
         self.subscribers = SubscriberTable(
             first_stream=rng.randrange(STREAMS_MAX), early_per_peer_max=settings.early_per_peer_max
@@ -53,9 +40,8 @@ class DeploymentExchange:
         peer, deployment = command.peer, command.deployment
         if isinstance(command, events.StartSubscription):
             self.subscriptions.ask(peer, deployment, now)
-            self._channels.put_if_up(
-                self._channels.open(peer, now), control.Subscribe(deployment)
-            )  # else when it is up
+            channel = self._channels.open(peer, now)
+            self._channels.put_if_up(channel, control.Subscribe(deployment))  # else when it is up
         elif self.subscriptions.end(peer, deployment):
             self._unsubscribe(peer, deployment, now)
 
@@ -91,7 +77,7 @@ class DeploymentExchange:
     # ---- what peers say ------------------------------------------------------------------------
 
     def message_heard(self, peer: NodeId, message: control.Message, number: int, now: float) -> None:
-        """A peer has said something of its own initiative."""
+        """A peer has sent a message of its own initiative."""
         match message:
             case control.Delta():
                 self._delta_heard(peer, message, number, now)
@@ -140,18 +126,13 @@ class DeploymentExchange:
         if chunk_count is None:
             return
         try:
-            heard = events.DeltaHeard(
-                peer,
-                deployment,
-                indexes(message.added, chunk_count=chunk_count),
-                indexes(message.dropped, chunk_count=chunk_count),
-                indexes(message.reading, chunk_count=chunk_count),
-                message.free_slots,
+            added, dropped, reading = (
+                indexes(gaps, chunk_count=chunk_count) for gaps in (message.added, message.dropped, message.reading)
             )
         except FrameError:
             self._counters["bad_delta"] += 1
             return
-        self._report(heard)
+        self._report(events.DeltaHeard(peer, deployment, added, dropped, reading, message.free_slots))
 
     def deployment_changed(self, event: events.DeploymentOpened | events.DeploymentClosed, now: float) -> None:
         """A deployment is open here from now on, or no more."""

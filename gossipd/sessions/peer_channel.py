@@ -5,9 +5,9 @@ What lives here: values and rules without a socket. What does not: all of them t
 =======  =======================================  ======================================================
 state    means                                    leaves it by
 =======  =======================================  ======================================================
-WAITING  for its time to be dialed                ``dial``: DIALING. Wanted by nobody: dropped
+WAITING  for its time to be dialed                ``dial``: DIALING. Not wanted: dropped
 DIALING  the handshake is under way               ``up``: UP. ``fail``, or twice ``handshake_s``: WAITING
-UP       messages can be sent                     ``fail``: WAITING. Idle and wanted by nobody: dropped
+UP       messages can be sent                     ``fail``: WAITING. Idle and not wanted: dropped
 =======  =======================================  ======================================================
 """
 
@@ -67,11 +67,8 @@ class PeerChannel:
     def fail(self, now: float, *, jitter: float) -> int:
         """Nothing is queued or listened to any more; returns how many messages were dropped by that.
 
-        The next pause is the shortest one after a connection that held, and not after one that failed as soon as it was
-        up: a peer that resets all connections would be dialed, and its evidence planned for, ten times a second.
-
-        Args:
-            jitter: a factor of the pause.
+        After a connection that held, the next pause is the shortest, times ``jitter``. It is not after one that failed
+        as soon as it was up, or a peer that resets all connections would be dialed ten times a second.
         """
         if self.state is ChannelState.UP and now - self._up_s >= self._settings.redial_max_s:
             self._pause_s = self._settings.redial_min_s

@@ -26,20 +26,12 @@ _MESSAGE_BYTES = 64  # what a frame has besides the bytes and texts of its messa
 
 
 class DeltaPayload:
-    """Changes of one deployment's holdings, at most ``DELTA_ITEMS_MAX`` in each ascending list.
-
-    It is shared by all receivers, and packed once: when the first of them is sent it.
-    """
+    """Changes of one deployment's holdings, at most ``DELTA_ITEMS_MAX`` in each ascending list; packed once for all."""
 
     __slots__ = ("_fields", "added", "dropped", "message", "reading")
 
     def __init__(
-        self,
-        stream: int,
-        added: tuple[int, ...],
-        dropped: tuple[int, ...],
-        reading: tuple[int, ...],
-        free_slots: int,
+        self, stream: int, added: tuple[int, ...], dropped: tuple[int, ...], reading: tuple[int, ...], free_slots: int
     ) -> None:
         assert max(len(added), len(dropped), len(reading)) <= DELTA_ITEMS_MAX
         self.added, self.dropped, self.reading = added, dropped, reading
@@ -62,7 +54,7 @@ class Outgoing(NamedTuple):
 
 
 class Backlog:
-    """Deltas of one deployment that a slow peer has not been sent yet, merged; the last word on each chunk counts.
+    """Deltas of one deployment that a slow peer has not been sent yet, merged; the last change of each chunk counts.
 
     What is being read, and the free slots, are as they are now: every delta says all of that.
     """

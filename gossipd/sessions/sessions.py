@@ -12,8 +12,8 @@ How a caller drives it, in one task::
     sessions.take(peer)                  # after SendReady(peer): send each message until there is none
 
 * ``now`` is a monotonic clock in seconds that never goes back.
-* The planner's ``StartSubscription``, ``EndSubscription``, ``SendHoldings`` and ``SendDelta`` are handed over as they
-  are; so are ``DeploymentOpened``, ``DeploymentClosed`` and ``PeerLost``, to the planner first.
+* The planner's ``StartSubscription``, ``EndSubscription``, ``SendHoldings`` and ``SendDelta`` come as they are; so do
+  ``DeploymentOpened``, ``DeploymentClosed`` and ``PeerLost``, to the planner first.
 * ``Dial`` ends in ``LinkUp`` or ``LinkDown``, or in a ``HangUp`` from here. A ``LinkDown`` is answered with ``HangUp``.
 * Messages are taken, not pushed: what a peer that reads slowly has not been sent yet must stay here to be merged. A
   message that could not be sent now is put back, and the caller tries again by itself.
@@ -35,19 +35,8 @@ from collections import Counter
 from random import Random
 
 from gossipd.core import events
+from gossipd.sessions import events as session_events
 from gossipd.sessions.channel_table import LET_GO, ChannelTable, EndpointDirectory
-from gossipd.sessions.events import (
-    EndpointChanged,
-    LinkDown,
-    LinkUp,
-    MessageHeard,
-    ReportEvent,
-    RequestClosed,
-    RequestOpened,
-    SessionCommand,
-    SessionEvent,
-    StandingLinksChosen,
-)
 from gossipd.sessions.exchange import DeploymentExchange
 from gossipd.sessions.send_queue import Outgoing
 from gossipd.sessions.settings import SessionSettings
@@ -56,34 +45,25 @@ from membership.member import NodeId
 
 
 class Sessions:
-    """See the module's docstring. One task owns it."""
+    """See the module's docstring. One task owns it. ``greeting`` is the first message on each connection."""
 
     def __init__(
         self, directory: EndpointDirectory, *, greeting: control.Hello, settings: SessionSettings, rng: Random
     ) -> None:
-        """
-        Args:
-            greeting: the first message on each connection.
-        """
         self._greeting = greeting
-        self._commands: list[SessionCommand] = []
-        self.counters: Counter[str] = Counter()
-        self._channels = ChannelTable(
-            directory, settings=settings, rng=rng, commands=self._commands, counters=self.counters
-        )
-        self._exchange = DeploymentExchange(
-            self._channels, settings=settings, rng=rng, commands=self._commands, counters=self.counters
-        )
+        self._channels = ChannelTable(directory, settings=settings, rng=rng)
+        self._exchange = DeploymentExchange(self._channels, settings=settings, rng=rng)
+        self._commands, self.counters = self._channels.commands, self._channels.counters
         self._standing: frozenset[NodeId] = frozenset()
         self._requests: Counter[NodeId] = Counter()
         self._reachable: dict[NodeId, bool] = {}
 
     # ---- the caller's side ---------------------------------------------------------------------
 
-    def handle(self, event: SessionEvent, now: float) -> None:
+    def handle(self, event: session_events.SessionEvent, now: float) -> None:
         """Take one event in."""
         match event:
-            case MessageHeard():
+            case session_events.MessageHeard():
                 self._exchange.message_heard(event.peer, event.message, event.number, now)
             case events.SendDelta():
                 self._exchange.send_delta(event, now)
@@ -95,15 +75,15 @@ class Sessions:
                 self._exchange.deployment_changed(event, now)
                 if isinstance(event, events.DeploymentOpened):
                     self._channels.hurry(*self._standing)
-            case RequestOpened() | RequestClosed():
+            case session_events.RequestChanged():
                 self._request_changed(event, now)
-            case StandingLinksChosen():
+            case session_events.StandingLinksChosen():
                 self._choose_standing(event, now)
-            case LinkUp():
+            case session_events.LinkUp():
                 self._link_up(event.peer, now)
-            case LinkDown():
+            case session_events.LinkDown():
                 self._channels.down(event.peer, event.reason, now)
-            case EndpointChanged():
+            case session_events.EndpointChanged():
                 self._channels.move(event.peer, now)
             case events.PeerLost():
                 self._peer_lost(event.node)
@@ -115,13 +95,13 @@ class Sessions:
         self._exchange.ask_again(now)
         self._settle()
 
-    def drain(self) -> list[SessionCommand]:
+    def drain(self) -> list[session_events.SessionCommand]:
         """The commands since the last call, in order."""
         commands = self._commands[:]
         self._commands.clear()
         return commands
 
-    def next_deadline(self, _now: float) -> float:
+    def next_deadline(self) -> float:
         """When ``advance`` should be called though no event has come; infinity while nothing is due."""
         return min(self._channels.next_deadline(), self._exchange.subscriptions.next_deadline())
 
@@ -153,7 +133,7 @@ class Sessions:
         self._channels.drop(peer)
         self._reachable.pop(peer, None)
 
-    def _choose_standing(self, event: StandingLinksChosen, now: float) -> None:
+    def _choose_standing(self, event: session_events.StandingLinksChosen, now: float) -> None:
         for peer in self._standing - event.peers:
             channel = self._channels.get(peer)
             if channel is not None:
@@ -164,8 +144,8 @@ class Sessions:
         for peer in missing[: event.dials_max]:
             self._channels.open(peer, now)
 
-    def _request_changed(self, event: RequestOpened | RequestClosed, now: float) -> None:
-        if isinstance(event, RequestOpened):
+    def _request_changed(self, event: session_events.RequestChanged, now: float) -> None:
+        if event.is_open:
             self._requests[event.peer] += 1
             self._channels.hurry(event.peer)
             return
@@ -205,4 +185,4 @@ class Sessions:
             self._report(events.PeerReachable(peer, reachable))
 
     def _report(self, event: events.Event) -> None:
-        self._commands.append(ReportEvent(event))
+        self._commands.append(session_events.ReportEvent(event))

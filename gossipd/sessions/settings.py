@@ -44,8 +44,8 @@ class SessionSettings:
 
     heartbeat_s: float = 30.0
     """A dialed link sends a heartbeat so often, whatever else is said on it (libzmq): for links on which nothing is,
-    and processes that stand still while their kernel acknowledges; membership finds both sooner, so this is the last
-    net. 9 bytes/s and link; each 3 s they were a quarter of all control bytes of a host of 1,000."""
+    and processes that stand still while their kernel acknowledges; membership finds both sooner. Every 3 s would be
+    a large share of all control bytes."""
 
     resubscribe_s: float = 5.0
     """A subscription that has had no answer for so long is asked for again. Also the least pause between two

@@ -1,5 +1,4 @@
-"""Peers that listen to us: per deployment, with our stream numbers, those that asked too early, and those that missed
-something.
+"""Peers that listen to us, per deployment and with our stream numbers, those too that asked early or missed something.
 
 What lives here: tables. What does not: what subscribers are told (the planner), and sending.
 """
@@ -16,11 +15,7 @@ class SubscriberTable:
     """All subscribers of this host: at most one entry per peer and deployment that is open here."""
 
     def __init__(self, *, first_stream: int, early_per_peer_max: int) -> None:
-        """
-        Args:
-            first_stream: random, so that the streams of a restarted host mean nothing to peers that knew it before.
-            early_per_peer_max: what each peer may ask for too early.
-        """
+        """``first_stream``: random, so that a restarted host's streams mean nothing to peers that knew it before."""
         self._by_peer: dict[NodeId, dict[DeploymentId, None]] = {}
         self._early: dict[NodeId, dict[DeploymentId, None]] = {}
         self._early_max = early_per_peer_max

@@ -82,7 +82,7 @@ class SubscriptionTable:
         return tuple(self._by_peer.get(peer, ()))
 
     def hear_holdings(self, peer: NodeId, deployment: DeploymentId, stream: int, number: int) -> bool:
-        """Holdings came; False when nobody asked for them."""
+        """Holdings came; False when they were not asked for."""
         subscription = self._by_peer.get(peer, {}).get(deployment)
         if subscription is None:
             self.counters["unasked"] += 1

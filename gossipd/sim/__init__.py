@@ -2,6 +2,6 @@
 
 ``scenario`` says what is simulated, ``fabric`` shares the links, ``world`` connects the hosts, ``host`` is one host
 around the daemon's own Planner, ``membership`` runs the daemon's own Swim for each (``verdicts`` draws its results
-where it does not run), ``message_size`` and ``steady_traffic`` say what control costs, ``outcome`` is the result,
-``closed_form`` are the rival strategies, ``plot`` draws (and alone may touch files).
+where it does not run), ``traffic_model`` says what control costs, ``outcome`` is the result, ``closed_form`` are the
+rival strategies, ``plot`` draws (and alone may touch files).
 """

@@ -87,8 +87,7 @@ class Fabric:
     def recompute(self, now: float, until: float) -> tuple[list[tuple[float, Flow]], list[Flow]]:
         """Set all rates afresh if they may differ.
 
-        Returns: the flows that end before ``until``, with the time; and those that pass ``told_at`` before it.
-        """
+        Returns: the flows that end before ``until``, with the time; and those that pass ``told_at`` before it."""
         if self._has_changed:
             self._has_changed = False
             self._fill(now, until)

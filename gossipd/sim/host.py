@@ -5,87 +5,58 @@ What lives here: performing commands, upload slots, what is held. What does not:
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from random import Random
 from typing import Protocol
 
-from gossipd.core.events import (
-    CancelFetch,
-    ChunkArriving,
-    ChunkEnding,
-    ChunkStored,
-    ClaimSeed,
-    Command,
-    DeltaHeard,
-    EndSubscription,
-    Event,
-    FailReason,
-    FetchFailed,
-    FinishModel,
-    HoldingsHeard,
-    LimitUploads,
-    ProbeSource,
-    SendDelta,
-    SendHoldings,
-    SlotsChanged,
-    SourceProbed,
-    StartFetch,
-    StartSourceRead,
-    StartSubscription,
-    SubscribeHeard,
-    UnsubscribeHeard,
-)
+from gossipd.core import events
 from gossipd.core.ids import SOURCE, DeploymentId, Supplier
+from gossipd.core.model import PeerView
 from gossipd.sim.fabric import FabricLink, Flow
-from gossipd.sim.message_size import ACKNOWLEDGEMENT_BYTES, delta_bytes, holdings_bytes, request_bytes
 from gossipd.sim.scenario import Scenario
+from gossipd.sim.traffic_model import ACKNOWLEDGEMENT_BYTES, delta_bytes, holdings_bytes, request_bytes
 from gossipd.swarm.planner import Planner
 from membership.member import NodeId
 from membership.simulation import VirtualClock
 
 
+@dataclass(slots=True, eq=False)
 class Transfer:
-    """One fetch or read under way, from the request to the last byte.
+    """One fetch or read under way, from the request to the last byte. ``upstream``: the transfer of the same chunk that
+    this one relays. ``relays``: the transfers that relay this one; none ends before it. ``behind``: the chunk before
+    this one on the connection. ``next``: the transfer after it."""
 
-    ``upstream``: the transfer of the same chunk that this one relays. ``relays``: the transfers that relay this one;
-    none ends before it. ``behind``: the chunk before this one on the connection. ``next``: the transfer after it.
-    """
-
-    __slots__ = (
-        "asked_s", "behind", "chunks", "flow", "is_over", "is_told", "next", "relays", "server", "taker", "upstream",
-    )  # fmt: skip
-
-    def __init__(
-        self, taker: SimHost, server: SimHost | None, chunks: tuple[int, ...], asked_s: float,
-        behind: int | None = None,
-    ) -> None:  # fmt: skip
-        self.taker = taker
-        self.server = server
-        self.chunks = chunks
-        self.asked_s = asked_s
-        self.flow: Flow | None = None
-        self.behind = behind
-        self.next: Transfer | None = None
-        self.is_told = False  # announced while it comes
-        self.is_over = False  # all bytes have flowed; a relay still waits for the last bytes of its upstream
-        self.upstream: Transfer | None = None
-        self.relays: list[Transfer] = []
+    taker: SimHost
+    server: SimHost | None
+    chunks: tuple[int, ...]
+    asked_s: float
+    behind: int | None = None
+    flow: Flow | None = None
+    next: Transfer | None = None
+    is_told: bool = False  # announced while it comes
+    is_over: bool = False  # all bytes have flowed; a relay still waits for the last bytes of its upstream
+    upstream: Transfer | None = None
+    relays: list[Transfer] = field(default_factory=list)
 
 
 class Network(Protocol):
-    """What a host needs of the simulated world: time, other hosts, and the links between them."""
+    """What a host and its membership need of the simulated world: time, other hosts, and the links between them."""
 
     clock: VirtualClock
     scenario: Scenario
     deployment: DeploymentId
     plan_interval_s: float
+    hosts: list[SimHost]
     by_node: dict[NodeId, SimHost]
+    views: dict[NodeId, PeerView]
 
-    def delay(self, sender: SimHost, receiver: SimHost) -> float:
+    def delay(self, sender: SimHost, receiver: SimHost, rng: Random | None = None) -> float:
         """One way between two hosts, in seconds."""
 
-    def send(self, sender: SimHost, peer: NodeId, event: Event) -> None:
+    def send(self, sender: SimHost, peer: NodeId, event: events.Event) -> None:
         """Bring a control message to a peer."""
 
-    def send_all(self, sender: SimHost, peers: tuple[NodeId, ...], event: Event) -> None:
+    def send_all(self, sender: SimHost, peers: tuple[NodeId, ...], event: events.Event) -> None:
         """Bring the same message to many."""
 
     def claimed(self, host: SimHost, term: int) -> None:
@@ -106,6 +77,9 @@ class Network(Protocol):
     def finished(self, host: SimHost) -> None:
         """The host holds everything."""
 
+    def lost(self, observer: SimHost, lost: SimHost) -> None:
+        """Count that ``observer`` takes ``lost`` for dead."""
+
 
 class SimHost:
     """A host. ``index`` is its place in ``World.hosts``."""
@@ -124,7 +98,7 @@ class SimHost:
         self.alive = True
         self.held = 0
         self.held_count = 0
-        self.events: list[Event] = []
+        self.events: list[events.Event] = []
         self.plan_at = float("inf")
         self.plan_earliest = 0.0
         self.done_s: float | None = None
@@ -141,13 +115,13 @@ class SimHost:
 
     # ---- the brain's loop ----------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
+    def hear(self, event: events.Event) -> None:
         """A control message has come."""
         if self.alive:
             self.control_bytes += ACKNOWLEDGEMENT_BYTES
             self.post(event)
 
-    def post(self, event: Event) -> None:
+    def post(self, event: events.Event) -> None:
         """An event for the planner, which hears it at the next plan."""
         if self.alive:
             self.events.append(event)
@@ -166,8 +140,8 @@ class SimHost:
             return
         now = self.clock.now
         self.plan_at, self.plan_earliest = float("inf"), now + self.world.plan_interval_s
-        events, self.events = self.events, []
-        for event in events:
+        heard, self.events = self.events, []
+        for event in heard:
             self.planner.handle(event, now)
         self.planner.plan(now)
         for command in self.planner.drain():
@@ -175,47 +149,47 @@ class SimHost:
         if self.done_s is None or self.events:
             self._plan_by(self.planner.next_deadline(now))
 
-    def perform(self, command: Command) -> None:
+    def perform(self, command: events.Command) -> None:
         """What the daemon's adapters would do."""
         match command:
-            case SendDelta():
+            case events.SendDelta():
                 self._send_delta(command)
-            case StartFetch():
+            case events.StartFetch():
                 self._start_fetch(command.chunk, command.peer, command.behind)
-            case StartSourceRead():
+            case events.StartSourceRead():
                 self._start_read(command.chunks)
-            case CancelFetch():
+            case events.CancelFetch():
                 self._cancel(command.chunk, command.peer)
-            case SendHoldings():
+            case events.SendHoldings():
                 size = holdings_bytes(command.chunks)
-                heard = HoldingsHeard(self.node, command.deployment, command.chunks, command.free_slots)
+                heard = events.HoldingsHeard(self.node, command.deployment, command.chunks, command.free_slots)
                 self._send(command.peer, heard, size)
-            case StartSubscription():
-                self._send(command.peer, SubscribeHeard(self.node, command.deployment), request_bytes())
-            case EndSubscription():
-                self._send(command.peer, UnsubscribeHeard(self.node, command.deployment), request_bytes())
-            case ProbeSource():
-                self.clock.after(self.world.scenario.source_delay_s, self.post, SourceProbed(command.deployment, True))
-            case ClaimSeed():
+            case events.StartSubscription():
+                self._send(command.peer, events.SubscribeHeard(self.node, command.deployment), request_bytes())
+            case events.EndSubscription():
+                self._send(command.peer, events.UnsubscribeHeard(self.node, command.deployment), request_bytes())
+            case events.ProbeSource():
+                probed = events.SourceProbed(command.deployment, True)
+                self.clock.after(self.world.scenario.source_delay_s, self.post, probed)
+            case events.ClaimSeed():
                 self.world.claimed(self, command.term)
-            case FinishModel():
+            case events.FinishModel():
                 self.done_s = self.clock.now
                 self.world.finished(self)
-            case LimitUploads():
+            case events.LimitUploads():
                 self.slots = command.slots
-                self.post(SlotsChanged(self.slots - len(self.serving)))
+                self.post(events.SlotsChanged(self.slots - len(self.serving)))
 
-    def _send(self, peer: NodeId, event: Event, size: int) -> None:
+    def _send(self, peer: NodeId, event: events.Event, size: int) -> None:
         self.control_bytes += size
         self.messages += 1
         self.linked.add(peer)
         self.world.send(self, peer, event)
 
-    def _send_delta(self, command: SendDelta) -> None:
+    def _send_delta(self, command: events.SendDelta) -> None:
         size = delta_bytes(command)
-        heard = DeltaHeard(
-            self.node, command.deployment, command.added, command.dropped, command.reading, command.free_slots
-        )
+        chunks = (command.added, command.dropped, command.reading)
+        heard = events.DeltaHeard(self.node, command.deployment, *chunks, command.free_slots)
         self.control_bytes += size * len(command.peers)
         self.messages += len(command.peers)
         self.linked.update(command.peers)
@@ -228,7 +202,7 @@ class SimHost:
         transfer = Transfer(self, server, (chunk,), self.clock.now, behind)
         self.fetching[chunk, peer] = transfer
         if not server.alive:
-            self.clock.after(self.world.scenario.evidence_s, self._fail, transfer, FailReason.GONE)
+            self.clock.after(self.world.scenario.evidence_s, self._fail, transfer, events.FailReason.GONE)
             return
         self.clock.after(self.world.delay(self, server), server.asked, transfer)
 
@@ -238,7 +212,7 @@ class SimHost:
         if (transfer.chunks[0], self.node) not in taker.fetching or not taker.alive:
             return  # cancelled on the way
         if not self.alive:
-            self.clock.after(self.world.scenario.evidence_s, taker._fail, transfer, FailReason.GONE)
+            self.clock.after(self.world.scenario.evidence_s, taker._fail, transfer, events.FailReason.GONE)
             return
         if transfer.behind is not None:
             first = taker.fetching.get((transfer.behind, self.node))
@@ -250,9 +224,9 @@ class SimHost:
         if not self.held >> transfer.chunks[0] & 1:
             upstream = self.arrivals.get(transfer.chunks[0])
             if upstream is None or upstream.server is taker:
-                reason = FailReason.NOT_HELD
+                reason = events.FailReason.NOT_HELD
         if reason is None and len(self.serving) >= self.slots:
-            reason = FailReason.BUSY
+            reason = events.FailReason.BUSY
         if reason is not None:
             self.clock.after(self.world.delay(self, taker), taker._fail, transfer, reason)
             return
@@ -260,15 +234,15 @@ class SimHost:
             transfer.upstream = upstream
             upstream.relays.append(transfer)
         self.serving[transfer] = None
-        self.post(SlotsChanged(self.slots - len(self.serving)))
+        self.post(events.SlotsChanged(self.slots - len(self.serving)))
         self.world.begin(transfer)
 
-    def _fail(self, transfer: Transfer, reason: FailReason) -> None:
+    def _fail(self, transfer: Transfer, reason: events.FailReason) -> None:
         assert transfer.server is not None
         chunk, peer = transfer.chunks[0], transfer.server.node
         if self.fetching.pop((chunk, peer), None) is not None:
             self._let_relays_go(transfer, has_landed=False)
-            self.post(FetchFailed(self.world.deployment, chunk, peer, reason))
+            self.post(events.FetchFailed(self.world.deployment, chunk, peer, reason))
 
     def _cancel(self, chunk: int, peer: NodeId) -> None:
         transfer = self.fetching.pop((chunk, peer), None)
@@ -276,7 +250,7 @@ class SimHost:
             return
         self.world.stop(transfer)
         self._let_relays_go(transfer, has_landed=False)
-        self.post(FetchFailed(self.world.deployment, chunk, peer, FailReason.CANCELLED))
+        self.post(events.FetchFailed(self.world.deployment, chunk, peer, events.FailReason.CANCELLED))
 
     def arriving(self, transfer: Transfer) -> None:
         """Enough of a fetch or read is here for the chunk to be relayed."""
@@ -284,12 +258,12 @@ class SimHost:
         if not self.held >> chunk & 1 and chunk not in self.arrivals:
             self.arrivals[chunk] = transfer
             supplier = SOURCE if transfer.server is None else transfer.server.node
-            self.post(ChunkArriving(self.world.deployment, chunk, supplier))
+            self.post(events.ChunkArriving(self.world.deployment, chunk, supplier))
 
     def ending(self, transfer: Transfer) -> None:
         """The rest of a fetch or read is about to come."""
         supplier = SOURCE if transfer.server is None else transfer.server.node
-        self.post(ChunkEnding(self.world.deployment, transfer.chunks[0], supplier))
+        self.post(events.ChunkEnding(self.world.deployment, transfer.chunks[0], supplier))
 
     def _let_relays_go(self, transfer: Transfer, *, has_landed: bool) -> None:
         """A fetch or read has ended: with the chunk its relays may end, without it they must fail."""
@@ -306,7 +280,8 @@ class SimHost:
                     self.world.over(relay)
             else:
                 self.world.stop(relay)
-                self.clock.after(self.world.delay(self, relay.taker), relay.taker._fail, relay, FailReason.NOT_HELD)
+                delay_s = self.world.delay(self, relay.taker)
+                self.clock.after(delay_s, relay.taker._fail, relay, events.FailReason.NOT_HELD)
 
     def _start_read(self, chunks: tuple[int, ...]) -> None:
         transfer = Transfer(self, None, chunks, self.clock.now)
@@ -322,7 +297,7 @@ class SimHost:
             if following is not None:
                 self.asked(following)
             if following not in self.serving:
-                self.post(SlotsChanged(self.slots - len(self.serving)))
+                self.post(events.SlotsChanged(self.slots - len(self.serving)))
 
     def received(self, transfer: Transfer) -> None:
         """The last byte is here, hashed and written."""
@@ -344,11 +319,11 @@ class SimHost:
                 self.held |= 1 << chunk
                 self.held_count += 1
                 world.delivered(self, chunk)
-            self.post(ChunkStored(world.deployment, chunk, supplier, world.scenario.chunk_bytes, elapsed))
+            self.post(events.ChunkStored(world.deployment, chunk, supplier, world.scenario.chunk_bytes, elapsed))
         self._let_relays_go(transfer, has_landed=True)
 
     def peer_died(self, node: NodeId) -> None:
         """Our connections to a host are reset: every request to it fails."""
         for (_chunk, peer), transfer in list(self.fetching.items()):
             if peer == node:
-                self._fail(transfer, FailReason.GONE)
+                self._fail(transfer, events.FailReason.GONE)

@@ -13,13 +13,13 @@ source of their own, so that a run equals the run without deaths up to the first
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from random import Random
-from typing import Protocol
 
 from gossipd.core.events import IsolationChanged, PeerLost, PeerSeen
 from gossipd.core.model import PeerView
-from gossipd.sim.host import SimHost
-from gossipd.sim.message_size import datagram_bytes
+from gossipd.sim.host import Network, SimHost
+from gossipd.sim.traffic_model import datagram_bytes
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events
 from membership.credentials import Credentials
@@ -27,7 +27,6 @@ from membership.fakes import FakeKeys, OpenSeal
 from membership.member import Address, Member, NodeId, Record, node_id
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
-from membership.simulation import VirtualClock
 from membership.swim import Swim
 from membership.verified_cache import VerifiedCache
 
@@ -37,37 +36,20 @@ _PORT = 7946  # the daemon's default
 _CONTROL_DELAYS = 4  # a connection and a question: there and back twice
 
 
+@dataclass(slots=True, eq=False)
 class _HostMembership:
     """The brain of one host, and its next deadline."""
 
-    __slots__ = ("address", "host", "swim", "wake_at")
-
-    def __init__(self, host: SimHost, swim: Swim, address: Address) -> None:
-        self.host = host
-        self.swim = swim
-        self.address = address
-        self.wake_at = float("inf")
-
-
-class MembershipWorld(Protocol):
-    """What membership needs of the world: time, hosts with their claims, delays, and the account of verdicts."""
-
-    clock: VirtualClock
-    hosts: list[SimHost]
-    by_node: dict[NodeId, SimHost]
-    views: dict[NodeId, PeerView]
-
-    def delay(self, sender: SimHost, receiver: SimHost, rng: Random | None = None) -> float:
-        """One way between two hosts, in seconds."""
-
-    def lost(self, observer: SimHost, lost: SimHost) -> None:
-        """Count that ``observer`` takes ``lost`` for dead."""
+    host: SimHost
+    swim: Swim
+    address: Address
+    wake_at: float = float("inf")
 
 
 class Membership:
     """All brains of one world. Every living host is a member."""
 
-    def __init__(self, world: MembershipWorld, rng: Random) -> None:
+    def __init__(self, world: Network, rng: Random) -> None:
         self._world = world
         self._rng = rng
         self._brains: list[_HostMembership] = []
@@ -93,13 +75,9 @@ class Membership:
             public, _BOOT, 1, view.name, view.rack, view.zone, *address, _PORT + 1, public,
             software="1.0.0", payload=NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(),
         )  # fmt: skip
-        swim = Swim(
-            SwimSettings(),
-            record,
-            Credentials(self._keys.signer(public), _RING, self._verified_cache, OpenSeal),
-            rng=Random(self._rng.getrandbits(64)),
-            now=self._world.clock.now,
-        )
+        credentials = Credentials(self._keys.signer(public), _RING, self._verified_cache, OpenSeal)
+        rng = Random(self._rng.getrandbits(64))
+        swim = Swim(SwimSettings(), record, credentials, rng=rng, now=self._world.clock.now)
         brain = _HostMembership(host, swim, address)
         self._brains.append(brain)
         self._by_address[address] = self._by_node[node_id(public)] = brain
@@ -107,9 +85,8 @@ class Membership:
     def claim(self, view: PeerView) -> None:
         """This host has another seed term: its record says so."""
         brain = self._brains[self._world.by_node[view.node].index]
-        brain.swim.update_payload(
-            NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes(), self._world.clock.now
-        )
+        payload = NodeCapabilities(view.can_read_sources, view.seed_term).to_bytes()
+        brain.swim.update_payload(payload, self._world.clock.now)
         self._flush(brain)
 
     # ---- time ----------------------------------------------------------------------------------

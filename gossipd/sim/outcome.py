@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import isnan
+from typing import Any
 
 from gossipd.sim.closed_form import completion_times, external_copies, rack_copies
 from gossipd.sim.scenario import Scenario
 from gossipd.sim.world import World
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """Figures of one run. Times in seconds; ``_x`` are multiples of the model's size."""
 
@@ -21,7 +22,7 @@ class Outcome:
     seconds_last: float
     """Of the living hosts at the full rate; ``seconds_last_slow`` is that of the slowed hosts."""
     seconds_median: float
-    seconds_last_slow: float | None
+    seconds_last_slow: float | None = None
     bound_s: float
     efficiency: float
     limiting_resource: str
@@ -29,22 +30,21 @@ class Outcome:
     crossrack_x: float
     imports_per_rack: float
     tail_p999_over_p50: float
-    control_bytes_per_node_s: float
+    control_bytes_per_node_s: float = 0.0
     """Control channel and membership, sent, on the wire; mean of the living, until the last healthy host was done."""
-    duplicate_x: float
+    duplicate_x: float = 0.0
     hosts_complete: int
     hosts_alive: int
     loss_chunk_times: float
-    death_known_s_median: float | None
+    death_known_s_median: float | None = None
     """From a death to a living host's verdict, median of all, and the last; None when no host died."""
-    death_known_s_last: float | None
+    death_known_s_last: float | None = None
     rng: int
 
     def to_json(self) -> dict[str, object]:
         """The fields, for ``--json``. JSON has no NaN, so times are null when no host is ready."""
-        return {
-            key: None if isinstance(value, float) and isnan(value) else value for key, value in asdict(self).items()
-        }
+        figures = asdict(self).items()
+        return {key: None if isinstance(value, float) and isnan(value) else value for key, value in figures}
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
@@ -54,9 +54,10 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 def closed_form(scenario: Scenario, strategy: str) -> Outcome:
     """The figures of a rival strategy."""
-    times = completion_times(scenario, strategy)
-    copies = rack_copies(scenario, strategy)
-    return _outcome(scenario, strategy, times, copies, external_copies(scenario, strategy))
+    return _outcome(
+        scenario, completion_times(scenario, strategy), rack_copies(scenario, strategy), strategy=strategy,
+        external_x=external_copies(scenario, strategy), hosts_complete=scenario.hosts, hosts_alive=scenario.hosts,
+    )  # fmt: skip
 
 
 def simulated(world: World) -> Outcome:
@@ -69,56 +70,36 @@ def simulated(world: World) -> Outcome:
     waits = sorted(world.verdict_waits_s)
     return _outcome(
         scenario,
-        "swarm",
         times,
         sum(world.entered) / scenario.chunks / scenario.racks,
-        world.external_chunks / scenario.chunks,
-        slow=max(late, default=None),
-        alive=len(alive),
-        complete=len(times) + len(late),
-        control=(world.control_sent or world.control_until_now()).bytes_per_s,
-        duplicates=sum(host.duplicates for host in world.hosts) / scenario.chunks,
-        death_known=(quantile(waits, 0.5), waits[-1]) if waits else (None, None),
+        strategy="swarm",
+        seconds_last_slow=max(late, default=None),
+        external_x=world.external_chunks / scenario.chunks,
+        control_bytes_per_node_s=(world.control_sent or world.control_until_now()).bytes_per_s,
+        duplicate_x=sum(host.duplicates for host in world.hosts) / scenario.chunks,
+        hosts_complete=len(times) + len(late),
+        hosts_alive=len(alive),
+        death_known_s_median=quantile(waits, 0.5) if waits else None,
+        death_known_s_last=waits[-1] if waits else None,
     )
 
 
-def _outcome(
-    scenario: Scenario,
-    strategy: str,
-    times: list[float],
-    rack_copies_mean: float,
-    external_x: float,
-    *,
-    slow: float | None = None,
-    alive: int | None = None,
-    complete: int | None = None,
-    control: float = 0.0,
-    duplicates: float = 0.0,
-    death_known: tuple[float | None, float | None] = (None, None),
-) -> Outcome:
+def _outcome(scenario: Scenario, times: list[float], copies_per_rack: float, **known: Any) -> Outcome:
+    """The figures that follow from the times at which the hosts at the full rate were done, and those ``known``."""
     last = times[-1] if times else float("nan")
     median = quantile(times, 0.5) if times else float("nan")
-    bound = scenario.bound_s
     return Outcome(
         hosts=scenario.hosts,
         chunks=scenario.chunks,
-        strategy=strategy,
         seconds_last=last,
         seconds_median=median,
-        seconds_last_slow=slow,
-        bound_s=bound,
-        efficiency=bound / last,
+        bound_s=scenario.bound_s,
+        efficiency=scenario.bound_s / last,
         limiting_resource=scenario.limiting_resource,
-        external_x=external_x,
-        crossrack_x=rack_copies_mean * scenario.racks,
-        imports_per_rack=rack_copies_mean,
+        crossrack_x=copies_per_rack * scenario.racks,
+        imports_per_rack=copies_per_rack,
         tail_p999_over_p50=quantile(times, 0.999) / median if times else float("nan"),
-        control_bytes_per_node_s=control,
-        duplicate_x=duplicates,
-        hosts_complete=len(times) if complete is None else complete,
-        hosts_alive=scenario.hosts if alive is None else alive,
-        loss_chunk_times=(last - bound) / scenario.chunk_time_s,
-        death_known_s_median=death_known[0],
-        death_known_s_last=death_known[1],
+        loss_chunk_times=(last - scenario.bound_s) / scenario.chunk_time_s,
         rng=scenario.rng,
+        **known,
     )

@@ -94,10 +94,8 @@ class Scenario:
 
     @property
     def limiting_resource(self) -> str:
-        """The resources that decide the bound, in words: every one within a hundredth of it.
-
-        A cluster is often planned so that several are equal; making one of them faster then gains nothing.
-        """
+        """The resources that decide the bound, in words: every one within a hundredth of it. A cluster is often planned
+        so that several are equal; making one of them faster then gains nothing."""
         bounds = self.bounds()
         names = [name for name, seconds in bounds.items() if seconds >= (1 - EQUAL_SHARE) * self.bound_s]
         return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
@@ -114,17 +112,7 @@ def lab(
     """The shaped lab: 100 Mbit/s links that lose 4.7 % to headers (one plain download), chunks of 256 KiB."""
     rate = mbit * 1e6 / 8 / 1.047
     size = mb << 20
-    return lab_delays(
-        Scenario(
-            hosts=hosts,
-            racks=racks,
-            size=size,
-            chunks=chunk_count_of(size),
-            link=rate,
-            external=rate,
-            oversubscription=oversubscription,
-        )
-    )
+    return lab_delays(Scenario(hosts, racks, size, chunk_count_of(size), rate, rate, oversubscription))
 
 
 def chunk_count_of(size: int) -> int:

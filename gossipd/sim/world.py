@@ -21,11 +21,11 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.model import PeerView, Shape
 from gossipd.core.timing import ENDING_S, ENDING_SHARE, READ_ENDING_SHARE
 from gossipd.manifest.chunk_layout import extent_chunks
-from gossipd.sim.control_sent import ControlSent, control_sent
 from gossipd.sim.fabric import Fabric, FabricLink, Flow
 from gossipd.sim.host import SimHost, Transfer
 from gossipd.sim.membership import Membership
 from gossipd.sim.scenario import Kill, Scenario
+from gossipd.sim.traffic_model import ControlSent, control_sent
 from gossipd.sim.verdicts import Verdicts
 from gossipd.swarm.planner import Planner
 from membership.member import NodeId
@@ -40,19 +40,11 @@ class World:
     """One run. ``run`` plays it to the end."""
 
     def __init__(
-        self,
-        scenario: Scenario,
-        *,
-        settled: bool = True,
-        keep_arrivals: bool = False,
+        self, scenario: Scenario, *, settled: bool = True, keep_arrivals: bool = False,
         on_progress: Callable[[int], None] | None = None,
-    ) -> None:
-        """
-        Args:
-            settled: seeds are elected before the deployment opens.
-            keep_arrivals: remember every delivery, for a picture.
-            on_progress: is told each per cent of all deliveries.
-        """
+    ) -> None:  # fmt: skip
+        """``settled``: seeds are elected before the deployment opens. ``keep_arrivals``: remember every delivery, for a
+        picture. ``on_progress``: is told each per cent of all deliveries."""
         self.scenario = scenario
         self._on_progress = on_progress
         self._percent_done = 0
@@ -152,8 +144,7 @@ class World:
     def run(self, *, limit_s: float | None = None) -> None:
         """Play until every living host is done, or ``limit_s``."""
         end = limit_s if limit_s is not None else 50 * self.scenario.bound_s + 60
-        clock = self.clock
-        while self.unfinished and clock.step(end):
+        while self.unfinished and self.clock.step(end):
             pass
 
     # ---- messages ------------------------------------------------------------------------------
@@ -294,10 +285,6 @@ class World:
             self._kill(self._kills.pop(0))
 
     def finished(self, host: SimHost) -> None:
-        """A host holds everything."""
-        self._needs_no_more(host)
-
-    def _needs_no_more(self, host: SimHost) -> None:
         """A host is done or dead. With the last healthy host the figures of control end: the slow go on alone."""
         self.unfinished -= 1
         if host.index not in self.slowed:
@@ -307,7 +294,11 @@ class World:
 
     def control_until_now(self) -> ControlSent:
         """What the living hosts have sent so far, on average."""
-        return control_sent(self.by_node, self.clock.now, membership_runs=self._membership is not None)
+        living = [host for host in self.hosts if host.alive]
+        messages = sum(host.control_bytes for host in living)
+        links = sum(self.by_node[peer].alive for host in living for peer in host.linked)
+        membership = sum(host.membership_bytes for host in living) if self._membership is not None else None
+        return control_sent(self.clock.now, len(living), messages=messages, links=links, membership=membership)
 
     def _kill(self, kill: Kill) -> None:
         living = [host for host in self.hosts if host.alive]
@@ -327,7 +318,7 @@ class World:
         host.alive = False
         host.died_s = self.clock.now
         if host.done_s is None:
-            self._needs_no_more(host)
+            self.finished(host)
         for transfer in [*host.serving, *host.reading, *host.fetching.values()]:
             self._end_flow(transfer)
         for transfer in host.fetching.values():

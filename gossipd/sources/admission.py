@@ -1,57 +1,45 @@
 """Admission to sources: policy, pace, refusals and counters of every source, behind one lock.
 
-What lives here: the state that all reading threads share. What does not: requests (``first_request``, ``clients``) and
-what to read (``reader``).
+What lives here: the state that all reading threads share. What does not: requests, and what to read (``reader``).
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random
-from typing import TypeVar
+from typing import Any
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import DeploymentId
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
-from gossipd.sources.errors import (
-    SourceAuthError,
-    SourceBusyError,
-    SourceCancelledError,
-    SourceChangedError,
-    SourceError,
-    SourceForbiddenError,
-    SourceLongError,
-    SourceNotFoundError,
-    SourceRangeError,
-    SourceShortError,
-    SourceUnreachableError,
-)
+from gossipd.sources import errors
+from gossipd.sources.clients import Clock
 from gossipd.sources.first_request import Addresses, resolve, uses_proxy
 from gossipd.sources.location import Location, authority
 from gossipd.sources.pace import Pace
 from gossipd.sources.settings import SourceSettings
 
-_WAITING_HELPS = (SourceBusyError, SourceUnreachableError, SourceShortError)
-_ABOUT_THE_HOST = (SourceAuthError, SourceNotFoundError, SourceChangedError, SourceRangeError, SourceLongError)
+_WAITING_HELPS = (errors.SourceBusyError, errors.SourceUnreachableError, errors.SourceShortError)
+_ABOUT_THE_HOST = (
+    errors.SourceAuthError, errors.SourceNotFoundError, errors.SourceChangedError, errors.SourceRangeError,
+    errors.SourceLongError,
+)  # fmt: skip
 REFUSALS_MAX = 3  # refusing objects of one source before the whole source is left alone
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
 HOSTS_MAX = 1024  # remembered authorities; a manifest names at most 16 sources
-Clock = Callable[[], float]
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 Resolve = Callable[[SourceUrl, str], Addresses]
 
 
 @dataclass(frozen=True, slots=True)
 class SourceStatistics:
-    """Counters since the start of the process. ``results`` counts requests by scheme and outcome (``ok`` or an error
-    code). ``bytes`` are received body bytes, right or wrong. ``troubles`` has the last error of each authority without
-    a good answer since.
+    """Counters since start. ``results`` counts requests by scheme and outcome (``ok`` or an error code). ``bytes`` are
+    received body bytes, right or wrong. ``troubles`` has the last error of each authority, until a good answer.
     """
 
     requests: int
@@ -76,7 +64,7 @@ class SourceAdmission:
         self._lock = threading.Lock()
         self._paces: dict[str, Pace] = {}
         self._admitted: dict[str, tuple[float, Addresses]] = {}
-        self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, SourceError]]] = {}
+        self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, errors.SourceError]]] = {}
         self._results: Counter[tuple[str, str]] = Counter()
         self._troubles: dict[str, str] = {}
         self._fast: set[str] = set()
@@ -93,18 +81,16 @@ class SourceAdmission:
         place = authority(source)
         now = self._clock()
         with self._lock:
-            known = self._admitted.get(place)
-        if known is not None and now < known[0]:
-            addresses = known[1]
-        else:
+            known_until_s, addresses = self._admitted.get(place, (-math.inf, ()))
+        if now >= known_until_s:
             direct = source.scheme in WEB_SCHEMES and not uses_proxy(source)
             addresses = self._find(source, what) if direct else ()
         try:
             self._policy.check_url(source)
             self._policy.check_addresses(source, addresses)
         except ManifestError as error:
-            raise SourceForbiddenError(what, str(error)) from None
-        if known is None or now >= known[0]:
+            raise errors.SourceForbiddenError(what, str(error)) from None
+        if now >= known_until_s:
             with self._lock:
                 _bound(self._admitted)
                 self._admitted[place] = (now + self._settings.admission_s, addresses)
@@ -117,7 +103,7 @@ class SourceAdmission:
         deadline = self._clock() + self._settings.patience_s
         while True:
             if stop.is_set():
-                raise SourceCancelledError(what, "the read was stopped")
+                raise errors.SourceCancelledError(what, "the read was stopped")
             now = self._clock()
             with self._lock:
                 pace = self._pace(source)
@@ -128,7 +114,7 @@ class SourceAdmission:
                     return pace.failures > 0
                 trouble = self._troubles.get(authority(source), "an earlier failure")
             if now + wait_s > deadline:
-                raise SourceBusyError(what, f"not asked again yet, because of {trouble}")
+                raise errors.SourceBusyError(what, f"not asked again yet, because of {trouble}")
             stop.wait(wait_s)
 
     def leave(self, source: SourceUrl, error: GossipdError | None, received: int) -> None:
@@ -143,7 +129,7 @@ class SourceAdmission:
                 pace.succeeded()
                 self._troubles.pop(place, None)
                 return
-            if isinstance(error, SourceError) and not isinstance(error, SourceCancelledError):
+            if isinstance(error, errors.SourceError) and not isinstance(error, errors.SourceCancelledError):
                 _bound(self._troubles)
                 self._troubles[place] = error.sentence
                 self._fast.discard(place)
@@ -177,7 +163,7 @@ class SourceAdmission:
             self._retries += granted
             return granted
 
-    def refuse(self, deployment: DeploymentId, location: Location, error: SourceError) -> None:
+    def refuse(self, deployment: DeploymentId, location: Location, error: errors.SourceError) -> None:
         """Remember for a while that this object is of no use to this deployment."""
         with self._lock:
             _bound(self._refused)
@@ -185,7 +171,7 @@ class SourceAdmission:
             _bound(refused)
             refused[location.path] = (self._clock() + self._settings.refusal_remembered_s, error)
 
-    def refusal(self, deployment: DeploymentId, location: Location) -> SourceError | None:
+    def refusal(self, deployment: DeploymentId, location: Location) -> errors.SourceError | None:
         """The recent error of this object, or one of its source when three objects refused."""
         now = self._clock()
         with self._lock:
@@ -219,7 +205,7 @@ class SourceAdmission:
         return self._paces[place]
 
 
-def _bound(table: dict[_Key, _Value]) -> None:
+def _bound(table: dict[Any, Any]) -> None:
     """Make room for one more: the oldest entry goes."""
     while len(table) >= HOSTS_MAX:
         del table[next(iter(table))]

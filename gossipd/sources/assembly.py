@@ -28,11 +28,8 @@ class Delivery:
 
 
 class Assembly:
-    """The chunks of one run, in order. Used by one thread.
-
-    Args:
-        job: notes each chunk that the store has accepted; its ``stop`` ends a wait for memory.
-        what: the object to name when a hash is wrong.
+    """The chunks of one run, in order. Used by one thread. ``job`` notes each chunk that the store has accepted; its
+    ``stop`` ends a wait for memory. ``what``: the object to name when a hash is wrong.
     """
 
     def __init__(
@@ -50,9 +47,7 @@ class Assembly:
         self._began_s = clock()
 
     def feed(self, piece: memoryview) -> None:
-        """Take the next bytes of the run. Raises: SourceHashError; StoreWriteError and NotHeldError from the store;
-        PoolExhaustedError when stopped.
-        """
+        """Take the next bytes of the run. Raises SourceHashError, PoolExhaustedError when stopped, and the store's."""
         while piece:
             if self._incoming is None:
                 chunk = self._chunks[self._position]

@@ -21,17 +21,11 @@ from typing import Any
 import obstore
 from obstore.store import MemoryStore, from_url
 
+from gossipd.manifest.chunk_layout import Segment
 from gossipd.runtime.thread_priority import lower_priority
-from gossipd.sources.errors import (
-    SourceEncodingError,
-    SourceLongError,
-    SourceRangeError,
-    SourceShortError,
-    SourceSlowError,
-    in_our_words,
-)
+from gossipd.sources import errors
+from gossipd.sources.first_request import check_rate
 from gossipd.sources.location import Location, allows_clear_text
-from gossipd.sources.ranges import FileRange
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
 
@@ -51,7 +45,7 @@ def start_runtime() -> None:
 
 
 def _use_once() -> None:
-    with in_our_words("obstore's first use"):
+    with errors.in_our_words("obstore's first use"):
         obstore.put(MemoryStore(), "nothing", b"")
 
 
@@ -71,7 +65,7 @@ class Clients:
             if found is not None:
                 self._open.move_to_end(key)
                 return found
-            with in_our_words(location.shown):
+            with errors.in_our_words(location.shown):
                 store = from_url(location.base, **self._options(location, whole=whole))
             self._open[key] = store
             while len(self._open) > self._settings.stores_max:
@@ -88,24 +82,21 @@ class Clients:
             return {}
         settings = self._settings
         timeout_s = settings.whole_timeout_s if whole else settings.request_timeout_s
-        client: dict[str, Any] = {
+        client = {
             "connect_timeout": f"{settings.connect_timeout_s * 1000:.0f}ms",
             "read_timeout": f"{settings.read_timeout_s * 1000:.0f}ms",
             "timeout": f"{timeout_s * 1000:.0f}ms",
             "user_agent": "gossipd",
+            "allow_http": allows_clear_text(location.source),
         }
-        if allows_clear_text(location.source):
-            client["allow_http"] = True
         return {"client_options": client, "retry_config": {"max_retries": 0}}
 
 
 class Stream:
-    """One range request: ``version`` after the head, then exactly the requested bytes. Raises SourceError, from the
-    constructor and while iterating.
-    """
+    """One range: ``version`` after the head, then exactly its bytes. Constructor and iteration raise SourceErrors."""
 
     def __init__(
-        self, store: Any, location: Location, part: FileRange, pinned: ObjectVersion | None, *,
+        self, store: Any, location: Location, part: Segment, pinned: ObjectVersion | None, *,
         whole: bool, settings: SourceSettings, clock: Clock,
     ) -> None:  # fmt: skip
         self._whole = whole
@@ -119,7 +110,7 @@ class Stream:
         if pinned is not None and pinned.if_match is not None:
             options["if_match"] = pinned.if_match
         began = clock()
-        with in_our_words(self._what):
+        with errors.in_our_words(self._what):
             self._result = obstore.get(store, location.path, options=options)
             meta = self._result.meta
         self.waited_s += clock() - began
@@ -136,18 +127,19 @@ class Stream:
             if self._whole and received < self._length:
                 break
             if received > self._length:
-                raise SourceLongError(self._what, f"more than the {self._length} bytes asked for came")
-            self._check_rate(received)
+                raise errors.SourceLongError(self._what, f"more than the {self._length} bytes asked for came")
+            # Only waiting for the source counts, because our disk and rate limit may be slower than the least rate.
+            check_rate(self._what, received, self.waited_s, self._settings)
             yield piece
         if received < self._length:
-            raise SourceShortError(self._what, f"{received} bytes came, {self._length} were promised")
+            raise errors.SourceShortError(self._what, f"{received} bytes came, {self._length} were promised")
 
     def _collected(self) -> Iterator[Any]:
         yield self._result.bytes()
 
     def _next(self, pieces: Iterator[Any]) -> memoryview | None:
         began = self._clock()
-        with in_our_words(self._what):
+        with errors.in_our_words(self._what):
             piece = next(pieces, None)
         self.waited_s += self._clock() - began
         return None if piece is None else memoryview(piece)
@@ -155,17 +147,9 @@ class Stream:
     def _check_head(self, start: int) -> None:
         encoding = str(self._result.attributes.get("Content-Encoding", "identity")).lower()
         if encoding != "identity":
-            raise SourceEncodingError(self._what, "the server encodes the object; it must send it unchanged")
+            raise errors.SourceEncodingError(self._what, "the server encodes the object; it must send it unchanged")
         if tuple(self._result.range) != (start, start + self._length):
             first, stop = self._result.range
             if first == start and stop < start + self._length:
-                raise SourceShortError(self._what, f"the object ends {start + self._length - stop} bytes early")
-            raise SourceRangeError(self._what, "the server sent another range than was asked for")
-
-    def _check_rate(self, received: int) -> None:
-        """Only waiting for the source counts, because our disk and rate limit may be slower than the least rate."""
-        limit = self._settings
-        if self.waited_s > limit.rate_grace_s and received < limit.rate_bytes_min * self.waited_s:
-            raise SourceSlowError(
-                self._what, f"{received} bytes in {self.waited_s:.1f} s; the least is {limit.rate_bytes_min} a second"
-            )
+                raise errors.SourceShortError(self._what, f"the object ends {start + self._length - stop} bytes early")
+            raise errors.SourceRangeError(self._what, "the server sent another range than was asked for")

@@ -7,8 +7,7 @@ number, two version tags and lengths, because an error page may hold anything, a
 Only obstore's text tells the status number and the kind of a connection failure; the tests in ``tests/gossipd/sources``
 detect changes of that text.
 
-Every call that may end in obstore's code is inside ``in_our_words``, so that a server's answer never looks like our
-bug.
+Every call that may end in obstore's code is inside ``in_our_words``, so that no answer looks like our bug.
 """
 
 from __future__ import annotations
@@ -18,20 +17,13 @@ from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from typing import ClassVar
 
-from obstore.exceptions import (
-    BaseError,
-    NotSupportedError,
-    PermissionDeniedError,
-    PreconditionError,
-    UnauthenticatedError,
-)
+from obstore import exceptions
 
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.events import FailReason
 
 # obstore writes the address (percent-encoded, so without spaces) before this, and a reply's body only after it.
 _STATUS = re.compile(r"Server returned non-2xx status code: (\d{3})\b")
-
 _OTHER_RANGE = re.compile(r"Requested (\d{1,19})\.\.(\d{1,19}), got (\d{1,19})\.\.(\d{1,19})")
 
 
@@ -165,13 +157,14 @@ def from_status(status: int, what: str, *, retry_after_s: float | None = None) -
     return SourceRangeError(what, f"the server refused the request (status {status})")
 
 
+_WHOLE_OBJECT = "the server answered a range request with something else (status 200)"
 # obstore's classes, where the text is not needed; the first match decides.
 _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
     (FileNotFoundError, SourceNotFoundError, "not there"),
-    (UnauthenticatedError, SourceAuthError, "access refused; see this host's credentials for it"),
-    (PermissionDeniedError, SourceAuthError, "access refused; see this host's credentials for it"),
-    (PreconditionError, SourceChangedError, "the object has changed since it was first seen"),
-    (NotSupportedError, SourceRangeError, "the server answered a range request with something else (status 200)"),
+    (exceptions.UnauthenticatedError, SourceAuthError, "access refused; see this host's credentials for it"),
+    (exceptions.PermissionDeniedError, SourceAuthError, "access refused; see this host's credentials for it"),
+    (exceptions.PreconditionError, SourceChangedError, "the object has changed since it was first seen"),
+    (exceptions.NotSupportedError, SourceRangeError, _WHOLE_OBJECT),
 )
 # Words of obstore's text, where there is nothing better; the first that occurs decides.
 _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
@@ -207,17 +200,13 @@ def from_obstore(error: Exception, what: str) -> SourceError:
     return SourceUnreachableError(what, "the read failed")
 
 
-OBSTORE_ERRORS = (BaseError, OSError, ValueError)
-"""obstore's own family, FileNotFoundError, and ValueError for addresses and dates that cannot be parsed or represented.
-"""
-
-
 @contextmanager
 def in_our_words(what: str) -> Iterator[None]:
     """Around calls into obstore: its exceptions about the object ``what`` become SourceErrors."""
     try:
         yield
-    except OBSTORE_ERRORS as error:
+    # Also FileNotFoundError, and ValueError for addresses and dates that cannot be parsed or represented.
+    except (exceptions.BaseError, OSError, ValueError) as error:
         raise from_obstore(error, what) from None
     except BaseException as error:
         if _is_panic(error):

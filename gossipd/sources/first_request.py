@@ -20,21 +20,13 @@ import re
 import socket
 import ssl
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, cast
 from urllib.request import getproxies, proxy_bypass
 
 from gossipd.manifest.source_url import SourceUrl
-from gossipd.sources.errors import (
-    SourceEncodingError,
-    SourceRangeError,
-    SourceShortError,
-    SourceSlowError,
-    SourceUnreachableError,
-    from_status,
-)
+from gossipd.sources import errors
 from gossipd.sources.location import Location
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
@@ -48,12 +40,6 @@ _PROXIES = ("http", "https")
 Addresses = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Touched:
-    version: ObjectVersion
-    body: bytes
-
-
 def uses_proxy(source: SourceUrl) -> bool:
     """Whether this host's environment sends requests for ``source`` through a proxy."""
     return source.scheme in _PROXIES and source.scheme in getproxies() and not proxy_bypass(source.host)
@@ -64,13 +50,15 @@ def resolve(source: SourceUrl, what: str) -> Addresses:
     try:
         found = socket.getaddrinfo(source.host, source.port, type=socket.SOCK_STREAM)
     except OSError:
-        raise SourceUnreachableError(what, f"host name '{source.host}' does not resolve") from None
+        raise errors.SourceUnreachableError(what, f"host name '{source.host}' does not resolve") from None
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
-def touch(location: Location, addresses: Addresses, start: int, length: int, settings: SourceSettings) -> Touched:
-    """Read ``length`` bytes, at least one, at ``start`` of a web object, without following redirects. Raises a
-    SourceError for any answer except a 206 with exactly these bytes.
+def touch(
+    location: Location, addresses: Addresses, start: int, length: int, settings: SourceSettings
+) -> tuple[ObjectVersion, bytes]:
+    """Read ``length`` bytes, at least one, at ``start`` of a web object, without following redirects. Returns its
+    version and the bytes. Raises a SourceError for any answer except a 206 with exactly these bytes.
     """
     what = location.shown
     connection = http.client.HTTPConnection(location.source.host, location.source.port)
@@ -82,14 +70,14 @@ def touch(location: Location, addresses: Addresses, start: int, length: int, set
         version = _check_head(response, what, start, length)
         body = _read_body(response, length, settings, what)
     except TimeoutError:
-        raise SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s") from None
+        raise errors.SourceSlowError(what, f"no answer for {settings.read_timeout_s:g} s") from None
     except (OSError, http.client.HTTPException) as error:
-        raise SourceUnreachableError(what, _reason(error)) from None
+        raise errors.SourceUnreachableError(what, _reason(error)) from None
     finally:
         connection.close()
     if len(body) != length:
-        raise SourceShortError(what, f"{len(body)} bytes came, {length} were promised")
-    return Touched(version, body)
+        raise errors.SourceShortError(what, f"{len(body)} bytes came, {length} were promised")
+    return version, body
 
 
 class _Incoming(io.RawIOBase):
@@ -132,12 +120,15 @@ def _read_body(response: http.client.HTTPResponse, length: int, settings: Source
     began = time.monotonic()
     while len(body) < length and (piece := response.read1(length - len(body))):
         body += piece
-        waited_s = time.monotonic() - began
-        if waited_s > settings.rate_grace_s and len(body) < settings.rate_bytes_min * waited_s:
-            raise SourceSlowError(
-                what, f"{len(body)} bytes in {waited_s:.1f} s; the least is {settings.rate_bytes_min} a second"
-            )
+        check_rate(what, len(body), time.monotonic() - began, settings)
     return bytes(body)
+
+
+def check_rate(what: str, received: int, waited_s: float, settings: SourceSettings) -> None:
+    """Raises SourceSlowError when a source gave less than the least rate."""
+    if waited_s > settings.rate_grace_s and received < settings.rate_bytes_min * waited_s:
+        least = f"the least is {settings.rate_bytes_min} a second"
+        raise errors.SourceSlowError(what, f"{received} bytes in {waited_s:.1f} s; {least}")
 
 
 def _connect(location: Location, addresses: Addresses, settings: SourceSettings) -> socket.socket:
@@ -163,22 +154,24 @@ def _connect(location: Location, addresses: Addresses, settings: SourceSettings)
 
 def _check_head(response: http.client.HTTPResponse, what: str, start: int, length: int) -> ObjectVersion:
     if response.status == 200:
-        raise SourceRangeError(what, "the server answered a range request with the whole object or a page (status 200)")
+        raise errors.SourceRangeError(
+            what, "the server answered a range request with the whole object or a page (status 200)"
+        )
     if response.status != 206:
-        raise from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
+        raise errors.from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
     encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity":
-        raise SourceEncodingError(what, "the server encodes the object; it must send it unchanged")
+        raise errors.SourceEncodingError(what, "the server encodes the object; it must send it unchanged")
     found = _CONTENT_RANGE.fullmatch((response.getheader("Content-Range") or "").strip())
     if not found:
-        raise SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
+        raise errors.SourceRangeError(what, "the server sent part of the object without saying which (Content-Range)")
     first, last, size = (int(part) for part in found.groups())
     if (first, last) != (start, start + length - 1):
         if first == start and last < start + length - 1:
-            raise SourceShortError(what, f"the server sent {last - first + 1} bytes of the {length} asked for")
-        raise SourceRangeError(what, f"asked for bytes {start}-{start + length - 1}, was sent {first}-{last}")
+            raise errors.SourceShortError(what, f"the server sent {last - first + 1} bytes of the {length} asked for")
+        raise errors.SourceRangeError(what, f"asked for bytes {start}-{start + length - 1}, was sent {first}-{last}")
     if response.length is not None and response.length != length:
-        raise SourceRangeError(what, f"the server announced {response.length} bytes for a range of {length}")
+        raise errors.SourceRangeError(what, f"the server announced {response.length} bytes for a range of {length}")
     return ObjectVersion(response.getheader("ETag"), size, _modified(response.getheader("Last-Modified")))
 
 

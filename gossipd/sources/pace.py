@@ -22,18 +22,14 @@ class Pace:
     def __init__(self, settings: SourceSettings, rng: Random) -> None:
         self._settings = settings
         self._rng = rng
-        self._failures = 0
+        self.failures = 0
         self._not_before = 0.0
         self._scout_out = False
         self._budget = settings.retry_reserve
 
-    @property
-    def failures(self) -> int:
-        return self._failures
-
     def wait_s(self, now: float) -> float:
         """0: ask now; ``succeeded``, ``failed`` or ``left`` must follow. Else check again after this time."""
-        if self._failures == 0:
+        if self.failures == 0:
             return 0.0
         if now < self._not_before:
             return self._not_before - now
@@ -44,20 +40,20 @@ class Pace:
 
     def succeeded(self) -> None:
         """A request had a good answer, or one that waiting cannot improve."""
-        self._failures = 0
+        self.failures = 0
         self._scout_out = False
         self._budget = min(self._settings.retry_reserve, self._budget + self._settings.retry_share)
 
     def failed(self, now: float, retry_after_s: float | None = None) -> None:
         """A request failed in a way that waiting may cure."""
         self._scout_out = False
-        ceiling = min(self._settings.backoff_max_s, self._settings.backoff_first_s * 2**self._failures)
+        ceiling = min(self._settings.backoff_max_s, self._settings.backoff_first_s * 2**self.failures)
         pause_s = ceiling * self._rng.uniform(0.5, 1.0)
         if retry_after_s is not None:
             asked_s = min(retry_after_s, self._settings.retry_after_max_s)
             pause_s = max(pause_s, asked_s * self._rng.uniform(1.0, 1.1))
         if now >= self._not_before:  # an earlier request, sent before the pause, says nothing new
-            self._failures = min(self._failures + 1, FAILURES_MAX)
+            self.failures = min(self.failures + 1, FAILURES_MAX)
             self._not_before = now + pause_s
         elif retry_after_s is not None:
             self._not_before = max(self._not_before, now + pause_s)

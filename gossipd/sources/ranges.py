@@ -8,19 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from gossipd.core.ids import ChunkIndex
-
-if TYPE_CHECKING:
-    from gossipd.manifest.manifest import Manifest
-
-
-@dataclass(frozen=True, slots=True)
-class FileRange:
-    file_index: int
-    offset: int
-    length: int
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +19,16 @@ class ReadExtent:
     """Chunks whose bytes, in order, are those of ``ranges``, in order."""
 
     chunks: tuple[ChunkIndex, ...]
-    ranges: tuple[FileRange, ...]
+    ranges: tuple[Segment, ...]
 
 
 def next_extent(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes_max: int) -> ReadExtent:
-    """The longest run from ``chunks[0]`` that needs one request, or one packed chunk.
-
-    Args:
-        chunks: at least one; chunks to be read together are in ascending order.
-        range_bytes_max: the run is not longer, unless it is one chunk.
+    """The longest run from ``chunks[0]`` that needs one request, or one packed chunk. There is at least one chunk, and
+    chunks to be read together are in ascending order. One chunk may be longer than ``range_bytes_max``.
     """
-    pieces = [FileRange(one.file_index, one.offset, one.length) for one in manifest.segments(chunks[0])]
-    if len(pieces) != 1:
-        return ReadExtent((chunks[0],), tuple(pieces))
-    first = pieces[0]
+    first, *others = manifest.segments(chunks[0])
+    if others:
+        return ReadExtent((chunks[0],), (first, *others))
     count, length = 1, first.length
     for chunk in chunks[1:]:
         following = manifest.segments(chunk)
@@ -54,4 +41,4 @@ def next_extent(manifest: Manifest, chunks: Sequence[ChunkIndex], *, range_bytes
             break
         count += 1
         length += piece.length
-    return ReadExtent(tuple(chunks[:count]), (FileRange(first.file_index, first.offset, length),))
+    return ReadExtent(tuple(chunks[:count]), (Segment(first.file_index, first.offset, length),))

@@ -3,8 +3,7 @@
 Theory of operation. Many worker threads call ``read_chunks``, which blocks. It cuts the chunks into runs of one request
 each (``ranges``), streams every run into pooled buffers, and hands each whole chunk to the store, which hashes before
 it writes (``assembly``). A request (``requests``) first passes the admission: the policy on schemes, hosts and
-addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what the ones before it
-did not give.
+addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what others did not give.
 
 An error is either momentary (busy, unreachable, slow, short, one wrong hash): then the request is repeated within its
 host's budget. Or it is about the object (missing, no access, changed, another range): then the object is left alone for
@@ -21,11 +20,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import FailReason
 from gossipd.core.ids import ChunkIndex, DeploymentId
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import SourceUrl, parse_source_url
 from gossipd.runtime.buffer_pool import PoolExhaustedError
@@ -37,12 +37,9 @@ from gossipd.sources.clients import Clock
 from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
 from gossipd.sources.first_request import resolve
 from gossipd.sources.location import Location
-from gossipd.sources.ranges import FileRange, ReadExtent, next_extent
+from gossipd.sources.ranges import ReadExtent, next_extent
 from gossipd.sources.requests import Job, SourceRequests
 from gossipd.sources.settings import SourceSettings
-
-if TYPE_CHECKING:
-    from gossipd.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +67,8 @@ class ProbeOutcome:
 
 
 class SourceReader:
-    """All reads of one host from external storage. Thread-safe.
-
-    Args:
-        delivery: where chunks go; its pool also counts obstore's own buffers.
-        throttle: the limit of external bytes per second.
-        policy: which addresses this host may read.
-        rng: jitter.
+    """All reads of one host from external storage. Thread-safe. ``delivery``: where chunks go; its pool also counts
+    obstore's own buffers. ``throttle``: the limit of external bytes per second. ``rng``: for pauses.
     """
 
     def __init__(
@@ -95,11 +87,9 @@ class SourceReader:
         self._closed = False
 
     def read_chunks(self, manifest: Manifest, chunks: Sequence[ChunkIndex], *, is_awaited: bool = False) -> ReadOutcome:
-        """Read these chunks and put each into the store; blocks until all are stored or given up.
-
-        Args:
-            chunks: adjacent ones in ascending order share a request of up to ``range_bytes_max``.
-            is_awaited: peers want them during their arrival, so read in pieces although whole ranges are cheaper.
+        """Read these chunks and put each into the store; blocks until all are stored or given up. Adjacent chunks in
+        ascending order share a request of up to ``range_bytes_max``. ``is_awaited``: peers want them during their
+        arrival, so read in pieces although whole ranges are cheaper.
         """
         with self._job(manifest, is_awaited=is_awaited) as job:
             missing = list(chunks)
@@ -117,7 +107,7 @@ class SourceReader:
             for url in manifest.sources:
                 location = Location.of(parse_source_url(url), manifest.files[index].path)
                 try:
-                    self._requests.read(job, location, FileRange(index, 0, 1), lambda _: None)
+                    self._requests.read(job, location, Segment(index, 0, 1), lambda _: None)
                 except PoolExhaustedError:
                     self._note(job, location, SourceCancelledError(location.shown, "the read was stopped"))
                 except SourceError as error:
@@ -155,8 +145,6 @@ class SourceReader:
         """Counters, and the present trouble of each host."""
         return self._admission.statistics()
 
-    # ---- jobs ----------------------------------------------------------------------------------
-
     @contextmanager
     def _job(self, manifest: Manifest, *, is_awaited: bool = False) -> Iterator[Job]:
         job = Job(manifest, is_awaited)
@@ -183,8 +171,6 @@ class SourceReader:
         if isinstance(error, SourceError) and error.again == 0 and not isinstance(error, SourceCancelledError):
             self._admission.refuse(job.manifest.id, location, error)
 
-    # ---- one source ----------------------------------------------------------------------------
-
     def _read_from(self, job: Job, source: SourceUrl, chunks: list[ChunkIndex]) -> list[ChunkIndex]:
         """Read ``chunks`` from one source. Returns the chunks that it did not get."""
         pending = chunks
@@ -202,7 +188,8 @@ class SourceReader:
                 if not pending:
                     break  # the error came after the last wanted byte
                 repeats[pending[0]] += 1
-                if _may_repeat(error, repeats[pending[0]]) and self._admission.take_retry(source):
+                may_repeat = isinstance(error, SourceError) and repeats[pending[0]] <= error.again
+                if may_repeat and self._admission.take_retry(source):
                     continue
                 self._note(job, location, error)
                 if not isinstance(error, SourceHashError):
@@ -223,10 +210,6 @@ class SourceReader:
             raise SourceCancelledError(first.shown, "the read was stopped") from None
         finally:
             assembly.close()
-
-
-def _may_repeat(error: GossipdError, repeats: int) -> bool:
-    return isinstance(error, SourceError) and repeats <= error.again
 
 
 def _another_mirror_may_help(error: GossipdError) -> bool:

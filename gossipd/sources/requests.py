@@ -10,10 +10,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from gossipd.core.errors import GossipdError
 from gossipd.core.ids import ChunkIndex, DeploymentId
+from gossipd.manifest.chunk_layout import Segment
+from gossipd.manifest.manifest import Manifest
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.runtime.buffer_pool import BufferPool
 from gossipd.runtime.rate_limit import RateLimit
@@ -22,12 +23,8 @@ from gossipd.sources.clients import Clients, Clock, Stream
 from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError
 from gossipd.sources.first_request import Addresses, touch
 from gossipd.sources.location import Location
-from gossipd.sources.ranges import FileRange
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
-
-if TYPE_CHECKING:
-    from gossipd.manifest.manifest import Manifest
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
@@ -90,7 +87,7 @@ class SourceRequests:
     def close(self) -> None:
         self._clients.close()
 
-    def read(self, job: Job, location: Location, part: FileRange, sink: Sink) -> None:
+    def read(self, job: Job, location: Location, part: Segment, sink: Sink) -> None:
         """Pass the bytes of one range to ``sink``, in pieces. Raises SourceError, and the exceptions of ``sink``."""
         if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
@@ -101,18 +98,17 @@ class SourceRequests:
         with self._asked(job, location) as request:
             if addresses and (small or request.struggling):
                 length = part.length if small else 1
-                touched = touch(location, addresses, part.offset, length, self._settings)
-                self._check(job, location, part, touched.version)
+                version, body = touch(location, addresses, part.offset, length, self._settings)
+                self._check(job, location, part, version)
                 if small:
-                    self._pour(job, location, request, memoryview(touched.body), sink)
+                    self._pour(job, location, request, memoryview(body), sink)
                     return
             self._stream(job, location, part, request, sink)
 
     @contextmanager
-    def _room(self, job: Job, location: Location, part: FileRange, *, whole: bool) -> Iterator[None]:
+    def _room(self, job: Job, location: Location, part: Segment, *, whole: bool) -> Iterator[None]:
         """Count obstore's buffers in the pool. A whole range exists twice while obstore joins its pieces, and needs no
-        lease of ours. Streams together hold at most a quarter of the pool, so that there is always room for the chunks
-        that they are cut into.
+        lease of ours. Streams together hold at most a quarter of the pool, so that their chunks always have room.
         """
         if whole:
             with self._pool.reserve(2 * part.length, gave_up=job.stop.is_set):
@@ -125,12 +121,12 @@ class SourceRequests:
         finally:
             self._streams.release()
 
-    def _name_the_change(self, job: Job, location: Location, part: FileRange) -> None:
+    def _name_the_change(self, job: Job, location: Location, part: Segment) -> None:
         """If-Match failed: ask for the present version, for an error that names both."""
         if addresses := self._admission.admit(location.source, location.shown):
-            self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings).version)
+            self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings)[0])
 
-    def _stream(self, job: Job, location: Location, part: FileRange, request: _Asked, sink: Sink) -> None:
+    def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
         store = self._clients.open(location, whole=whole)
         pinned = self._versions.get(job.manifest.id, location)
@@ -145,7 +141,7 @@ class SourceRequests:
                 self._pour(job, location, request, piece, sink)
             self._admission.note_rate(location.source, part.length, stream.waited_s)
 
-    def _may_read_whole(self, job: Job, location: Location, part: FileRange) -> bool:
+    def _may_read_whole(self, job: Job, location: Location, part: Segment) -> bool:
         """Whole chunks only, from a fast host without a rate limit: a part of a packed chunk needs our buffer. Not for
         awaited chunks, because a whole range can be relayed only when all of it is here.
         """
@@ -156,7 +152,7 @@ class SourceRequests:
             and self.reads_whole(location.source)
         )
 
-    def _look_once(self, job: Job, location: Location, addresses: Addresses, part: FileRange) -> None:
+    def _look_once(self, job: Job, location: Location, addresses: Addresses, part: Segment) -> None:
         """Make the first request to an object; of many threads that begin together, one makes it."""
         lock = self._first_looks[hash(location.key) % _FIRST_LOOKS]
         _acquire(lock, job, location)
@@ -166,9 +162,9 @@ class SourceRequests:
             if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
                 raise refused
             with self._asked(job, location) as request:
-                touched = touch(location, addresses, part.offset, 1, self._settings)
-                self._check(job, location, part, touched.version)
-                request.received += len(touched.body)
+                version, body = touch(location, addresses, part.offset, 1, self._settings)
+                self._check(job, location, part, version)
+                request.received += len(body)
         except SourceError as error:
             if error.again == 0:
                 self._admission.refuse(job.manifest.id, location, error)
@@ -189,7 +185,7 @@ class SourceRequests:
         finally:
             self._admission.leave(location.source, error, request.received)
 
-    def _check(self, job: Job, location: Location, part: FileRange, seen: ObjectVersion) -> None:
+    def _check(self, job: Job, location: Location, part: Segment, seen: ObjectVersion) -> None:
         expected = job.manifest.files[part.file_index].size
         if self._versions.get(job.manifest.id, location) is None:
             check_size(location.shown, found=seen.size, expected=expected)

@@ -1,7 +1,7 @@
 """The chunk store: verified bytes on disk, and nothing else.
 
-``chunk_store`` is the interface for all callers, with ``errors``, ``notices`` (its events), ``settings`` and
-``statistics``. Beneath it:
+``chunk_store`` is the interface for all callers, with ``errors``, ``notices``, ``settings`` and ``statistics``. Beneath
+it:
 
 * ``disk``: ``syscalls`` (kernel calls that Python lacks), ``disk`` (the port at which tests inject faults), ``durable``
   (the real disk behind the port), ``handles`` (open files), ``whole_sync`` (syncs of the file system), ``condition``

@@ -34,12 +34,12 @@ from gossipd.store.models import layout, publishing
 from gossipd.store.models.background import BackgroundThread
 from gossipd.store.models.catalogue import StoredModel, forsaken_trees, list_models, prepare_root
 from gossipd.store.models.context import Context
-from gossipd.store.models.maintenance import StoreMaintenance
 from gossipd.store.models.models import Models, is_version
 from gossipd.store.models.reading import open_held_chunk
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
 from gossipd.store.models.scrub import Checked, recheck
+from gossipd.store.models.upkeep import StoreMaintenance
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
 from gossipd.store.settings import StoreSettings
 from gossipd.store.statistics import StoreStatistics, replica_statistics
@@ -52,16 +52,10 @@ class ChunkStore:
     """Verified chunks of any number of models beneath one directory. A ``ChunkReader`` and a ``ChunkWriter``."""
 
     def __init__(
-        self,
-        root: Path,
-        *,
-        settings: StoreSettings | None = None,
-        on_event: Emit,
-        disk: Disk | None = None,
-        clock: Clock | None = None,
-        background: bool = True,
+        self, root: Path, *, settings: StoreSettings | None = None, on_event: Emit, disk: Disk | None = None,
+        clock: Clock | None = None, background: bool = True,
         before_evict: Callable[[ModelEvicted], None] = lambda evicted: None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Lock the directory and start the threads.
 
         Args:
@@ -149,10 +143,7 @@ class ChunkStore:
 
     def remove(self, name: str, version: int) -> DeploymentId:
         """Delete a version, whole or not. Returns its id; the caller must remember it as removed *before* this call.
-
-        Raises:
-            NotFoundError: it is not here.
-            StoreWriteError: the disk refused; call again. StoreClosingError: ``close`` was called.
+        Raises NotFoundError; StoreWriteError: the disk refused, call again; StoreClosingError.
         """
         return self._models.remove(name, version)
 
@@ -181,13 +172,9 @@ class ChunkStore:
         self, deployment: DeploymentId, chunk: ChunkIndex, body: memoryview, supplier: Supplier, elapsed_s: float
     ) -> bool:
         """Check a whole chunk, then write it. A chunk that is held or being written is counted as a duplicate and
-        dropped.
-
-        Args:
-            body: contiguous bytes; the caller may reuse them after the return.
-            elapsed_s: how long the supplier took, passed on in ChunkStored.
-        Returns: False for a duplicate.
-        Raises: DigestMismatchError, StoreWriteError, NotHeldError: see ``ChunkWriter``.
+        dropped. ``body``: contiguous bytes; the caller may reuse them after the return. ``elapsed_s``: how long the
+        supplier took, passed on in ChunkStored. Returns False for a duplicate. Raises DigestMismatchError,
+        StoreWriteError, NotHeldError: see ``ChunkWriter``.
         """
         replica = self._models.get(deployment)
         manifest = replica.manifest

@@ -7,11 +7,7 @@ from pathlib import Path
 
 
 class Clock:
-    """This machine's clocks; simulations and tests have their own.
-
-    Args:
-        boot: names this run of the kernel; asked of the kernel by default.
-    """
+    """This machine's clocks; simulations and tests have their own. ``boot`` names this run of the kernel."""
 
     def __init__(self, boot: str | None = None) -> None:
         self.boot = boot if boot is not None else _boot_id()

@@ -21,8 +21,7 @@ class StoreLockedError(StoreError):
 
 class StoreFormatError(StoreError):
     """A file of the store is of a newer format (``E_STORE_VERSION``) or not ours (``E_STORE_FORMAT``). Fault: the
-    operator, or a downgrade. State: unchanged, nothing is deleted. Retry: with the gossipd that wrote it, or after
-    moving the file away.
+    operator, or a downgrade. State: unchanged. Retry: with the gossipd that wrote it, or after moving the file away.
     """
 
     code = "E_STORE_FORMAT"

@@ -27,25 +27,19 @@ class StoreSettingsError(LocalError):
 class StoreSettings:
     keep_versions: int = 2
     """Complete versions of a model to keep, 1 to 1000. More allow rollback and share more chunks; fewer save space."""
-
     reserve_bytes: int = 1 << 30
     """Free space to leave to the rest of the host; at most 5 % of the file system."""
-
     window_bytes: int = 64 * MIB
     window_s: float = 2.0
     """A power cut may lose the larger of these, written since the last sync. Smaller: more syncs, each of which delays
     every writer of the disk. 0.01 to 60 s, at least 1 MiB.
     """
-
     page_cache: PageCache = PageCache.KEEP
     """KEEP serves peers and the loading job from memory; DROP leaves the memory to the host's job."""
-
     scrub_bytes_per_s: int = 16 * MIB
     """Rate of reading and comparing published models, 0 is never. 500 GB take 8.7 hours at 16 MiB/s."""
-
     open_files_max: int = 256
     """Descriptors kept open, 8 to 100,000. A model of 200 shards fits."""
-
     gather_pieces_max: int = 16
     """A chunk of more files than this is sent from one memory file."""
 

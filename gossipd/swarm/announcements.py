@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from random import Random
 
 from gossipd.core.events import SendDelta
@@ -36,11 +37,7 @@ _LATELY_SHARE = 0.5  # of ``news_lazy_s``: a subscriber that was told something 
 
 def told_soon(rack_peers: Collection[NodeId], holders: int, early_announcers: int, rng: Random) -> Collection[NodeId]:
     """The rack peers to be told soon, so that each hears from ``early_announcers`` holders of a chunk on average.
-
-    Args:
-        rack_peers: those that lack the chunk.
-        holders: of the chunk in this rack, as far as is known, this host included.
-    """
+    ``rack_peers``: those that lack the chunk. ``holders``: known ones in this rack, this host included."""
     if holders <= early_announcers:
         return rack_peers
     share = early_announcers / holders
@@ -48,13 +45,11 @@ def told_soon(rack_peers: Collection[NodeId], holders: int, early_announcers: in
     return [rack_peer for rack_peer in sorted(rack_peers) if rng.random() < share]
 
 
+@dataclass(slots=True)
 class _Subscriber:
-    __slots__ = ("told", "told_s", "urgent")
-
-    def __init__(self, told: int) -> None:
-        self.told = told  # position in the log up to which this peer has been told
-        self.told_s = -math.inf
-        self.urgent = False
+    told: int  # position in the log up to which this peer has been told
+    told_s: float = -math.inf
+    urgent: bool = False
 
 
 class Announcements:
@@ -88,11 +83,8 @@ class Announcements:
         self._subscribers.pop(peer, None)
 
     def stored(self, chunk: int, urgent: Iterable[NodeId]) -> None:
-        """This chunk can be asked for here from now on.
-
-        Args:
-            urgent: peers that should hear of it soon; a peer that is no subscriber is skipped.
-        """
+        """This chunk can be asked for here from now on. ``urgent``: peers that should hear of it soon; a peer that is
+        no subscriber is skipped."""
         if not self._subscribers:
             return
         self._log.append(chunk)

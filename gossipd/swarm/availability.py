@@ -16,23 +16,13 @@ from gossipd.core.chunkset import ChunkSet
 from membership.member import NodeId
 
 
-class _Holdings:
-    """The chunks that one peer has said it holds."""
-
-    __slots__ = ("bits", "count")
-
-    def __init__(self, bits: int, count: int) -> None:
-        self.bits = bits
-        self.count = count
-
-
 class Availability:
     """Holdings of the neighbours. ``near`` are rack peers, ``far`` all others."""
 
     def __init__(self, size: int, held: int) -> None:
         self.size = size
         self.full_bits = (1 << size) - 1
-        self._holdings: dict[NodeId, _Holdings] = {}
+        self._bits: dict[NodeId, int] = {}  # the chunks that each peer has said it holds
         self.near_full: dict[NodeId, None] = {}  # ordered: the choice among holders must not follow a hash seed
         self.far_full: dict[NodeId, None] = {}
         self.near: dict[int, list[NodeId]] = {}
@@ -48,8 +38,8 @@ class Availability:
     def lost_here(self, chunk: int, rack_peers: set[NodeId]) -> None:
         """This host wants the chunk again: list the peers that have said they hold it."""
         self._held &= ~(1 << chunk)
-        for node, holdings in self._holdings.items():
-            if holdings.bits >> chunk & 1 and node not in self.near_full and node not in self.far_full:
+        for node, bits in self._bits.items():
+            if bits >> chunk & 1 and node not in self.near_full and node not in self.far_full:
                 (self.near if node in rack_peers else self.far).setdefault(chunk, []).append(node)
 
     def replace(self, node: NodeId, chunks: ChunkSet, *, near: bool) -> tuple[int, ...]:
@@ -60,16 +50,14 @@ class Availability:
             before = 0
         if chunks.is_full:
             self.forget(node)
-            self._holdings[node] = _Holdings(chunks.bits, self.size)
+            self._bits[node] = chunks.bits
             (self.near_full if near else self.far_full)[node] = None
             return tuple(ChunkSet(self.size, self.full_bits & ~self._held & ~before))
         return self._add_many(node, chunks.bits & ~before, near=near)
 
     def add(self, node: NodeId, chunks: Iterable[int], *, near: bool) -> tuple[int, ...]:
         """A peer holds these chunks too. Returns the new ones that are wanted here."""
-        if (holdings := self._holdings.get(node)) is None:
-            holdings = self._holdings[node] = _Holdings(0, 0)
-        bits, held, size = holdings.bits, self._held, self.size
+        bits, held, size = self._bits.get(node, 0), self._held, self.size
         lists = self.near if near else self.far
         news = []
         for chunk in chunks:
@@ -77,14 +65,13 @@ class Availability:
             if bits & bit or chunk >= size:
                 continue
             bits |= bit
-            holdings.count += 1
             if not held & bit:
                 if (holders := lists.get(chunk)) is None:
                     lists[chunk] = [node]
                 else:
                     holders.append(node)
                 news.append(chunk)
-        holdings.bits = bits
+        self._bits[node] = bits
         return tuple(news)
 
     def _add_many(self, node: NodeId, bits: int, *, near: bool) -> tuple[int, ...]:
@@ -93,8 +80,7 @@ class Availability:
         news = tuple(ChunkSet(self.size, bits & ~self._held))
         for chunk in news:
             lists.setdefault(chunk, []).append(node)
-        bits |= self.bits_of(node)
-        self._holdings[node] = _Holdings(bits, bits.bit_count())
+        self._bits[node] = bits | self.bits_of(node)
         return news
 
     def drop(self, node: NodeId, chunks: Iterable[int]) -> None:
@@ -103,18 +89,14 @@ class Availability:
             near, bits = node in self.near_full, self.bits_of(node)
             self.forget(node)
             self._add_many(node, bits, near=near)
-        if (holdings := self._holdings.get(node)) is None:
-            return
         for chunk in chunks:
-            if holdings.bits >> chunk & 1:
-                holdings.bits &= ~(1 << chunk)
-                holdings.count -= 1
+            if self.bits_of(node) >> chunk & 1:
+                self._bits[node] &= ~(1 << chunk)
                 self._unlist(node, chunk)
 
     def forget(self, node: NodeId) -> None:
         """Drop all that was known of a peer."""
-        bits = self.bits_of(node)
-        self._holdings.pop(node, None)
+        bits = self._bits.pop(node, 0)
         if node in self.near_full or node in self.far_full:
             self.near_full.pop(node, None)
             self.far_full.pop(node, None)
@@ -149,22 +131,19 @@ class Availability:
 
     def lacks(self, node: NodeId, chunk: int) -> bool:
         """Whether the peer does not hold the chunk, as far as is known."""
-        holdings = self._holdings.get(node)
-        return holdings is None or not holdings.bits >> chunk & 1
+        return not self.bits_of(node) >> chunk & 1
 
     def bits_of(self, node: NodeId) -> int:
         """The chunks that the peer holds, as far as is known, as bits."""
-        holdings = self._holdings.get(node)
-        return holdings.bits if holdings is not None else 0
+        return self._bits.get(node, 0)
 
     def count_of(self, node: NodeId) -> int:
         """The number of chunks that the peer holds, as far as is known."""
-        holdings = self._holdings.get(node)
-        return holdings.count if holdings is not None else 0
+        return self.bits_of(node).bit_count()
 
     def union(self) -> int:
         """The chunks that some peer is known to hold, as bits."""
         union = 0
-        for holdings in self._holdings.values():
-            union |= holdings.bits
+        for bits in self._bits.values():
+            union |= bits
         return union

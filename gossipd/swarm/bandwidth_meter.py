@@ -40,12 +40,9 @@ class BandwidthMeter:
             self.version += 1
 
     def received(self, length: int, now: float) -> None:
-        """A chunk has come over the network.
-
-        The first window begins with the first request where chunks take long: the chunks that share the link arrive
-        together, and all but one of them would seem to take no time. Where chunks are quick it begins with the first
-        arrival, because the time before that is mostly the time of asking.
-        """
+        """A chunk has come over the network. The first window begins with the first request where chunks take long: the
+        chunks that share the link arrive together, and all but one of them would seem to take no time. Where chunks are
+        quick it begins with the first arrival, because the time before that is mostly the time of asking."""
         if self._since_s is None:
             return
         if self._is_first:

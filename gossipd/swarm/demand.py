@@ -95,11 +95,8 @@ class Demand:
 
     def set_places(self, places: list[int], rack_places: list[int], now: float, late_wait_s: float) -> None:
         """The roles have moved: consider again every wanted chunk that a peer holds or that may be asked for.
-
-        Args:
-            places: for each bucket, this host's rank in its rack's preference list, from 0.
-            rack_places: for each bucket, the rank of this host's rack among the racks, from 0.
-        """
+        ``places``: for each bucket, this host's rank in its rack's preference list, from 0. ``rack_places``: for each
+        bucket, the rank of this host's rack among the racks, from 0."""
         self._places, self._rack_places = places, rack_places
         for chunk in list(self.imports):
             if places[bucket_of(chunk)] > 0:
@@ -110,11 +107,8 @@ class Demand:
             self.consider(chunk, now, late_wait_s)
 
     def consider(self, chunk: int, now: float, late_wait_s: float) -> None:
-        """A wanted chunk's holders have changed, or its fetch has ended: may this host ask for it?
-
-        Args:
-            late_wait_s: how long a host of a late rank waits.
-        """
+        """A wanted chunk's holders have changed, or its fetch has ended: may this host ask for it? ``late_wait_s``: how
+        long a host of a late rank waits."""
         if chunk not in self.wanted:
             return
         place = self._places[bucket_of(chunk)]

@@ -11,27 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from random import Random
 
+from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet
-from gossipd.core.events import (
-    CancelFetch,
-    ChunkArriving,
-    ChunkEnding,
-    ChunkStored,
-    Command,
-    DeltaHeard,
-    DeploymentOpened,
-    EndSubscription,
-    FailReason,
-    FinishModel,
-    HoldingsHeard,
-    ProbeSource,
-    ReportStall,
-    SendHoldings,
-    SourceReadFailed,
-    StartFetch,
-    StartSourceRead,
-    StartSubscription,
-)
 from gossipd.core.ids import SOURCE, Origin, Supplier
 from gossipd.core.model import PeerView
 from gossipd.swarm.announcements import Announcements, told_soon
@@ -39,7 +20,8 @@ from gossipd.swarm.availability import Availability
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.demand import Demand
 from gossipd.swarm.import_window import ImportWindow
-from gossipd.swarm.local_replica import LocalReplica, ReplicaState, Transition
+from gossipd.swarm.local_replica import LocalReplica
+from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
 from gossipd.swarm.peers import Peers
 from gossipd.swarm.pipelining import Pipelining
 from gossipd.swarm.rendezvous import bucket_of
@@ -49,7 +31,6 @@ from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.slow_hosts import SlowHosts
 from gossipd.swarm.source_read_planner import SourceReadPlanner
 from gossipd.swarm.stall_detector import StallWatch
-from gossipd.swarm.subscriptions import Subscriptions
 from membership.member import NodeId
 
 _CHUNK_TIME_FALLBACK_S = 0.05
@@ -73,7 +54,7 @@ class DeploymentSwarm:
     """One deployment. The fields are for ``planner``, ``maintenance`` and ``hedging``."""
 
     def __init__(
-        self, event: DeploymentOpened, own: PeerView, peers: Peers, link: BandwidthMeter, *,
+        self, event: events.DeploymentOpened, own: PeerView, peers: Peers, link: BandwidthMeter, *,
         settings: PlannerSettings, rng: Random, now: float,
     ) -> None:  # fmt: skip
         self.deployment = event.deployment
@@ -95,14 +76,14 @@ class DeploymentSwarm:
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
         self.reader.rebuild(event.held.bits)
         self.announcements = Announcements(event.deployment, settings)
-        self.subscriptions = Subscriptions(settings)
+        self.subscriptions = NeighbourSubscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
         self.stall = StallWatch(settings.stall_s)
         # Chunks announced before they are here, each with the supplier that brings it; None when a peer may have been
         # refused the chunk since then.
         self._promised: dict[int, Supplier | None] = {}
         self._is_writable = True  # no chunk has failed on the disk since the last one was written
-        self.commands: list[Command] = []
+        self.commands: list[events.Command] = []
         self.probe_asked = False
         self.reads_begun = False
         self._link_version = -1
@@ -119,7 +100,7 @@ class DeploymentSwarm:
         self.upkeep_s = -math.inf
         self.upkeep_version = -1
         if not self.replica.missing_count:
-            self._seal()
+            self.commands.append(events.FinishModel(self.deployment))
 
     def measure(self) -> None:
         """Take over what the link and the peers have shown since the last plan."""
@@ -136,13 +117,9 @@ class DeploymentSwarm:
         usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.late_wait_s = self.settings.late_wait * usual_s
 
-    def _seal(self) -> None:
-        self.replica.turn(Transition.LAST_STORED)
-        self.commands.append(FinishModel(self.deployment))
-
     # ---- our own chunks ------------------------------------------------------------------------
 
-    def stored(self, event: ChunkStored, now: float) -> None:
+    def stored(self, event: events.ChunkStored, now: float) -> None:
         """A chunk is verified and written here."""
         chunk, supplier = event.chunk, event.supplier
         landed = self.replica.land(chunk, supplier)
@@ -158,7 +135,7 @@ class DeploymentSwarm:
             return
         for flight in self.replica.flights.get(chunk, ()):
             if not isinstance(flight.supplier, Origin):
-                self.commands.append(CancelFetch(self.deployment, chunk, flight.supplier))
+                self.commands.append(events.CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
         self._is_writable = True
         # A promise that is kept needs no second announcement, unless a peer may have been refused the chunk since.
@@ -169,9 +146,9 @@ class DeploymentSwarm:
         self.availability.stored(chunk)
         self.reader.present[chunk] = 1
         if not self.replica.missing_count:
-            self._seal()
+            self.commands.append(events.FinishModel(self.deployment))
 
-    def arriving(self, event: ChunkArriving) -> None:
+    def arriving(self, event: events.ChunkArriving) -> None:
         """Enough of a chunk is here for others to be sent it while the rest comes."""
         chunk, supplier = event.chunk, event.supplier
         is_coming = self.replica.arrives(chunk, supplier)
@@ -181,7 +158,7 @@ class DeploymentSwarm:
             self._promised[chunk] = None if chunk in self._promised else supplier
             self._tell(chunk, supplier)
 
-    def ending(self, event: ChunkEnding) -> None:
+    def ending(self, event: events.ChunkEnding) -> None:
         """The next chunk may be asked of the supplier that sends this one."""
         if self.replica.ends(event.chunk, event.supplier) and not isinstance(event.supplier, Origin):
             self.pipelining.add(event.supplier, event.chunk)
@@ -208,7 +185,6 @@ class DeploymentSwarm:
         """A held chunk has rotted: this host wants it again and offers it no longer."""
         if not self.replica.lose(chunk):
             return
-        self.replica.turn(Transition.CHUNK_LOST)
         self.availability.lost_here(chunk, self.roles.rack_peers)
         self.announcements.lost(chunk)
         self.demand.want([chunk])
@@ -226,34 +202,34 @@ class DeploymentSwarm:
             self.demand.want([chunk])
             self.demand.consider(chunk, now, self.late_wait_s)
 
-    def fetch_failed(self, chunk: int, peer: NodeId, reason: FailReason, now: float) -> None:
+    def fetch_failed(self, chunk: int, peer: NodeId, reason: events.FailReason, now: float) -> None:
         """A fetch from a peer ended without its chunk."""
         flight = self.replica.land(chunk, peer)
         self.pipelining.drop(peer, chunk)
         if flight is None:
             return
-        if reason is FailReason.SLOW and peer not in self.roles.rack_peers:
+        if reason is events.FailReason.SLOW and peer not in self.roles.rack_peers:
             self.import_window.too_slow(flight.started_s, self._importing() + 1, now)
         self.peers.failed(peer, reason, now)
         self.stall.fetch_failed(reason, now)
         if chunk in self._promised:
             self._promised[chunk] = None
-        if reason is FailReason.DISK:
+        if reason is events.FailReason.DISK:
             self._is_writable = False
-        if reason is FailReason.NOT_HELD:
+        if reason is events.FailReason.NOT_HELD:
             self._dropped(peer, [chunk])
-        elif reason is FailReason.CORRUPT:
+        elif reason is events.FailReason.CORRUPT:
             self.drop_holdings(peer, now)
-        elif reason is FailReason.GONE:
+        elif reason is events.FailReason.GONE:
             self.forget(peer, now)
         self.want_again(chunk, now)
 
-    def read_failed(self, event: SourceReadFailed, now: float) -> None:
+    def read_failed(self, event: events.SourceReadFailed, now: float) -> None:
         """A read from storage ended; these chunks did not arrive."""
         self.stall.read_failed(event.reason, now)
-        if event.reason is FailReason.DISK:
+        if event.reason is events.FailReason.DISK:
             self._is_writable = False
-        if event.reason is not FailReason.CANCELLED:
+        if event.reason is not events.FailReason.CANCELLED:
             self.reader.read_failed(now)
         for chunk in event.chunks:
             if self.replica.land(chunk, SOURCE):
@@ -262,7 +238,7 @@ class DeploymentSwarm:
 
     # ---- what peers say ------------------------------------------------------------------------
 
-    def holdings_heard(self, event: HoldingsHeard, now: float) -> None:
+    def holdings_heard(self, event: events.HoldingsHeard, now: float) -> None:
         """A peer's complete holdings."""
         is_ours = event.chunks.size == self.replica.shape.chunk_count
         if not is_ours or not self.peers.hears(event.peer, event.free_slots, now):
@@ -275,7 +251,7 @@ class DeploymentSwarm:
             self.reader.rebuild(self.replica.held | self.availability.union())
             self._consider(ChunkSet(event.chunks.size, lost), now)
 
-    def delta_heard(self, event: DeltaHeard, now: float) -> None:
+    def delta_heard(self, event: events.DeltaHeard, now: float) -> None:
         """A peer's changes since its last message, and what it is reading from storage."""
         peer = event.peer
         if not self.peers.hears(peer, event.free_slots, now):
@@ -323,7 +299,7 @@ class DeploymentSwarm:
         if self.announcements.subscribe(peer):
             promised = sum(1 << chunk for chunk in self._promised)
             held = ChunkSet(self.replica.shape.chunk_count, self.replica.held | promised)
-            self.commands.append(SendHoldings(peer, self.deployment, held, max(0, free_slots)))
+            self.commands.append(events.SendHoldings(peer, self.deployment, held, max(0, free_slots)))
             self.subscriptions.greeted(peer, now)
 
     def forget(self, peer: NodeId, now: float) -> None:
@@ -335,12 +311,11 @@ class DeploymentSwarm:
         """Ignore a peer's holdings while it is shunned, or its rack would wait for it; it is asked again afterwards."""
         self.subscriptions.forget(peer)
         self.claims_released(self.reader.forget(peer))
-        if self.availability.bits_of(peer):
-            self.availability.forget(peer)
+        held_something = self.availability.bits_of(peer) != 0
+        self.availability.forget(peer)
+        if held_something:
             self.reader.rebuild(self.replica.held | self.availability.union())
             self._consider([*self.demand.near, *self.demand.imports], now)
-        else:
-            self.availability.forget(peer)
 
     # ---- deciding ------------------------------------------------------------------------------
 
@@ -365,7 +340,7 @@ class DeploymentSwarm:
         replica = self.replica
         under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
         count = min(room, self.fetch_window() - under_way)
-        if count <= 0 or self.replica.state is not ReplicaState.FETCHING:
+        if count <= 0 or not replica.missing_count:
             return 0
         imports_max = self.imports_room() if self.demand.imports else 0
         picked = self.scheduler.pick(count, now, self.pause_s, imports_max=imports_max)
@@ -376,7 +351,7 @@ class DeploymentSwarm:
     @property
     def wants_fetches(self) -> bool:
         """Whether there are chunks that may be asked for now."""
-        return bool(self.demand.near) or bool(self.demand.imports)
+        return bool(self.demand.near or self.demand.imports)
 
     def leaves(self, most: int) -> int:
         """How many of ``most`` fetches lower priorities may have while this deployment reads or waits for chunks."""
@@ -389,23 +364,18 @@ class DeploymentSwarm:
         return self.import_window.room(self._importing())
 
     def _importing(self) -> int:
-        flights = [flight for flights in self.replica.flights.values() for flight in flights]
-        return sum(
-            not isinstance(one.supplier, Origin) and one.supplier not in self.roles.rack_peers for one in flights
-        )
+        suppliers = [flight.supplier for flights in self.replica.flights.values() for flight in flights]
+        return sum(not isinstance(one, Origin) and one not in self.roles.rack_peers for one in suppliers)
 
     def start_fetch(self, chunk: int, node: NodeId, now: float, *, behind: int | None = None) -> None:
         """Ask one peer for one chunk."""
         self.replica.start(chunk, node, now)
-        self.commands.append(StartFetch(self.deployment, chunk, node, self.fetch_timeout_s(), behind))
+        self.commands.append(events.StartFetch(self.deployment, chunk, node, self.fetch_timeout_s(), behind))
 
     def fetch_timeout_s(self) -> float:
         """How long a fetch that begins now may take."""
-        usual_s = self.peers.usual_s
-        likely_s = (
-            _TIMEOUT_USUALS * usual_s if usual_s else self.replica.shape.chunk_bytes / self.settings.fetch_rate_min
-        )
-        return max(self.settings.fetch_timeout_s_min, likely_s)
+        first_s = self.replica.shape.chunk_bytes / self.settings.fetch_rate_min
+        return max(self.settings.fetch_timeout_s_min, _TIMEOUT_USUALS * self.peers.usual_s or first_s)
 
     def may_read(self) -> bool:
         """Whether this host is a source reader, or still announces reads from when it was one."""
@@ -418,16 +388,15 @@ class DeploymentSwarm:
     def plan_reads(self, around: Surroundings, now: float, *, yields: bool) -> None:
         """Read what is this host's to read from storage; little where it ``yields`` to a higher priority."""
         allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
-        # A host that opens late hears from a neighbour what is there before it begins, or from the probe that it may
-        # read.
+        # A host that opens late hears from a neighbour what is there before it begins, or its probe has succeeded.
         knows = self.reader.readable or not self.roles.neighbours or bool(self.subscriptions.heard_s)
-        if knows and now >= allowed_s and self.replica.state is ReplicaState.FETCHING:
+        if knows and now >= allowed_s and self.replica.missing_count:
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now, yields=yields):
                 for chunk in run:
                     self.replica.start(chunk, SOURCE, now)
                     self.demand.unwant(chunk)
-                self.commands.append(StartSourceRead(self.deployment, run, bool(self.announcements.subscribers)))
+                self.commands.append(events.StartSourceRead(self.deployment, run, bool(self.announcements.subscribers)))
         if self.replica.reads or self.announcements.reading:
             reading = tuple(sorted(filter(self.replica.reads_now, self.replica.flights)))
             self.announcements.read(reading, self.reader.readers)
@@ -445,28 +414,24 @@ class DeploymentSwarm:
             reason = self.stall.judge(self.replica, now=now, alone=alone, holders=holders, readers=readers)
         if reason is not self.stall.reported:
             self.stall.reported = reason
-            self.commands.append(ReportStall(self.deployment, reason))
+            self.commands.append(events.ReportStall(self.deployment, reason))
 
     def probe_if_reader(self) -> None:
         """A source reader probes its source once before it relies on it."""
         if self.own.node in self.reader.readers and self.reader.readable is None and not self.probe_asked:
             self.probe_asked = True
-            self.commands.append(ProbeSource(self.deployment))
+            self.commands.append(events.ProbeSource(self.deployment))
 
     def subscribe(self, now: float) -> None:
         """Subscribe to neighbours while chunks are missing, and no longer."""
-        neighbours = self.roles.neighbours if self.replica.missing_count else set[NodeId]()
+        neighbours = self.roles.neighbours if self.replica.missing_count else ()
+        wanted = {node for node in neighbours if (peer := self.peers.get(node)) and peer.usable(now)}
         count_of, size = self.availability.count_of, self.replica.shape.chunk_count
-
-        def is_usable(node: NodeId) -> bool:
-            peer = self.peers.get(node)
-            return peer is not None and peer.usable(now)
-
         ask, drop = self.subscriptions.refresh(
-            neighbours, is_usable, lambda node: count_of(node) == size, now, chunk_time_s=self.pause_s
+            wanted, lambda node: count_of(node) == size, now, chunk_time_s=self.pause_s
         )
-        self.commands += [StartSubscription(node, self.deployment) for node in ask]
-        self.commands += [EndSubscription(node, self.deployment) for node in drop]
+        self.commands += [events.StartSubscription(node, self.deployment) for node in ask]
+        self.commands += [events.EndSubscription(node, self.deployment) for node in drop]
 
     def next_deadline(self, now: float) -> float:
         """When a plan has something to do that neither an event nor a tick announces."""

@@ -34,12 +34,8 @@ class ImportWindow:
         self._window = min(self._most, self._window + 1 / self._window)
 
     def too_slow(self, began_s: float, under_way: int, now: float) -> None:
-        """An import was cut because it was slow.
-
-        Args:
-            began_s: when it began. Imports that began before the last cut are part of its cause and cut nothing more.
-            under_way: imports in flight, this one included.
-        """
+        """An import was cut because it was slow. ``began_s``: when it began. Imports that began before the last cut are
+        part of its cause and cut nothing more. ``under_way``: imports in flight, this one included."""
         if began_s >= self._halved_s:
             self._window = max(1.0, min(self._window, under_way) / 2)
             self._halved_s = now

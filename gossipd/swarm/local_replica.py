@@ -1,8 +1,5 @@
 """Our copy of one model: which chunks are held, which are in flight, and the state that follows.
 
-Theory of operation. A replica is FETCHING while chunks are missing, SEALING from the moment the last chunk is held, and
-FETCHING again when a chunk turns out to be lost. All moves are in ``_MOVES``; nothing else changes ``state``.
-
 A chunk is in flight from one supplier, or from two when it is hedged. A read is one flight per chunk from ``SOURCE``.
 """
 
@@ -17,24 +14,10 @@ from gossipd.core.model import Shape
 
 
 class ReplicaState(Enum):
-    """The state of our copy."""
+    """FETCHING while chunks are missing, also when one turns out to be lost; SEALING once the last chunk is held."""
 
     FETCHING = "fetching"
     SEALING = "sealing"
-
-
-class Transition(Enum):
-    """What moves a replica."""
-
-    LAST_STORED = "last_stored"
-    CHUNK_LOST = "chunk_lost"
-
-
-_MOVES = {
-    (ReplicaState.FETCHING, Transition.LAST_STORED): ReplicaState.SEALING,
-    (ReplicaState.FETCHING, Transition.CHUNK_LOST): ReplicaState.FETCHING,
-    (ReplicaState.SEALING, Transition.CHUNK_LOST): ReplicaState.FETCHING,
-}
 
 
 @dataclass(slots=True)
@@ -53,7 +36,6 @@ class LocalReplica:
     def __init__(self, deployment: DeploymentId, shape: Shape, held: ChunkSet, *, now: float) -> None:
         self.deployment = deployment
         self.shape = shape
-        self.state = ReplicaState.FETCHING
         self.held = held.bits
         self.held_count = len(held)
         self.flights: dict[int, list[Flight]] = {}
@@ -77,9 +59,10 @@ class LocalReplica:
         """Number of chunks not held, those in flight included."""
         return self.shape.chunk_count - self.held_count
 
-    def turn(self, turn: Transition) -> None:
-        """Move to the next state. A move that is not in the table is our own bug."""
-        self.state = _MOVES[self.state, turn]
+    @property
+    def state(self) -> ReplicaState:
+        """Follows from what is missing."""
+        return ReplicaState.FETCHING if self.missing_count else ReplicaState.SEALING
 
     def start(self, chunk: int, supplier: Supplier, now: float) -> None:
         """A fetch or read begins."""
@@ -111,9 +94,7 @@ class LocalReplica:
 
     def land(self, chunk: int, supplier: Supplier) -> Flight | None:
         """A fetch or read has ended, with the chunk or without; None when no such flight is known."""
-        flights = self.flights.get(chunk)
-        if flights is None:
-            return None
+        flights = self.flights.get(chunk, [])
         for flight in flights:
             if flight.supplier == supplier:
                 flights.remove(flight)

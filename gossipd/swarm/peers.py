@@ -80,13 +80,10 @@ class Peers:
         """Hosts that may not be asked and have no roles."""
         return {node for node, peer in self._peers.items() if not peer.usable(now)}
 
-    @property
-    def _count(self) -> int:
-        return len(self._views) - (self._own in self._views)
-
     def are_all_unusable(self, now: float) -> bool:
         """Whether there are members and none may be asked. Reads the records only: they are few, and calls are many."""
-        return 0 < self._count <= sum(node in self._views for node in self.unusable(now))
+        count = len(self._views) - (self._own in self._views)
+        return 0 < count <= sum(node in self._views for node in self.unusable(now))
 
     def adopt(self, views: dict[NodeId, PeerView]) -> list[NodeId]:
         """These are all the members; returns the former ones. The mapping is copied before this class changes it."""
@@ -204,9 +201,8 @@ class Peers:
         """Note that the pause of a shunned peer is over, so that roles are computed again."""
         if self._shunned_until and self._shunned_until <= now:
             self.version += 1
-            self._shunned_until = min(
-                (peer.shunned_until for peer in self._peers.values() if peer.shunned_until > now), default=0.0
-            )
+            later = (peer.shunned_until for peer in self._peers.values() if peer.shunned_until > now)
+            self._shunned_until = min(later, default=0.0)
 
     def slow_s(self) -> float:
         """The least seconds that a fetch from a slow peer takes."""

@@ -30,9 +30,8 @@ class Pipelining:
         chunks = self._chunks.get(node)
         if not chunks:
             return None
-        chunk = chunks.pop(0)
-        if not chunks:
-            del self._chunks[node]
+        chunk = chunks[0]
+        self.drop(node, chunk)
         return chunk
 
     def drop(self, node: NodeId, chunk: int) -> None:

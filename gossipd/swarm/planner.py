@@ -44,32 +44,7 @@ from itertools import groupby
 from random import Random
 from typing import TypeAlias
 
-from gossipd.core.events import (
-    CancelFetch,
-    ChunkArriving,
-    ChunkEnding,
-    ChunkLost,
-    ChunkStored,
-    ClaimSeed,
-    Command,
-    DeltaHeard,
-    DeploymentClosed,
-    DeploymentOpened,
-    Event,
-    FetchFailed,
-    HoldingsHeard,
-    IsolationChanged,
-    LimitUploads,
-    MembersSeen,
-    PeerLost,
-    PeerReachable,
-    PeerSeen,
-    SlotsChanged,
-    SourceProbed,
-    SourceReadFailed,
-    SubscribeHeard,
-    UnsubscribeHeard,
-)
+from gossipd.core import events
 from gossipd.core.ids import LOCAL, DeploymentId, Origin
 from gossipd.core.model import PeerView
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
@@ -82,19 +57,8 @@ from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.statistics import PlannerStatistics, SwarmStatistics
 from membership.member import NodeId
 
-SwarmEvent: TypeAlias = (
-    DeltaHeard
-    | ChunkStored
-    | ChunkArriving
-    | ChunkEnding
-    | FetchFailed
-    | HoldingsHeard
-    | SubscribeHeard
-    | UnsubscribeHeard
-    | SourceReadFailed
-    | SourceProbed
-    | ChunkLost
-    | DeploymentClosed
+_PeerEvent: TypeAlias = (
+    events.PeerSeen | events.PeerLost | events.PeerReachable | events.MembersSeen | events.IsolationChanged
 )
 _TICK_S = 0.25  # before any deployment is open; then its chunk time decides
 _UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at in the next tick
@@ -117,7 +81,7 @@ class Planner:
         self._election = Election(self._own, settings)
         self._swarms: dict[DeploymentId, DeploymentSwarm] = {}
         self._free_slots = settings.slots_assumed
-        self._commands: list[Command] = []
+        self._commands: list[events.Command] = []
         self._window = float(settings.fetches_min)
         self._slots = 0
         self._tick_s = -math.inf
@@ -132,50 +96,49 @@ class Planner:
 
     # ---- events --------------------------------------------------------------------------------
 
-    def handle(self, event: Event, now: float) -> None:
+    def handle(self, event: events.Event, now: float) -> None:
         """Note one event. An event of a deployment that is not open here is no error: it may come late."""
-        match event:
-            case PeerSeen() | PeerLost() | PeerReachable() | MembersSeen() | IsolationChanged():
-                self._peer_changed(event, now)
-            case SlotsChanged():
-                self._free_slots = event.free_slots
-            case DeploymentOpened():
-                if event.deployment not in self._swarms:
-                    self._open(event, now)
-            case _:
-                if isinstance(event, ChunkStored) and event.supplier is not LOCAL:
-                    self._link.received(event.length, now)
-                if (swarm := self._swarms.get(event.deployment)) is not None:
-                    self._hear(swarm, event, now)
+        if isinstance(event, _PeerEvent):
+            self._peer_changed(event, now)
+        elif isinstance(event, events.SlotsChanged):
+            self._free_slots = event.free_slots
+        elif isinstance(event, events.DeploymentOpened):
+            if event.deployment not in self._swarms:
+                self._open(event, now)
+        else:
+            if isinstance(event, events.ChunkStored) and event.supplier is not LOCAL:
+                self._link.received(event.length, now)
+            if (swarm := self._swarms.get(event.deployment)) is not None:
+                self._hear(swarm, event, now)
 
-    def _hear(self, swarm: DeploymentSwarm, event: SwarmEvent, now: float) -> None:
+    def _hear(self, swarm: DeploymentSwarm, event: events.Event, now: float) -> None:
         match event:
-            case DeltaHeard():
+            case events.DeltaHeard():
                 swarm.delta_heard(event, now)
-            case ChunkStored():
+            case events.ChunkStored():
                 swarm.stored(event, now)
-            case ChunkArriving():
+            case events.ChunkArriving():
                 swarm.arriving(event)
-            case ChunkEnding():
+            case events.ChunkEnding():
                 swarm.ending(event)
-            case FetchFailed():
+            case events.FetchFailed():
                 swarm.fetch_failed(event.chunk, event.peer, event.reason, now)
-            case HoldingsHeard():
+            case events.HoldingsHeard():
                 swarm.holdings_heard(event, now)
-            case SubscribeHeard():
+            case events.SubscribeHeard():
                 swarm.subscribe_heard(event.peer, now, self._free_slots)
-            case UnsubscribeHeard():
+            case events.UnsubscribeHeard():
                 swarm.announcements.unsubscribe(event.peer)
-            case SourceReadFailed():
+            case events.SourceReadFailed():
                 swarm.read_failed(event, now)
-            case SourceProbed():
+            case events.SourceProbed():
                 swarm.reader.readable = event.readable
-            case ChunkLost():
+            case events.ChunkLost():
                 swarm.chunk_lost(event.chunk, now)
-            case DeploymentClosed():
+            case events.DeploymentClosed():
                 self._close(swarm)
 
-    def _open(self, event: DeploymentOpened, now: float) -> None:
+    def _open(self, event: events.DeploymentOpened, now: float) -> None:
         self._swarms[event.deployment] = DeploymentSwarm(
             event, self._own, self._peers, self._link, settings=self.settings, rng=self._rng, now=now
         )
@@ -186,22 +149,20 @@ class Planner:
         for chunk, flights in swarm.replica.flights.items():
             for flight in flights:
                 if not isinstance(flight.supplier, Origin):
-                    self._commands.append(CancelFetch(swarm.deployment, chunk, flight.supplier))
+                    self._commands.append(events.CancelFetch(swarm.deployment, chunk, flight.supplier))
                     self._peers.released(flight.supplier)
 
-    def _peer_changed(
-        self, event: PeerSeen | PeerLost | PeerReachable | MembersSeen | IsolationChanged, now: float
-    ) -> None:
+    def _peer_changed(self, event: _PeerEvent, now: float) -> None:
         self._tick_s = -math.inf
-        if isinstance(event, PeerSeen):
+        if isinstance(event, events.PeerSeen):
             if event.peer.node != self._own.node:
                 self._peers.seen(event.peer)
-        elif isinstance(event, MembersSeen):
+        elif isinstance(event, events.MembersSeen):
             for node in self._peers.adopt(event.peers):
                 self._forget(node, now)
-        elif isinstance(event, IsolationChanged):
+        elif isinstance(event, events.IsolationChanged):
             self._election.isolated = event.isolated
-        elif isinstance(event, PeerLost):
+        elif isinstance(event, events.PeerLost):
             self._peers.lost(event.node)
             self._forget(event.node, now)
         else:
@@ -261,8 +222,7 @@ class Planner:
         return min(most, max(1, int(self._link.rate / self.settings.fetch_rate_min))) if self._link.rate else most
 
     def _by_priority(self) -> list[DeploymentSwarm]:
-        swarms = list(self._swarms.values())
-        return sorted(swarms, key=lambda swarm: -swarm.priority) if len(swarms) > 1 else swarms
+        return sorted(self._swarms.values(), key=lambda swarm: -swarm.priority)
 
     def _around(self, now: float) -> Surroundings:
         election = self._election
@@ -280,7 +240,7 @@ class Planner:
         term = self._election.decide(self._peers, now)
         if term is not None:
             self._own = replace(self._own, seed_term=term)
-            self._commands.append(ClaimSeed(term))
+            self._commands.append(events.ClaimSeed(term))
         around = self._around(now)
         self._limit_uploads()
         room = self.settings.fetches_max + 1 - sum(swarm.replica.fetches for swarm in self._swarms.values())
@@ -302,12 +262,10 @@ class Planner:
 
     def _limit_uploads(self) -> None:
         """Offer as many upload slots as others are likely to have fetches in flight, and the slots between two uploads.
-
         After an upload ends its slot stays idle for about ``handling_s / 2``, until a peer hears of it and asks: a
         chunk time where chunks are small, nothing where they are large. Rejected: a constant factor for both, because
         it costs efficiency where chunks are large; our own window alone, because a host that is ahead of its rack needs
-        few fetches while the whole rack asks it.
-        """
+        few fetches while the whole rack asks it."""
         if not self._swarms:
             return
         swarms = self._swarms.values()
@@ -317,9 +275,9 @@ class Planner:
         slots = min(self.settings.slots_max, max(self.settings.slots_min, round(self._window + between)))
         if slots != self._slots:
             self._slots = slots
-            self._commands.append(LimitUploads(slots))
+            self._commands.append(events.LimitUploads(slots))
 
-    def drain(self) -> list[Command]:
+    def drain(self) -> list[events.Command]:
         """The commands since the last call, in order."""
         commands, self._commands = self._commands, []
         return commands

@@ -64,10 +64,8 @@ def rack_lines(racks: tuple[str, ...], salt: bytes) -> tuple[tuple[str, ...], ..
 
 @lru_cache(maxsize=64)
 def reading_order(extents: int, salt: bytes, extent_chunks: int) -> tuple[int, ...]:
-    """The order in which extents leave external storage: random, and the same for all source readers.
-
-    One extent of each bucket comes before the next of any, so that every source reader always has something to read.
-    """
+    """The order in which extents leave external storage: random, and the same for all source readers. One extent of
+    each bucket comes before the next of any, so that every source reader always has something to read."""
     score = scores(b"reading order", salt, extents)
     turn = scores(b"order of buckets", salt, BUCKETS)
     read = [0] * BUCKETS

@@ -63,12 +63,10 @@ class _Rack(NamedTuple):
     salt: bytes
 
     def lines(self) -> tuple[tuple[NodeId, ...], ...]:
-        """The preference lists of the rack, one for each bucket.
-
-        The only source reader of a rack has to spread the first copies of what it reads. So it stands in the middle of
-        every list and imports little, or nothing if it has a single rack peer. Rejected: at the end, because it then
-        finishes last. Where a rack has several source readers, hashing places them.
-        """
+        """The preference lists of the rack, one for each bucket. The only source reader of a rack has to spread the
+        first copies of what it reads. So it stands in the middle of every list and imports little, or nothing if it has
+        a single rack peer. Rejected: at the end, because it then finishes last. Where a rack has several source
+        readers, hashing places them."""
         importers = tuple(node for node in self.members if node not in self.readers)
         if not importers or len(self.readers) > 1:
             lines = list(bucket_lines(self.members, self.salt, self.folds))
@@ -132,12 +130,8 @@ class Roles:
     def refresh(
         self, own: PeerView, peers: Peers, slow: frozenset[NodeId], seeds: frozenset[NodeId], now: float
     ) -> bool:
-        """Look at the members again; True when a role may have moved.
-
-        Args:
-            slow: hosts that get no roles.
-            seeds: hosts that claim to be their racks' seeds, this one included.
-        """
+        """Look at the members again; True when a role may have moved. ``slow``: hosts that get no roles. ``seeds``:
+        hosts that claim to be their racks' seeds, this one included."""
         key = (own, peers.version, slow, seeds)
         if key == self._known:
             return False

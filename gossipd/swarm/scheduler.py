@@ -63,11 +63,7 @@ class Scheduler:
 
     def pick(self, count: int, now: float, chunk_time_s: float, *, imports_max: int) -> list[Pick]:
         """At most ``count`` fetches; ``peers`` counts them as begun, and ``demand`` no longer offers them.
-
-        Args:
-            chunk_time_s: what one chunk takes on this host's link.
-            imports_max: most fetches from other racks among them.
-        """
+        ``chunk_time_s``: what one chunk takes on this host's link. ``imports_max``: most of them from other racks."""
         picked: list[Pick] = []
         self.all_busy = False
         stale_s = min(_STALE_S_MAX, _STALE_CHUNK_TIMES * chunk_time_s)
@@ -110,13 +106,8 @@ class Scheduler:
         self, holders: list[NodeId], now: float, stale_s: float, *, but: NodeId | None = None, may_follow: bool = False
     ) -> tuple[float, Peer] | None:
         """The holder with the shortest expected wait, and that wait; None when all are busy, shunned or out of reach.
-
-        Args:
-            but: a holder that is not asked.
-            may_follow: prefer a peer from which a fetch is about to end.
-
-        No slow holder is asked while another can be waited for: it has free slots because no host asks it.
-        """
+        ``but``: a holder that is not asked. ``may_follow``: prefer a peer from which a fetch is about to end. No slow
+        holder is asked while another can be waited for: it has free slots because no host asks it."""
         if self.slow and not self.slow.isdisjoint(holders):
             get = self._peers.get
             others = [node for node in holders if node != but and node not in self.slow]

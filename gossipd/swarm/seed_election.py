@@ -62,9 +62,8 @@ class Election:
         """The new term for our member record (0 gives the claim up), or None when the record need not change."""
         self._look_again(peers)
         self._term_seen = max(self._term_seen, self.term)
-        rack_peers = self._rack_peers
-        rivals = [view for view in rack_peers if view.seed_term > 0]
-        seats = self._seats(rack_peers)
+        rivals = [view for view in self._rack_peers if view.seed_term > 0]
+        seats = self._seats()
         before = self.term
         able = self._is_able(now)
         if self.term and (not able or sum(self._beats(view) for view in rivals) >= seats):
@@ -74,7 +73,7 @@ class Election:
         elif self._vacant_s is None or len(rivals) != self._rival_count:
             self._vacant_s = now  # the next candidate may have claimed already: hear of it first
         self._rival_count = len(rivals)
-        if self._vacant_s is not None and now >= self._vacant_s + self._place(rack_peers) * self._settings.claim_rank_s:
+        if (due_s := self.next_deadline()) is not None and now >= due_s:
             # A rack peer may have claimed the last term there is: then the rendezvous order decides among equals.
             self.term = min(self._term_seen + 1, SEED_TERM_MAX)
             self._vacant_s = None
@@ -89,22 +88,22 @@ class Election:
         mine = (self.term, scores(self.own.node, _SALT, 1))
         return (rival.seed_term, scores(rival.node, _SALT, 1)) > mine
 
-    def _seats(self, rack_peers: list[PeerView]) -> int:
+    def _seats(self) -> int:
         """The number of seeds that this rack should have."""
-        candidates = sum(view.can_read_sources for view in rack_peers) + self.own.can_read_sources
+        candidates = sum(view.can_read_sources for view in self._rack_peers) + self.own.can_read_sources
         return max(1, min(_SEEDS_OF_FEW_RACKS // self._racks, candidates // 2))
 
-    def _place(self, rack_peers: list[PeerView]) -> int:
+    def _place(self) -> int:
         """How many candidates without a claim stand before this host in the rendezvous order."""
         own = scores(self.own.node, _SALT, 1)
-        waiting = (view for view in rack_peers if view.can_read_sources and not view.seed_term)
+        waiting = (view for view in self._rack_peers if view.can_read_sources and not view.seed_term)
         return sum(1 for view in waiting if scores(view.node, _SALT, 1) > own)
 
     def next_deadline(self) -> float | None:
         """When ``decide`` has something to do though nothing was heard."""
         if self._vacant_s is None:
             return None
-        return self._vacant_s + self._place(self._rack_peers) * self._settings.claim_rank_s
+        return self._vacant_s + self._place() * self._settings.claim_rank_s
 
     def _look_again(self, peers: Peers) -> None:
         """Read the members' records if they have changed; there may be 10,000 of them."""
@@ -122,8 +121,7 @@ class Election:
         if seeds != self.seeds:
             self.seeds = seeds
             self.seeds_changed_s = now
-        # When more than half of the racks vanish within the window, the network is cut: that many hosts do not die
-        # together.
+        # When more than half of the racks vanish within the window, the network is cut: so many do not die together.
         racks = self._racks
         if not self._racks_seen or self._racks_seen[-1][1] != racks:
             self._racks_seen.append((now, racks))

@@ -20,8 +20,8 @@ from collections.abc import Collection
 from statistics import median
 
 from gossipd.swarm.availability import Availability
+from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
 from gossipd.swarm.settings import PlannerSettings
-from gossipd.swarm.subscriptions import Subscriptions
 from membership.member import NodeId
 
 
@@ -39,7 +39,7 @@ class SlowHosts:
         self._rack_peers_held = 0.0  # median of the rack peers; 0 when too few are known
 
     def look(
-        self, availability: Availability, listened: Subscriptions, rack_peers: Collection[NodeId], *,
+        self, availability: Availability, listened: NeighbourSubscriptions, rack_peers: Collection[NodeId], *,
         held: int, missing: int, chunk_time_s: float, now: float,
     ) -> None:  # fmt: skip
         """Judge all hosts.

@@ -108,12 +108,9 @@ class SourceReadPlanner:
         return self._lines[self._bucket(position)]
 
     def set_readers(self, lines: tuple[tuple[NodeId, ...], ...], *, by_chunk: bool, now: float) -> Collection[int]:
-        """The source readers may have changed. Returns the chunks that only former readers had claimed.
-
-        Args:
-            lines: for each bucket its preference list of all readers.
-            by_chunk: whether the bucket of an extent is that of its first chunk, and not that of its turn.
-        """
+        """The source readers may have changed. Returns the chunks that only former readers had claimed. ``lines``: for
+        each bucket its preference list of all readers. ``by_chunk``: whether the bucket of an extent is that of its
+        first chunk, and not that of its turn."""
         if lines == self._lines and by_chunk == self._by_chunk:
             return ()
         if self.readers:
@@ -208,13 +205,9 @@ class SourceReadPlanner:
 
     def flows_max(self, missing: int) -> int:
         """How many flows may share our link while this host reads, so that a read gets its part of the external link.
-
         Fair sharing gives a read 1/n of our link; it needs one part in as many as all readers have in flight. At the
         end there are fewer while the fetches that begin now are under way, and all hosts wait for the last read.
-
-        Args:
-            missing: chunks that this host still lacks; others may hold many of them when a last read hangs.
-        """
+        ``missing``: chunks that this host still lacks; others may hold many of them when a last read hangs."""
         left = max(3, len(self._ahead) * self._shape.extent_chunks // 2, missing // 4)
         if self._are_few():
             return min(left, self.reads_max() * len(self.readers))
@@ -231,12 +224,8 @@ class SourceReadPlanner:
         return any(heard_s > believed_since for claim in self._claims.values() for heard_s in claim.values())
 
     def plan(self, replica: LocalReplica, now: float, *, yields: bool = False) -> list[tuple[int, ...]]:
-        """Runs of adjacent chunks to read from storage now.
-
-        Args:
-            yields: to a deployment of higher priority. Then the whole cluster reads one extent at a time, because many
-                readers with one read each would still take most of storage's link.
-        """
+        """Runs of adjacent chunks to read from storage now. ``yields``: to a deployment of higher priority. Then the
+        whole cluster reads one extent at a time, as many readers with one read each would take most of its link."""
         if not self.is_reader or self.readable is False or now < self._pause_until or not self._ahead:
             return []
         most = self.unit_chunks if yields else self._chunks_max()
@@ -264,11 +253,9 @@ class SourceReadPlanner:
 
     def _steal(self, head: list[int], replica: LocalReplica, now: float) -> list[tuple[int, ...]]:
         """A reader without reads of its own helps a busy one with the extent that the owner reaches last. The helper is
-        the first in the extent's list that has nothing left to begin.
-
-        The owner may have begun extents whose claims are still on their way here, so the next extents in order are left
-        to it: as many as it may be reading beyond its recent claims, and one.
-        """
+        the first in the extent's list that has nothing left to begin. The owner may have begun extents whose claims are
+        still on their way here, so the next extents in order are left to it: as many as it may be reading beyond its
+        recent claims, and one."""
         claims_released = [position for position in head if not self._is_claimed(position)]
         left = Counter(self._line(position)[0] for position in claims_released if self._line(position))
         before = Counter(left)
@@ -322,8 +309,7 @@ class SourceReadPlanner:
         place = line.index(self._own)
         if place == 0:
             return now >= self._inherited.get(bucket, 0.0)
-        # A successor waits from the owner's last progress, and the jitter keeps two of one rank from beginning
-        # together.
+        # A successor waits from the owner's last progress; the jitter keeps two of one rank from beginning together.
         waited = now - max(self._progress_s.get(line[0], 0.0), self._at_head_s[position])
         wait = self.takeover_s() * (place + self._jitter)
         return waited >= (wait * _CLAIM_FACTOR if self._is_claimed(position) else wait)
@@ -333,18 +319,11 @@ class SourceReadPlanner:
         return max(self._settings.read_takeover_s, self._settings.late_wait * self._likely_s())
 
     def lost_s(self) -> float:
-        """After how long a read will never end, though the adapter has not said so.
-
-        Until a read has ended, all that this host may be reading is given the rate of the slowest fetch. Rejected: a
-        fixed time, because large chunks from slow storage would be read again and again.
-        """
-        chunks = self.unit_chunks * self.reads_max()
-        likely_s = (
-            _LOST_USUALS * self.unit_chunks * self._usual_s
-            if self._usual_s
-            else chunks * self._shape.chunk_bytes / self._settings.fetch_rate_min
-        )
-        return max(_LOST_S_MIN, likely_s)
+        """After how long a read will never end, though the adapter has not said so. Until a read has ended, all that
+        this host may be reading is given the rate of the slowest fetch. Rejected: a fixed time, because large chunks
+        from slow storage would be read again and again."""
+        first_s = self.unit_chunks * self.reads_max() * self._shape.chunk_bytes / self._settings.fetch_rate_min
+        return max(_LOST_S_MIN, _LOST_USUALS * self.unit_chunks * self._usual_s or first_s)
 
     def _likely_s(self) -> float:
         """Seconds that a read takes, by this host's own; before one has ended, at ``read_rate_assumed``. Rejected:
@@ -355,11 +334,9 @@ class SourceReadPlanner:
         return reads * self._shape.chunk_bytes / self._settings.read_rate_assumed
 
     def _runs(self, position: int, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:
-        """Absent chunks of the extent that no other reader is likely to be reading, in runs of at most a unit.
-
-        A claim counts by its own age, not by the time for which its chunk has been due: where storage is slow, a chunk
-        is due for longer than any read takes, and owners would read again what helpers have begun.
-        """
+        """Absent chunks of the extent that no other reader is likely to be reading, in runs of at most a unit. A claim
+        counts by its own age, not by the time for which its chunk has been due: where storage is slow, a chunk is due
+        for longer than any read takes, and owners would read again what helpers have begun."""
         runs: list[tuple[int, ...]] = []
         run: list[int] = []
         believed_since = now - _CLAIM_FACTOR * self.takeover_s()

@@ -15,11 +15,7 @@ from membership.member import NodeId
 
 
 def standing_links(rack: str, rack_of: Mapping[NodeId, str], settings: PlannerSettings) -> frozenset[NodeId]:
-    """The living members that will be neighbours whatever is deployed.
-
-    Args:
-        rack: our own. rack_of: the racks of all other living members.
-    """
+    """The living members that will be neighbours whatever is deployed, by our rack and those of all others."""
     if len(rack_of) < settings.everyone_max:
         return frozenset(rack_of)
     rack_peers = frozenset(node for node, other in rack_of.items() if other == rack)

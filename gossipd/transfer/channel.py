@@ -92,8 +92,6 @@ class Channel:
         self.is_moving = False
         self.is_waiting = False  # a relay has not sent more of the chunk yet
 
-    # ---- opening -------------------------------------------------------------------------------
-
     def connect(self, endpoint: tuple[str, int], timeout_s: float) -> None:
         self._socket.settimeout(timeout_s)
         self._socket.connect(endpoint)
@@ -110,16 +108,13 @@ class Channel:
             der = self._socket.getpeercert(binary_form=True)
         except ssl.SSLError as error:
             refused = not isinstance(error, ssl.SSLEOFError)
-            raise DisconnectedError(
-                f"TLS handshake failed: {error.reason}", cut_by=self.cut_by, refused=refused
-            ) from None
+            message = f"TLS handshake failed: {error.reason}"
+            raise DisconnectedError(message, cut_by=self.cut_by, refused=refused) from None
         except OSError as error:
             raise DisconnectedError(f"TLS handshake failed: {error}", cut_by=self.cut_by) from None
         self._tls = True
         assert der is not None, "the context requires a certificate"
         return node_id(public_key_of(der))
-
-    # ---- moving bytes --------------------------------------------------------------------------
 
     def begin(self) -> None:
         """A transfer starts: the watchdog expects progress from now on."""
@@ -145,13 +140,9 @@ class Channel:
             raise self._disconnected(error) from None
 
     def receive_body(
-        self,
-        view: memoryview,
-        throttle: RateLimit,
-        *,
-        piece_bytes: Callable[[], int] | None = None,
-        on_piece: Callable[[int], None] | None = None,
-    ) -> None:
+        self, view: memoryview, throttle: RateLimit, *,
+        piece_bytes: Callable[[], int] | None = None, on_piece: Callable[[int], None] | None = None,
+    ) -> None:  # fmt: skip
         """Fill ``view`` at the throttle's rate; ``on_piece`` is told the filled bytes after each ``piece_bytes()``."""
         if throttle.rate is None and piece_bytes is None:
             self.receive(view)
@@ -166,9 +157,10 @@ class Channel:
             if on_piece is not None:
                 on_piece(at)
 
-    def send(self, head: bytes) -> None:
+    def send(self, data: bytes | memoryview, flags: int = 0) -> None:
+        """Send all of it. Raises DisconnectedError."""
         try:
-            self._socket.sendall(head)
+            self._socket.sendall(data, flags)
         except OSError as error:
             raise self._disconnected(error) from None
 
@@ -190,7 +182,7 @@ class Channel:
                 self._send_both(head, view[at : at + piece])
                 head = b""
             else:
-                self._send_view(view[at : at + piece])
+                self.send(view[at : at + piece])
             at += piece
 
     def _send_both(self, head: bytes, view: memoryview) -> None:
@@ -202,26 +194,16 @@ class Channel:
         except OSError as error:
             raise self._disconnected(error) from None
 
-    def _send_more(self, head: bytes) -> None:
-        try:
-            self._socket.sendall(head, socket.MSG_MORE)
-        except OSError as error:
-            raise self._disconnected(error) from None
-
     def send_file(self, head: bytes, spans: Sequence[Span], throttle: RateLimit, scratch: memoryview | None) -> None:
-        """Send a head, then the spans.
-
-        Args:
-            scratch: memory to encrypt from, under TLS only.
-        Raises:
-            DisconnectedError: the connection ended. FileReadError: our own file could not be read.
+        """Send a head, then the spans. ``scratch``: memory to encrypt from, under TLS only. Raises DisconnectedError:
+        the connection ended; FileReadError: our own file could not be read.
         """
         self._limit_unsent(sum(span.length for span in spans))
         if self._tls:
             assert scratch is not None, "under TLS files pass through memory"
             self._send_encrypted(head, spans, throttle, scratch)
             return
-        self._send_more(head)
+        self.send(head, socket.MSG_MORE)
         out = self._socket.fileno()
         for span in spans:
             offset, left = span.offset, span.length
@@ -261,18 +243,10 @@ class Channel:
                 throttle.take(count)
                 filled, offset, left = filled + count, offset + count, left - count
                 if filled == len(scratch) or throttle.rate is not None:
-                    self._send_view(scratch[:filled])
+                    self.send(scratch[:filled])
                     filled = 0
         if filled:
-            self._send_view(scratch[:filled])
-
-    def _send_view(self, view: memoryview) -> None:
-        try:
-            self._socket.sendall(view)
-        except OSError as error:
-            raise self._disconnected(error) from None
-
-    # ---- ending, and what others may ask -------------------------------------------------------
+            self.send(scratch[:filled])
 
     def is_quiet(self) -> bool:
         """Whether an idle connection is still open and holds no unexpected bytes."""

@@ -23,76 +23,50 @@ from gossipd.core.ids import ChunkIndex, DeploymentId
 from gossipd.runtime.buffer_pool import BufferPool, Lease, PoolExhaustedError
 from gossipd.runtime.incoming_chunks import IncomingChunk, IncomingChunks
 from gossipd.runtime.rate_limit import RateLimit
+from gossipd.transfer import errors
 from gossipd.transfer.channel import EXHAUSTED_PAUSE_S, Channel, Cut, DisconnectedError
 from gossipd.transfer.connections import BulkConnection, BulkPeer, ConnectionPool, Endpoint
 from gossipd.transfer.credentials import TlsCredentials
 from gossipd.transfer.dialer import Dialer, UnreachableError, cut_error
-from gossipd.transfer.errors import (
-    FetchCancelledError,
-    NoHandleError,
-    PeerBusyError,
-    PeerGoneError,
-    PeerNotHoldingError,
-    PeerProtocolError,
-    PeerRefusedError,
-    PeerSlowError,
-    RelayEndedError,
-    TransferError,
-)
 from gossipd.transfer.fetch import Fetch
 from gossipd.transfer.pipelined_fetch import Successor
 from gossipd.transfer.settings import MANIFEST_BYTES_MAX, BulkSettings
 from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
-from gossipd.wire.transfer import (
-    PIECE_HEAD_BYTES,
-    REPLY_BYTES,
-    BulkVerb,
-    HeadError,
-    HeadVersionError,
-    Reply,
-    Request,
-    Status,
-    piece_length,
-)
+from gossipd.wire import transfer as wire
 from membership.member import NodeId
 
 _REFUSALS = {
-    Status.UNKNOWN: "E_UNKNOWN_MANIFEST",
-    Status.RANGE: "E_CHUNK_RANGE",
-    Status.REFUSED: "E_REFUSED",
-    Status.LENGTH: "E_LENGTH",
-    Status.VERSION: "E_BULK_VERSION",
-    Status.BAD_REQUEST: "E_DECODE",
+    wire.Status.UNKNOWN: "E_UNKNOWN_MANIFEST",
+    wire.Status.RANGE: "E_CHUNK_RANGE",
+    wire.Status.REFUSED: "E_REFUSED",
+    wire.Status.LENGTH: "E_LENGTH",
+    wire.Status.VERSION: "E_BULK_VERSION",
+    wire.Status.BAD_REQUEST: "E_DECODE",
 }
 # After these replies the server reads on, so the connection may be used again; after OK it depends on the body.
-_CONVERSATION_GOES_ON = (Status.BUSY, Status.NOT_HELD, Status.FAILED, Status.UNKNOWN, Status.RANGE)
+_CONVERSATION_GOES_ON = (
+    wire.Status.BUSY,
+    wire.Status.NOT_HELD,
+    wire.Status.FAILED,
+    wire.Status.UNKNOWN,
+    wire.Status.RANGE,
+)
 
 
 class BulkClient:
-    """Fetches from peers; every method is thread-safe and may block.
-
-    Args:
-        credentials: for ``Encryption.TLS``.
-        get_token: for ``Encryption.NONE``: asks the node for a one-time token over the control channel; blocks; raises
-            a TransferError.
-        throttle: limits the bytes of all downloads together.
-        incoming_chunks: the table where the server finds chunks during their arrival, to relay them.
-        received_tokens: tokens that peers issued ahead.
+    """Fetches from peers; every method is thread-safe and may block. ``throttle`` limits the bytes of all downloads
+    together. In ``incoming_chunks`` the server finds chunks during their arrival, to relay them. ``credentials`` are
+    for ``Encryption.TLS``. ``get_token`` is for ``Encryption.NONE``: it asks the node for a one-time token over the
+    control channel, blocks, and raises TransferErrors; ``received_tokens`` were issued ahead.
     """
 
     def __init__(
-        self,
-        *,
-        settings: BulkSettings,
-        pool: BufferPool,
-        throttle: RateLimit,
-        credentials: TlsCredentials | None = None,
-        get_token: Callable[[NodeId], bytes] | None = None,
-        incoming_chunks: IncomingChunks | None = None,
-        received_tokens: ReceivedTokens | None = None,
-    ) -> None:
+        self, *, settings: BulkSettings, pool: BufferPool, throttle: RateLimit,
+        credentials: TlsCredentials | None = None, get_token: Callable[[NodeId], bytes] | None = None,
+        incoming_chunks: IncomingChunks | None = None, received_tokens: ReceivedTokens | None = None,
+    ) -> None:  # fmt: skip
         self._incoming_chunks = incoming_chunks or IncomingChunks()
         self._settings = settings
         self._pool = pool
@@ -110,25 +84,14 @@ class BulkClient:
         self._watchdog.start()
 
     def fetch_chunk(
-        self,
-        node: NodeId,
-        endpoint: Endpoint,
-        deployment: DeploymentId,
-        chunk: ChunkIndex,
-        length: int,
-        *,
-        timeout_s: float,
-        behind: ChunkIndex | None = None,
-    ) -> IncomingChunk:
+        self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, chunk: ChunkIndex, length: int, *,
+        timeout_s: float, behind: ChunkIndex | None = None,
+    ) -> IncomingChunk:  # fmt: skip
         """Fetch the unchecked bytes of one chunk. The caller must ``release`` them, and before that call ``land`` once
-        the store has the chunk.
-
-        Args:
-            behind: a chunk of the same deployment that this peer is sending: follow it on its connection.
-        Raises:
-            TransferError: ``reason`` of the subclass says how the fetch ended.
+        the store has the chunk. ``behind``: a chunk of the same deployment that this peer is sending: follow it on its
+        connection. Raises TransferError: ``reason`` of the subclass says how the fetch ended.
         """
-        request = Request(BulkVerb.CHUNK, deployment, chunk, length)
+        request = wire.Request(wire.BulkVerb.CHUNK, deployment, chunk, length)
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             incoming = self._incoming_chunks.begin(deployment, chunk, node, self._acquire(fetch))
             try:
@@ -144,8 +107,8 @@ class BulkClient:
     ) -> bytes:
         """Fetch a signed envelope of exactly ``size`` bytes, unchecked. Raises TransferError."""
         if not 0 < size <= MANIFEST_BYTES_MAX:
-            raise PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
-        request = Request(BulkVerb.MANIFEST, deployment, 0, size)
+            raise errors.PeerProtocolError(f"a manifest of {size} bytes is not between 1 and {MANIFEST_BYTES_MAX}")
+        request = wire.Request(wire.BulkVerb.MANIFEST, deployment, 0, size)
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch, self._acquire(fetch) as lease:
             self._exchange(fetch, lease.view)
             body = bytes(lease.view)
@@ -156,7 +119,7 @@ class BulkClient:
         self, node: NodeId, endpoint: Endpoint, deployment: DeploymentId, chunk: ChunkIndex, *, timeout_s: float
     ) -> None:
         """Tell a peer that its chunk did not match the digest. Raises TransferError."""
-        request = Request(BulkVerb.COMPLAIN, deployment, chunk, 0)
+        request = wire.Request(wire.BulkVerb.COMPLAIN, deployment, chunk, 0)
         with self._running(Fetch(BulkPeer(node, endpoint), request, timeout_s)) as fetch:
             self._exchange(fetch, None)
 
@@ -184,20 +147,18 @@ class BulkClient:
         self._connections.close()
         self._watchdog.close(time.monotonic() + self._settings.connect_s)
 
-    # ---- one fetch -----------------------------------------------------------------------------
-
     @contextmanager
     def _running(self, fetch: Fetch) -> Iterator[Fetch]:
         with self._lock:
             if self._closed.is_set():
-                raise FetchCancelledError("the bulk client is closed")
+                raise errors.FetchCancelledError("the bulk client is closed")
             self._fetches.add(fetch)
         try:
             yield fetch
-        except PeerBusyError:
+        except errors.PeerBusyError:
             self._traffic.add(fetch.peer.node, busy=1)
             raise
-        except TransferError as error:
+        except errors.TransferError as error:
             self._traffic.error(error.code)
             raise
         finally:
@@ -208,7 +169,7 @@ class BulkClient:
         try:
             return self._pool.acquire(fetch.request.length, fetch.deadline - time.monotonic(), gave_up=fetch.is_stopped)
         except PoolExhaustedError as error:
-            raise FetchCancelledError(str(error), code=error.code) from None
+            raise errors.FetchCancelledError(str(error), code=error.code) from None
 
     def _first(self, fetch: Fetch, behind: ChunkIndex | None) -> Fetch | None:
         """The fetch to follow, if it has not ended. None when other fetches wait for a connection: those go first."""
@@ -233,8 +194,7 @@ class BulkClient:
     def _converse(
         self, fetch: Fetch, connection: BulkConnection, sink: memoryview | None, incoming: IncomingChunk | None
     ) -> None:
-        keep = False
-        answered = False
+        keep = answered = False
         channel = connection.channel
         try:
             fetch.attach(channel)
@@ -245,30 +205,30 @@ class BulkClient:
                 channel.send(connection.prefix + fetch.request.to_wire())
                 connection.prefix = b""
             connection.is_asked = False
-            head = bytearray(REPLY_BYTES)
+            head = bytearray(wire.REPLY_BYTES)
             channel.receive(memoryview(head))
             answered = True
-            reply = Reply.from_wire(head)
+            reply = wire.Reply.from_wire(head)
             # Only these replies leave the stream at the start of a reply; all others end the connection, unless a body
             # follows and is read to its end.
             keep = reply.status in _CONVERSATION_GOES_ON
             self._check(fetch.request, reply)
             if incoming is not None:
                 fetch.receives()
-                self._receive_chunk(fetch, channel, incoming, is_relayed=reply.status is Status.RELAYED)
+                self._receive_chunk(fetch, channel, incoming, is_relayed=reply.status is wire.Status.RELAYED)
             elif sink is not None:
                 channel.receive_body(sink, self._throttle)
             keep = True
-        except RelayEndedError:
+        except errors.RelayEndedError:
             # The relay ended with an empty piece, so the stream is in order.
             keep = True
             raise
         except DisconnectedError as error:
             raise self._ended(fetch, connection, error, answered=answered) from None
-        except HeadVersionError as error:
-            raise PeerRefusedError(str(error), code=error.code) from None
-        except HeadError as error:
-            raise PeerProtocolError(str(error)) from None
+        except wire.HeadVersionError as error:
+            raise errors.PeerRefusedError(str(error), code=error.code) from None
+        except wire.HeadError as error:
+            raise errors.PeerProtocolError(str(error)) from None
         finally:
             channel.end()
             channel.deadline = None
@@ -304,7 +264,7 @@ class BulkClient:
 
     def _receive_relayed(self, channel: Channel, incoming: IncomingChunk, advance: Callable[[int], None]) -> None:
         """Receive a chunk that the peer is receiving itself, piece by piece."""
-        head = bytearray(PIECE_HEAD_BYTES)
+        head = bytearray(wire.PIECE_HEAD_BYTES)
         at, began = 0, time.monotonic()
         while at < incoming.length:
             # The watchdog does not blame the peer for waiting.
@@ -313,9 +273,9 @@ class BulkClient:
                 channel.receive(memoryview(head))
             finally:
                 channel.is_waiting = False
-            length = piece_length(head, incoming.length - at)
+            length = wire.piece_length(head, incoming.length - at)
             if not length:
-                raise RelayEndedError(f"the chunk did not arrive at the peer, which had {at} bytes of it")
+                raise errors.RelayEndedError(f"the chunk did not arrive at the peer, which had {at} bytes of it")
             end = at + length
             while at < end:
                 piece = self._throttle.piece(min(end - at, incoming.piece_bytes(time.monotonic() - began)))
@@ -325,20 +285,20 @@ class BulkClient:
                 advance(at)
 
     @staticmethod
-    def _check(request: Request, reply: Reply) -> None:
+    def _check(request: wire.Request, reply: wire.Reply) -> None:
         """Raise for every reply except an OK that fits the request."""
         status = reply.status
-        if status is Status.BUSY:
-            raise PeerBusyError("no free upload slot", retry_after_s=reply.retry_after_ms / 1000)
-        if status in (Status.NOT_HELD, Status.FAILED):
-            raise PeerNotHoldingError("the peer does not hold it")
-        if status is Status.RELAYED and request.verb is not BulkVerb.CHUNK:
-            raise PeerProtocolError("only chunks are relayed")
-        if status not in (Status.OK, Status.RELAYED):
-            raise PeerRefusedError(f"the peer answered {status.name}", code=_REFUSALS[status])
-        length = 0 if request.verb is BulkVerb.COMPLAIN else request.length
+        if status is wire.Status.BUSY:
+            raise errors.PeerBusyError("no free upload slot", retry_after_s=reply.retry_after_ms / 1000)
+        if status in (wire.Status.NOT_HELD, wire.Status.FAILED):
+            raise errors.PeerNotHoldingError("the peer does not hold it")
+        if status is wire.Status.RELAYED and request.verb is not wire.BulkVerb.CHUNK:
+            raise errors.PeerProtocolError("only chunks are relayed")
+        if status not in (wire.Status.OK, wire.Status.RELAYED):
+            raise errors.PeerRefusedError(f"the peer answered {status.name}", code=_REFUSALS[status])
+        length = 0 if request.verb is wire.BulkVerb.COMPLAIN else request.length
         if reply.chunk != request.chunk or reply.length != length:
-            raise PeerProtocolError(
+            raise errors.PeerProtocolError(
                 f"asked for chunk {request.chunk} of {length} bytes, "
                 f"was offered chunk {reply.chunk} of {reply.length} bytes"
             )
@@ -352,10 +312,8 @@ class BulkClient:
             return _StaleConnectionError()
         # A server closes an unencrypted connection with a bad token without an answer.
         if error.refused or (not answered and self._dialer.credentials is None):
-            return PeerRefusedError(f"{fetch.peer.endpoint} closed without an answer")
-        return PeerGoneError(str(error))
-
-    # ---- links ---------------------------------------------------------------------------------
+            return errors.PeerRefusedError(f"{fetch.peer.endpoint} closed without an answer")
+        return errors.PeerGoneError(str(error))
 
     def _connection(self, fetch: Fetch, *, is_fresh: bool = False) -> BulkConnection:
         """A pooled connection or a new one. ``is_fresh``: a new one, with a newly issued token."""
@@ -363,10 +321,9 @@ class BulkClient:
             try:
                 connection = self._connections.borrow(fetch.peer, fetch.deadline, fetch.is_stopped)
             except TimeoutError:
-                cut = fetch.cut_by
-                if cut is not None:
-                    raise cut_error(cut, "while waiting for a connection") from None
-                raise PeerSlowError("no connection to the peer became free in time") from None
+                if fetch.cut_by is not None:
+                    raise cut_error(fetch.cut_by, "while waiting for a connection") from None
+                raise errors.PeerSlowError("no connection to the peer became free in time") from None
             if connection is None:
                 return self._dial_borrowed(fetch, asks=is_fresh)
             if not is_fresh:
@@ -380,27 +337,20 @@ class BulkClient:
             self._connections.forget(fetch.peer)
             if isinstance(error, UnreachableError):
                 self._give_up(fetch.peer, only_silent=not error.is_certain)
-            if isinstance(error, NoHandleError):
+            if isinstance(error, errors.NoHandleError):
                 self._closed.wait(EXHAUSTED_PAUSE_S)  # nobody is blamed, so only this pause delays the next attempt
             raise
         finally:
             fetch.attach(None)
 
     def _give_up(self, peer: BulkPeer, *, only_silent: bool) -> None:
-        """End all fetches from a peer that cannot be reached.
-
-        Args:
-            only_silent: spare fetches that still receive, because a lost SYN is no proof of a dead host.
-        """
+        """End all fetches from a lost peer; ``only_silent``: not those that still receive, as a SYN can be lost."""
         heard_since = time.monotonic() - self._settings.silence_s
         with self._lock:
             found = [fetch for fetch in self._fetches if fetch.peer == peer]
         if only_silent:
-            found = [
-                fetch
-                for fetch in found
-                if fetch.channel is not None and self._watchdog.is_silent_since(fetch.channel, heard_since)
-            ]
+            is_silent = self._watchdog.is_silent_since
+            found = [one for one in found if one.channel is not None and is_silent(one.channel, heard_since)]
         self._stop(found, Cut.GONE)
         self._connections.drop_idle(peer)
 
@@ -411,14 +361,12 @@ class BulkClient:
             self._connections.wake()
             self._pool.wake()
 
-    # ---- called by the watchdog's thread -------------------------------------------------------
-
     def connections_looked_at(self, now: float) -> None:
-        """Close those that were idle for too long."""
+        """Close those that were idle for too long. Called by the watchdog's thread."""
         self._connections.drop_idle(idle_before=now - self._settings.idle_out_s)
 
     def transfer_fell_silent(self, channel: Channel) -> None:
-        """Find out, in a thread of its own, whether the peer is there at all."""
+        """Find out, in a thread of its own, whether the peer is there at all. Called by the watchdog's thread."""
         with self._lock:
             peers = {fetch.peer for fetch in self._fetches if fetch.channel is channel} - self._probing
             self._probing |= peers

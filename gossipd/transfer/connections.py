@@ -59,13 +59,8 @@ class ConnectionPool:
         self._close_channel = close_channel
         self._changed = threading.Condition()
         self._idle_pools: dict[BulkPeer, _IdlePool] = {}
-        self._open_count = 0
+        self.open_count = 0  # lent, idle and being dialed
         self._closed = False
-
-    @property
-    def open_count(self) -> int:
-        """Lent, idle and being dialed."""
-        return self._open_count
 
     def borrow(self, peer: BulkPeer, deadline: float, gave_up: Callable[[], bool]) -> BulkConnection | None:
         """An idle connection; or None: the caller may dial one now, and must ``give_back``, ``drop`` or ``forget`` it.
@@ -85,7 +80,7 @@ class ConnectionPool:
                         stale.append(connection)
                     if self._has_room(idle_pool, stale):
                         idle_pool.open_count += 1
-                        self._open_count += 1
+                        self.open_count += 1
                         return None
                     left = deadline - time.monotonic()
                     if left <= 0 or gave_up():
@@ -127,14 +122,10 @@ class ConnectionPool:
                 idle_pool = self._idle_pools.get(owner)
                 if idle_pool is None:
                     continue
-                old = [
-                    connection
-                    for connection in idle_pool.idle
-                    if idle_before is None or connection.idle_since < idle_before
-                ]
-                idle_pool.idle = [connection for connection in idle_pool.idle if connection not in old]
-                for connection in old:
-                    self._uncount(connection.peer)
+                old = [one for one in idle_pool.idle if idle_before is None or one.idle_since < idle_before]
+                idle_pool.idle = [one for one in idle_pool.idle if one not in old]
+                for _ in old:
+                    self._uncount(owner)
                 dropped += old
             if dropped:
                 self._changed.notify_all()
@@ -161,7 +152,7 @@ class ConnectionPool:
     def _has_room(self, idle_pool: _IdlePool, stale: list[BulkConnection]) -> bool:
         if idle_pool.open_count >= self._settings.connections_per_peer:
             return False
-        if self._open_count < self._settings.connections_out_max:
+        if self.open_count < self._settings.connections_out_max:
             return True
         idle = [connection for other in self._idle_pools.values() for connection in other.idle]
         if not idle:
@@ -174,7 +165,7 @@ class ConnectionPool:
 
     def _uncount(self, peer: BulkPeer) -> None:
         self._idle_pools[peer].open_count -= 1
-        self._open_count -= 1
+        self.open_count -= 1
         self._tidy(peer)
 
     def _tidy(self, peer: BulkPeer) -> None:

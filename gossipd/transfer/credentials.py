@@ -5,8 +5,7 @@ the peer is a member (checked per request).
 
 TLS 1.3 only; both sides show a certificate; chains lead to the authority of any accepted cluster key. Host names are
 not checked, because a peer is a node id. No session tickets: connections are kept, and a ticket would admit a peer
-after a rotation of the cluster key. OpenSSL picks the cipher suite (AES-256-GCM with CPU support); Python 3.11 cannot
-choose one for TLS 1.3.
+after a rotation of the cluster key. OpenSSL picks the cipher suite; Python 3.11 cannot for TLS 1.3.
 """
 
 from __future__ import annotations

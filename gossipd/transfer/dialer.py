@@ -14,17 +14,10 @@ import time
 from collections.abc import Callable
 
 from gossipd.identity.certificates import CertificateError
+from gossipd.transfer import errors
 from gossipd.transfer.channel import EXHAUSTED, Channel, Cut, DisconnectedError, family_of, prepare
 from gossipd.transfer.connections import BulkConnection, BulkPeer, Endpoint
 from gossipd.transfer.credentials import TlsCredentials
-from gossipd.transfer.errors import (
-    FetchCancelledError,
-    NoHandleError,
-    PeerGoneError,
-    PeerRefusedError,
-    PeerSlowError,
-    TransferError,
-)
 from gossipd.transfer.settings import BulkSettings
 from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.transfer.watchdog import Watchdog
@@ -32,7 +25,7 @@ from gossipd.wire.transfer import hello
 from membership.member import NodeId
 
 
-class UnreachableError(PeerGoneError):
+class UnreachableError(errors.PeerGoneError):
     """No connection could be made. ``is_certain``: the host refused, rather than stayed silent. Fault: the peer or the
     network. Retry: elsewhere; here later.
     """
@@ -43,23 +36,14 @@ class UnreachableError(PeerGoneError):
 
 
 class Dialer:
-    """Dials; thread-safe.
-
-    Args:
-        credentials: for TLS, or None.
-        get_token: for unencrypted connections, or None; blocks, raises TransferError.
-        received_tokens: tokens that peers issued ahead.
+    """Dials; thread-safe. ``credentials``: for TLS, or None. ``get_token``: for unencrypted connections, or None;
+    blocks, raises TransferError. ``received_tokens``: tokens that peers issued ahead.
     """
 
     def __init__(
-        self,
-        settings: BulkSettings,
-        watchdog: Watchdog,
-        *,
-        credentials: TlsCredentials | None,
-        get_token: Callable[[NodeId], bytes] | None,
-        received_tokens: ReceivedTokens | None = None,
-    ) -> None:
+        self, settings: BulkSettings, watchdog: Watchdog, *, credentials: TlsCredentials | None,
+        get_token: Callable[[NodeId], bytes] | None, received_tokens: ReceivedTokens | None = None,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._watchdog = watchdog
         self.credentials = credentials
@@ -69,14 +53,9 @@ class Dialer:
     def dial(
         self, peer: BulkPeer, deadline: float, attach: Callable[[Channel], None], *, asks: bool = False
     ) -> BulkConnection:
-        """Open a connection to ``peer``.
-
-        Args:
-            asks: ask for a token even if some were issued ahead.
-            attach: receives the channel before anything blocks on it, so that other threads can cut it; may raise.
-        Raises:
-            UnreachableError, PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when
-                this host is out of descriptors.
+        """Open a connection to ``peer``. ``asks``: for a token, even if some were issued ahead. ``attach`` receives the
+        channel before anything blocks on it, so that other threads can cut it; may raise. Raises UnreachableError,
+        PeerRefusedError, PeerGoneError, PeerSlowError, FetchCancelledError; NoHandleError when out of descriptors.
         """
         channel = self._open(peer.endpoint)  # first, because a token is useless without it
         try:
@@ -114,30 +93,27 @@ class Dialer:
         return True
 
     def _open(self, endpoint: Endpoint) -> Channel:
+        sock: socket.socket | None = None
         try:
             sock = socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM)
-        except OSError as error:
-            raise _not_connected(endpoint, error) from None
-        try:
             prepare(sock, self._settings)
         except OSError as error:
-            sock.close()
+            if sock is not None:
+                sock.close()
             raise _not_connected(endpoint, error) from None
         return Channel(sock, self._settings, sends_bodies=False)
 
     def _connect(self, channel: Channel, endpoint: Endpoint, deadline: float) -> None:
         timeout_s = min(self._settings.connect_s, deadline - time.monotonic())
         if timeout_s <= 0:
-            raise PeerSlowError("no time was left to connect")
+            raise errors.PeerSlowError("no time was left to connect")
         try:
             channel.connect(endpoint, timeout_s)
-        except TimeoutError:
-            if channel.cut_by is not None:
-                raise cut_error(channel.cut_by, "while connecting") from None
-            raise UnreachableError(f"no answer from {endpoint} in {timeout_s:.1f} s", is_certain=False) from None
         except OSError as error:
             if channel.cut_by is not None:
                 raise cut_error(channel.cut_by, "while connecting") from None
+            if isinstance(error, TimeoutError):
+                raise UnreachableError(f"no answer from {endpoint} in {timeout_s:.1f} s", is_certain=False) from None
             raise _not_connected(endpoint, error) from None
 
     def _shake_hands(self, channel: Channel, peer: BulkPeer) -> None:
@@ -148,25 +124,25 @@ class Dialer:
             if error.cut_by is not None:
                 raise cut_error(error.cut_by, "while shaking hands") from None
             if error.refused:
-                raise PeerRefusedError(f"{peer.endpoint} is not of this cluster: {error}") from None
-            raise PeerGoneError(f"{peer.endpoint} hung up: {error}") from None
+                raise errors.PeerRefusedError(f"{peer.endpoint} is not of this cluster: {error}") from None
+            raise errors.PeerGoneError(f"{peer.endpoint} hung up: {error}") from None
         except CertificateError as error:
-            raise PeerRefusedError(str(error)) from None
+            raise errors.PeerRefusedError(str(error)) from None
         if found != peer.node:
-            raise PeerRefusedError(f"{peer.endpoint} is another node than expected", code="E_IDENTITY_MISMATCH")
+            raise errors.PeerRefusedError(f"{peer.endpoint} is another node than expected", code="E_IDENTITY_MISMATCH")
 
 
-def _not_connected(endpoint: Endpoint, error: OSError) -> TransferError:
+def _not_connected(endpoint: Endpoint, error: OSError) -> errors.TransferError:
     """The error that blames the right side for a failed connection."""
     if error.errno in EXHAUSTED:
-        return NoHandleError(f"no connection to {endpoint}: this host is out of descriptors ({error.strerror})")
+        return errors.NoHandleError(f"no connection to {endpoint}: this host is out of descriptors ({error.strerror})")
     return UnreachableError(f"cannot connect to {endpoint}: {error}", is_certain=True)
 
 
-def cut_error(cut: Cut, when: str) -> TransferError:
+def cut_error(cut: Cut, when: str) -> errors.TransferError:
     """The error for a connection that our own side ended."""
     if cut in (Cut.CANCELLED, Cut.CLOSING):
-        return FetchCancelledError(f"stopped {when}")
+        return errors.FetchCancelledError(f"stopped {when}")
     if cut is Cut.GONE:
-        return PeerGoneError(f"the host no longer answers, noticed {when}")
-    return PeerSlowError(f"too slow ({cut.value}) {when}")
+        return errors.PeerGoneError(f"the host no longer answers, noticed {when}")
+    return errors.PeerSlowError(f"too slow ({cut.value}) {when}")

@@ -21,18 +21,13 @@ from membership.member import NodeId
 class Fetch:
     """One fetch in progress. ``stop`` ends it, whatever it is blocked on."""
 
-    __slots__ = (
-        "_awaited", "_channel", "_is_receiving", "_lock", "_next", "cut_by", "deadline", "peer", "request", "started",
-    )  # fmt: skip
-
     def __init__(self, peer: BulkPeer, request: Request, timeout_s: float) -> None:
         self.peer = peer
         self.request = request
-        self.started = time.monotonic()
-        self.deadline = self.started + timeout_s
+        self.deadline = time.monotonic() + timeout_s
         self.cut_by: Cut | None = None
         self._lock = threading.Lock()
-        self._channel: Channel | None = None
+        self.channel: Channel | None = None  # on which it blocks
         self._awaited: Successor | None = None  # our place behind another fetch
         self._is_receiving = False
         self._next: Successor | None = None
@@ -40,7 +35,7 @@ class Fetch:
     def attach(self, channel: Channel | None) -> None:
         """The fetch now blocks on this channel, or on none. Raises a TransferError if it was stopped before."""
         with self._lock:
-            self._channel = channel
+            self.channel = channel
             if self.cut_by is not None and channel is not None:
                 raise cut_error(self.cut_by, "before it began")
 
@@ -49,8 +44,8 @@ class Fetch:
         with self._lock:
             if self.cut_by is None:
                 self.cut_by = reason
-                if self._channel is not None:
-                    self._channel.cut(reason)
+                if self.channel is not None:
+                    self.channel.cut(reason)
                 if self._awaited is not None:
                     self._awaited.wake()
 
@@ -67,14 +62,11 @@ class Fetch:
     def admit(self, place: Successor) -> bool:
         """Let another fetch follow; False when one already does, or this one is not receiving. From any thread."""
         with self._lock:
-            if not self._is_receiving or not self._is_free():
+            is_free = self._next is None or (self._next.is_over and not self._next.is_asked)
+            if not self._is_receiving or not is_free:
                 return False
             self._next = place
             return True
-
-    def _is_free(self) -> bool:
-        place = self._next
-        return place is None or (place.is_over and not place.is_asked)
 
     def receives(self) -> None:
         """Our chunk has begun to arrive: from now on another fetch may follow."""
@@ -100,10 +92,5 @@ class Fetch:
 
     def is_of(self, node: NodeId, deployment: DeploymentId, chunk: ChunkIndex) -> bool:
         """Whether this fetch is of the chunk, from the node."""
-        request = self.request
-        is_chunk = request.verb is BulkVerb.CHUNK and request.chunk == chunk
-        return is_chunk and self.peer.node == node and request.deployment == deployment
-
-    @property
-    def channel(self) -> Channel | None:
-        return self._channel
+        own = self.request
+        return (self.peer.node, own.verb, own.deployment, own.chunk) == (node, BulkVerb.CHUNK, deployment, chunk)

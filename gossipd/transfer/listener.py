@@ -27,11 +27,7 @@ _BACKLOG = 128
 
 
 class BulkListener:
-    """Accepts in one thread; each admitted connection goes to ``serve``, in its own thread.
-
-    Args:
-        serve: owns the socket, and calls ``left`` at the end.
-    """
+    """Accepts in one thread. ``serve`` owns each admitted socket, in its own thread, and calls ``left`` at the end."""
 
     def __init__(self, settings: BulkSettings, traffic: Traffic, serve: Callable[[socket.socket, str], None]) -> None:
         self._settings = settings

@@ -28,20 +28,16 @@ class Successor:
         self.request = request
         self.is_asked = False
         self._changed = threading.Condition()
-        self._is_over = False
-        self._connection: BulkConnection | None = None
-
-    @property
-    def is_over(self) -> bool:
+        self.is_over = False
         """The fetch has the connection, or does not wait any more."""
-        return self._is_over
+        self._connection: BulkConnection | None = None
 
     def wait(self, deadline: float, gave_up: Callable[[], bool]) -> BulkConnection | None:
         """The connection, once it is free; None if it is lost, at the monotonic ``deadline``, or on ``gave_up``."""
         with self._changed:
-            while not self._is_over and not gave_up() and (left_s := deadline - time.monotonic()) > 0:
+            while not self.is_over and not gave_up() and (left_s := deadline - time.monotonic()) > 0:
                 self._changed.wait(left_s)
-            self._is_over = True
+            self.is_over = True
             return self._connection
 
     def wake(self) -> None:
@@ -52,9 +48,9 @@ class Successor:
     def hand_over(self, connection: BulkConnection | None) -> bool:
         """Pass the connection, None if it was lost. False when nobody waits: the caller keeps the connection."""
         with self._changed:
-            if self._is_over:
+            if self.is_over:
                 return False
-            self._is_over, self._connection = True, connection
+            self.is_over, self._connection = True, connection
             if connection is not None:
                 connection.may_be_stale, connection.is_asked = True, self.is_asked
             self._changed.notify()

@@ -16,7 +16,6 @@ from collections.abc import Sequence
 
 from gossipd.core.ids import DeploymentId
 from gossipd.identity.keys import KEY_BYTES, SecretKey
-from gossipd.transfer.channel import family_of
 from gossipd.transfer.connections import Endpoint
 from gossipd.transfer.credentials import tls_credentials
 from gossipd.transfer.errors import SecurityCheckError
@@ -30,34 +29,22 @@ ANSWER_S = 3.0
 def self_check(endpoint: Endpoint, encryption: Encryption, cluster_keys: Sequence[bytes]) -> None:
     """Check that ``endpoint``, our own, refuses unauthenticated clients. Raises SecurityCheckError, OSError."""
     request = Request(BulkVerb.MANIFEST, DeploymentId(secrets.token_bytes(32)), 0, 1).to_wire()
-    with _connect(endpoint) as plain:
+    with socket.create_connection(endpoint, timeout=ANSWER_S) as plain:
         if _ask(plain, hello(secrets.token_bytes(TOKEN_BYTES)) + request):
             raise SecurityCheckError(f"the bulk port {endpoint} answers a plain connection without a valid token")
     if encryption is Encryption.NONE:
         return
     if _ask_encrypted(endpoint, secrets.token_bytes(KEY_BYTES), request):
         raise SecurityCheckError(f"the bulk port {endpoint} answers a certificate of another cluster")
-    answer = _ask_encrypted(endpoint, cluster_keys[0], request)
-    if not _is_refusal(answer):
+    if not _is_refusal(_ask_encrypted(endpoint, cluster_keys[0], request)):
         raise SecurityCheckError(f"the bulk port {endpoint} does not refuse a node that is no member")
-
-
-def _connect(endpoint: Endpoint) -> socket.socket:
-    sock = socket.socket(family_of(endpoint[0]), socket.SOCK_STREAM)
-    try:
-        sock.settimeout(ANSWER_S)
-        sock.connect(endpoint)
-    except OSError:
-        sock.close()
-        raise
-    return sock
 
 
 def _ask_encrypted(endpoint: Endpoint, cluster_key: bytes, request: bytes) -> bytes:
     context = tls_credentials(SecretKey(secrets.token_bytes(KEY_BYTES)), [cluster_key]).client
     # This client accepts any server: refusing is the server's duty.
     context.verify_mode = ssl.CERT_NONE
-    with _connect(endpoint) as sock:
+    with socket.create_connection(endpoint, timeout=ANSWER_S) as sock:
         try:
             encrypted = context.wrap_socket(sock)
         except OSError:

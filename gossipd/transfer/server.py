@@ -31,23 +31,11 @@ from gossipd.transfer.slots import UploadSlots
 from gossipd.transfer.tokens import IssuedTokens
 from gossipd.transfer.traffic import BulkStatistics, Traffic
 from gossipd.transfer.watchdog import Watchdog
-from gossipd.wire.transfer import (
-    HELLO_BYTES,
-    REPLY_BYTES,
-    REQUEST_BYTES,
-    BulkVerb,
-    HeadError,
-    HeadVersionError,
-    Reply,
-    Request,
-    Status,
-    piece_head,
-    token_of,
-)
+from gossipd.wire import transfer as wire
 from membership.member import NodeId
 
 # More precise replies for the codes of a reader's NotHeldError (bad-input table, B27).
-_STATUS_OF = {"E_UNKNOWN_MANIFEST": Status.UNKNOWN, "E_CHUNK_RANGE": Status.RANGE}
+_STATUS_OF = {"E_UNKNOWN_MANIFEST": wire.Status.UNKNOWN, "E_CHUNK_RANGE": wire.Status.RANGE}
 _LOOK_S = 0.25  # how often a waiting relay checks that its peer is still there
 CLOSE_S = 0.9  # for all threads together; the daemon has 5 s for everything
 
@@ -72,26 +60,15 @@ class ServerPort(Protocol):
 
 
 class BulkServer:
-    """Serves what ``reader`` holds.
-
-    Args:
-        port: who is a member, and who is told what happens.
-        credentials: for ``Encryption.TLS``. tokens: for ``Encryption.NONE``.
-        throttle: limits the bytes of all uploads together.
-        incoming_chunks: chunks that are arriving, which are relayed.
+    """Serves what ``reader`` holds, and relays ``incoming_chunks``, which are arriving. ``credentials`` are for
+    ``Encryption.TLS``, ``tokens`` for ``Encryption.NONE``. ``throttle`` limits the bytes of all uploads together.
     """
 
     def __init__(
-        self,
-        *,
-        reader: ChunkReader,
-        settings: BulkSettings,
-        port: ServerPort,
-        throttle: RateLimit,
-        credentials: TlsCredentials | None = None,
-        tokens: IssuedTokens | None = None,
+        self, *, reader: ChunkReader, settings: BulkSettings, port: ServerPort, throttle: RateLimit,
+        credentials: TlsCredentials | None = None, tokens: IssuedTokens | None = None,
         incoming_chunks: IncomingChunks | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         assert (credentials if settings.encryption is Encryption.TLS else tokens) is not None
         self._reader = reader
         self._incoming_chunks = incoming_chunks or IncomingChunks()
@@ -133,12 +110,8 @@ class BulkServer:
 
     def statistics(self) -> BulkStatistics:
         return self._traffic.statistics(
-            connections=self._listener.connections,
-            transfers=self._slots.busy,
-            free_slots=self._slots.free,
+            connections=self._listener.connections, transfers=self._slots.busy, free_slots=self._slots.free
         )
-
-    # ---- one connection ------------------------------------------------------------------------
 
     def _serve(self, sock: socket.socket, address: str) -> None:
         thread = threading.current_thread()
@@ -156,7 +129,7 @@ class BulkServer:
                 self._traffic.error("E_CONNECTIONS")
         except DisconnectedError as error:
             self._count_end(error, node)
-        except (HeadError, CertificateError, FileReadError, _StrangerError) as error:
+        except (wire.HeadError, CertificateError, FileReadError, _StrangerError) as error:
             self._traffic.error(error.code)
         finally:
             self._watchdog.remove(channel)
@@ -176,50 +149,52 @@ class BulkServer:
             assert self._credentials is not None
             return channel.start_tls(self._credentials.server, is_server=True)
         assert self._tokens is not None
-        head = bytearray(HELLO_BYTES)
+        head = bytearray(wire.HELLO_BYTES)
         channel.receive(memoryview(head))
-        node = self._tokens.redeem(token_of(head))
+        node = self._tokens.redeem(wire.token_of(head))
         if node is None:
             raise _StrangerError("a connection in clear without a valid token")
         return node
 
     def _converse(self, channel: Channel, node: NodeId) -> None:
-        head = bytearray(REQUEST_BYTES)
+        head = bytearray(wire.REQUEST_BYTES)
         view = memoryview(head)
         while True:
             channel.receive(view)
             # From here on the watchdog demands progress instead of a deadline.
             channel.deadline = None
             try:
-                request = Request.from_wire(head)
-            except HeadError as error:
-                status = Status.VERSION if isinstance(error, HeadVersionError) else Status.BAD_REQUEST
+                request = wire.Request.from_wire(head)
+            except wire.HeadError as error:
+                status = wire.Status.VERSION if isinstance(error, wire.HeadVersionError) else wire.Status.BAD_REQUEST
                 channel.send(self._head(status, 0))
                 raise
             if not self._answer(channel, node, request):
                 return
             channel.deadline = time.monotonic() + self._settings.idle_in_s
 
-    def _answer(self, channel: Channel, node: NodeId, request: Request) -> bool:
+    def _answer(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         """Answer one request; False when the connection must end."""
         if not self._port.is_member(node):
-            channel.send(self._head(Status.REFUSED, request.chunk))
+            channel.send(self._head(wire.Status.REFUSED, request.chunk))
             self._traffic.error("E_REFUSED")
             return False
-        if request.verb is BulkVerb.MANIFEST:
+        if request.verb is wire.BulkVerb.MANIFEST:
             return self._answer_manifest(channel, node, request)
         if not self._slots.acquire(node):
             return self._answer_busy(channel, node, request, self._slots)
         started = time.monotonic()
         try:
-            if request.verb is BulkVerb.COMPLAIN:
-                return self._answer_complaint(channel, node, request)
+            if request.verb is wire.BulkVerb.COMPLAIN:
+                channel.send(self._head(wire.Status.OK, request.chunk))
+                self._port.complaint_received(node, request.deployment, request.chunk)
+                return True
             return self._answer_chunk(channel, node, request)
         finally:
             channel.end()
             self._slots.release(node, started)
 
-    def _answer_chunk(self, channel: Channel, node: NodeId, request: Request) -> bool:
+    def _answer_chunk(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         incoming = self._incoming_chunks.find(request.deployment, request.chunk)  # first: the chunk may land meanwhile
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
@@ -230,35 +205,36 @@ class BulkServer:
                 return self._relay(channel, node, request, incoming)
             self._tell_if_bad(request, error)
             return self._answer_missing(channel, request, error)
-        try:
+        with contextlib.closing(opened):
             if opened.length != request.length:
-                channel.send(self._head(Status.LENGTH, request.chunk))
+                channel.send(self._head(wire.Status.LENGTH, request.chunk))
                 self._traffic.error("E_LENGTH")
                 return False
-            channel.begin()
-            with self._scratch_memory() as scratch:
-                head = self._head(Status.OK, request.chunk, opened.length)
-                channel.send_file(head, opened.spans, self._throttle, scratch)
-        except FileReadError as error:
-            self._tell_if_bad(request, error)
-            raise
-        finally:
-            opened.close()
+            self._send_spans(channel, request, self._head(wire.Status.OK, request.chunk, opened.length), opened.spans)
         self._count_sent(node, request)
         return True
 
-    def _count_sent(self, node: NodeId, request: Request) -> None:
+    def _send_spans(self, channel: Channel, request: wire.Request, head: bytes, spans: Sequence[Span]) -> None:
+        channel.begin()
+        try:
+            with self._scratch_memory() as scratch:
+                channel.send_file(head, spans, self._throttle, scratch)
+        except FileReadError:
+            self._port.read_failed(request.deployment, request.chunk)
+            raise
+
+    def _count_sent(self, node: NodeId, request: wire.Request) -> None:
         self._traffic.add(node, bytes_out=request.length, chunks_out=1)
         self._port.chunk_sent(node, request.deployment, request.length)
 
     @staticmethod
-    def _may_relay(incoming: IncomingChunk, node: NodeId, request: Request) -> bool:
+    def _may_relay(incoming: IncomingChunk, node: NodeId, request: wire.Request) -> bool:
         return incoming.supplier != node and incoming.length == request.length
 
-    def _relay(self, channel: Channel, node: NodeId, request: Request, incoming: IncomingChunk) -> bool:
+    def _relay(self, channel: Channel, node: NodeId, request: wire.Request, incoming: IncomingChunk) -> bool:
         """Send a chunk during its arrival: from memory what is here, the rest from the store after it has landed."""
         channel.begin()
-        channel.send(self._head(Status.RELAYED, request.chunk, request.length))
+        channel.send(self._head(wire.Status.RELAYED, request.chunk, request.length))
         at = 0
         while True:
             with incoming.piece(at, _LOOK_S) as piece:
@@ -268,7 +244,7 @@ class BulkServer:
                 if piece:
                     if not channel.is_moving:
                         channel.begin()
-                    channel.send_memory(piece_head(len(piece)), piece, self._throttle, whole_bytes=request.length)
+                    channel.send_memory(wire.piece_head(len(piece)), piece, self._throttle, whole_bytes=request.length)
                     at += len(piece)
                     continue
                 channel.end()  # waiting is not the peer's fault
@@ -276,47 +252,40 @@ class BulkServer:
                     raise DisconnectedError("the peer has gone while its chunk was arriving", cut_by=channel.cut_by)
         if not (incoming.is_landed and self._send_rest(channel, request, at)):
             # An empty piece tells the peer that no more will come; the connection stays usable.
-            channel.send(piece_head(0))
+            channel.send(wire.piece_head(0))
             self._traffic.error("E_RELAY_ENDED")
             return True
         self._count_sent(node, request)
         return True
 
-    def _send_rest(self, channel: Channel, request: Request, at: int) -> bool:
+    def _send_rest(self, channel: Channel, request: wire.Request, at: int) -> bool:
         """Send the last piece from the store; False when the chunk was already dropped."""
         try:
             opened = self._reader.open_chunk(request.deployment, request.chunk)
         except (NotHeldError, OSError) as error:
             self._tell_if_bad(request, error)
             return False
-        try:
-            channel.begin()
-            with self._scratch_memory() as scratch:
-                channel.send_file(piece_head(request.length - at), _beyond(opened.spans, at), self._throttle, scratch)
-        except FileReadError as error:
-            self._tell_if_bad(request, error)
-            raise
-        finally:
-            opened.close()
+        with contextlib.closing(opened):
+            self._send_spans(channel, request, wire.piece_head(request.length - at), _beyond(opened.spans, at))
         return True
 
-    def _tell_if_bad(self, request: Request, error: NotHeldError | OSError | FileReadError) -> None:
-        """Report a file that could not be opened or read, unless the chunk is just not held."""
+    def _tell_if_bad(self, request: wire.Request, error: NotHeldError | OSError) -> None:
+        """Report a file that could not be opened, unless the chunk is just not held."""
         if not isinstance(error, NotHeldError) or error.code == "E_CHUNK_UNAVAILABLE":
             self._port.read_failed(request.deployment, request.chunk)
 
-    def _answer_manifest(self, channel: Channel, node: NodeId, request: Request) -> bool:
+    def _answer_manifest(self, channel: Channel, node: NodeId, request: wire.Request) -> bool:
         if not self._manifest_slots.acquire(node):
             return self._answer_busy(channel, node, request, self._manifest_slots)
         started = time.monotonic()
         try:
             body = self._reader.manifest_bytes(request.deployment)
             if len(body) != request.length:
-                channel.send(self._head(Status.LENGTH, request.chunk))
+                channel.send(self._head(wire.Status.LENGTH, request.chunk))
                 self._traffic.error("E_LENGTH")
                 return False
             channel.begin()
-            channel.send_memory(self._head(Status.OK, request.chunk, len(body)), body, self._throttle)
+            channel.send_memory(self._head(wire.Status.OK, request.chunk, len(body)), body, self._throttle)
         except (NotHeldError, OSError) as error:
             return self._answer_missing(channel, request, error)
         finally:
@@ -325,28 +294,23 @@ class BulkServer:
         self._traffic.add(node, bytes_out=len(body))
         return True
 
-    def _answer_complaint(self, channel: Channel, node: NodeId, request: Request) -> bool:
-        channel.send(self._head(Status.OK, request.chunk))
-        self._port.complaint_received(node, request.deployment, request.chunk)
-        return True
-
-    def _answer_busy(self, channel: Channel, node: NodeId, request: Request, slots: UploadSlots) -> bool:
+    def _answer_busy(self, channel: Channel, node: NodeId, request: wire.Request, slots: UploadSlots) -> bool:
         retry_after_ms = int(slots.retry_after_s * 1000)
-        channel.send(Reply(Status.BUSY, request.chunk, 0, self._slots.free, retry_after_ms).to_wire())
+        channel.send(wire.Reply(wire.Status.BUSY, request.chunk, 0, self._slots.free, retry_after_ms).to_wire())
         self._traffic.add(node, busy=1)
         return True
 
-    def _answer_missing(self, channel: Channel, request: Request, error: NotHeldError | OSError) -> bool:
+    def _answer_missing(self, channel: Channel, request: wire.Request, error: NotHeldError | OSError) -> bool:
         if isinstance(error, OSError):
             self._traffic.error("E_STORE_READ")
-            status = Status.FAILED
+            status = wire.Status.FAILED
         else:
-            status = _STATUS_OF.get(error.code, Status.NOT_HELD)
+            status = _STATUS_OF.get(error.code, wire.Status.NOT_HELD)
         channel.send(self._head(status, request.chunk))
         return True
 
-    def _head(self, status: Status, chunk: ChunkIndex, length: int = 0) -> bytes:
-        return Reply(status, chunk, length, self._slots.free).to_wire()
+    def _head(self, status: wire.Status, chunk: ChunkIndex, length: int = 0) -> bytes:
+        return wire.Reply(status, chunk, length, self._slots.free).to_wire()
 
     @contextlib.contextmanager
     def _scratch_memory(self) -> Iterator[memoryview | None]:
@@ -357,7 +321,7 @@ class BulkServer:
         try:
             memory = self._scratch.pop()
         except IndexError:
-            memory = bytearray(self._settings.tls_piece_bytes + REPLY_BYTES)
+            memory = bytearray(self._settings.tls_piece_bytes + wire.REPLY_BYTES)
         try:
             yield memoryview(memory)
         finally:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 from membership.member import NodeId
@@ -19,28 +20,20 @@ RETRY_AFTER_S_MAX = 5.0
 
 
 class UploadSlots:
-    """``acquire`` never waits. Thread-safe.
+    """``acquire`` never waits. Thread-safe, as ``on_change`` must be: it is told the free slots after each change."""
 
-    Args:
-        on_change: receives the number of free slots after every change, from any thread; must be quick.
-    """
-
-    def __init__(self, slots: int, slots_per_peer: int, *, on_change: Callable[[int], None] | None = None) -> None:
+    def __init__(self, slots: int, slots_per_peer: int, *, on_change: Callable[[int], None] = lambda _: None) -> None:
         self._slots = slots
         self._slots_per_peer = slots_per_peer
         self._on_change = on_change
         self._lock = threading.Lock()
-        self._busy = 0
-        self._by_peer: dict[NodeId, int] = {}
+        self.busy = 0
+        self._by_peer: Counter[NodeId] = Counter()
         self._upload_s = 0.0
 
     @property
     def free(self) -> int:
-        return max(0, self._slots - self._busy)
-
-    @property
-    def busy(self) -> int:
-        return self._busy
+        return max(0, self._slots - self.busy)
 
     @property
     def retry_after_s(self) -> float:
@@ -51,34 +44,29 @@ class UploadSlots:
         """Set the number of slots, at least 1; uploads in progress continue."""
         with self._lock:
             self._slots = slots
-            free = max(0, slots - self._busy)
-        if self._on_change is not None:
-            self._on_change(free)
+            free = self.free
+        self._on_change(free)
 
     def acquire(self, node: NodeId) -> bool:
         """Take a slot for ``node``; False if it can have none."""
         with self._lock:
-            own = self._by_peer.get(node, 0)
-            if self._busy >= self._slots or own >= self._slots_per_peer:
+            own = self._by_peer[node]
+            if self.busy >= self._slots or own >= self._slots_per_peer:
                 return False
-            self._busy += 1
-            self._by_peer[node] = own + 1
-            free = max(0, self._slots - self._busy)
-        if self._on_change is not None:
-            self._on_change(free)
+            self.busy += 1
+            self._by_peer[node] += 1
+            free = self.free
+        self._on_change(free)
         return True
 
     def release(self, node: NodeId, started: float) -> None:
         """Give a slot back; ``started`` is the monotonic time at which it was taken."""
         elapsed = time.monotonic() - started
         with self._lock:
-            own = self._by_peer[node] - 1
-            if own:
-                self._by_peer[node] = own
-            else:
+            self._by_peer[node] -= 1
+            if not self._by_peer[node]:
                 del self._by_peer[node]
-            self._busy -= 1
+            self.busy -= 1
             self._upload_s += _SMOOTHING * (elapsed - self._upload_s)
-            free = max(0, self._slots - self._busy)
-        if self._on_change is not None:
-            self._on_change(free)
+            free = self.free
+        self._on_change(free)

@@ -31,7 +31,6 @@ class PeerTraffic:
 class BulkStatistics:
     """A snapshot. ``errors``: by stable code, of our fetches or of connections to our server."""
 
-    total: PeerTraffic
     connections: int
     transfers: int
     free_slots: int
@@ -50,12 +49,8 @@ class Traffic:
     def add(self, node: NodeId, **counts: int) -> None:
         """Add to the fields of PeerTraffic that ``counts`` names."""
         with self._lock:
-            own = self._peers.get(node)
-            if own is None:
-                key = node if len(self._peers) < PEERS_MAX else OTHERS
-                own = self._peers.setdefault(key, Counter())
-            for name, count in counts.items():
-                own[name] += count
+            key = node if node in self._peers or len(self._peers) < PEERS_MAX else OTHERS
+            self._peers.setdefault(key, Counter()).update(counts)
 
     def error(self, code: str) -> None:
         """Count an error; codes come from our own classes, so there are few."""
@@ -65,8 +60,5 @@ class Traffic:
     def statistics(self, *, connections: int, transfers: int, free_slots: int) -> BulkStatistics:
         with self._lock:
             peers = {node: PeerTraffic(**counts) for node, counts in self._peers.items()}
-            total: Counter[str] = Counter()
-            for counts in self._peers.values():
-                total.update(counts)
             errors = dict(self._errors)
-        return BulkStatistics(PeerTraffic(**total), connections, transfers, free_slots, errors, peers)
+        return BulkStatistics(connections, transfers, free_slots, errors, peers)

@@ -5,8 +5,7 @@ the transfers, which only set a few attributes for it.
 
 A connection is cut when its deadline has passed, when a transfer moves no byte for ``stall_s``, and when a transfer
 moves less than ``rate_min`` asks for within a window of ``grace_s``. Each window counts for itself, so that a quick
-beginning does not allow minutes of dripping. A waiting relay has nothing to send and is not cut; the asker's deadline
-ends it.
+beginning does not allow minutes of dripping. A waiting relay is not cut; the asker's deadline ends it.
 """
 
 from __future__ import annotations

@@ -62,10 +62,8 @@ class Unsubscribe(Struct, frozen=True, array_like=True):
 
 
 class Holdings(Struct, frozen=True, array_like=True):
-    """Everything held of a deployment; deltas of ``stream`` follow it, numbered from this one.
-
-    ``tokens`` are worth the answers to as many ``TokenWanted``, good for ``valid_s`` seconds.
-    """
+    """Everything held of a deployment; deltas of ``stream`` follow it, numbered from this one. ``tokens`` are worth the
+    answers to as many ``TokenWanted``, good for ``valid_s`` seconds."""
 
     deployment: Deployment
     stream: Small
@@ -106,20 +104,16 @@ class Pong(Struct, frozen=True, array_like=True):
 
 
 class TriggerQuery(Struct, frozen=True, array_like=True):
-    """Request: what is the cluster's last statement on this deployment, named by id or as ``NAME@VERSION``?
-
-    One of the two is given; the other is empty.
-    """
+    """Request: what is the cluster's last statement on this deployment, named by id or as ``NAME@VERSION``? One of the
+    two is given; the other is empty."""
 
     deployment: Annotated[bytes, Meta(max_length=32)]
     model: ModelName = ""
 
 
 class TriggerState(Struct, frozen=True, array_like=True):
-    """Reply: the id, the highest epoch heard, the last verb, and the size of the manifest if it is here.
-
-    ``code`` is empty when the deployment is known or may be introduced; else it says why not.
-    """
+    """Reply: the id, the highest epoch heard, the last verb, and the size of the manifest if it is here. ``code`` is
+    empty when the deployment is known or may be introduced; else it says why not."""
 
     deployment: Annotated[bytes, Meta(max_length=32)]
     epoch: Count
@@ -168,23 +162,9 @@ class Refused(Struct, frozen=True, array_like=True):
 
 
 Message: TypeAlias = (
-    Hello
-    | Subscribe
-    | Unsubscribe
-    | Holdings
-    | Delta
-    | TokenWanted
-    | Token
-    | Ping
-    | Pong
-    | TriggerQuery
-    | TriggerState
-    | ManifestPart
-    | PartKept
-    | TriggerOrder
-    | TriggerReply
-    | Refused
-)
+    Hello | Subscribe | Unsubscribe | Holdings | Delta | TokenWanted | Token | Ping | Pong | TriggerQuery
+    | TriggerState | ManifestPart | PartKept | TriggerOrder | TriggerReply | Refused
+)  # fmt: skip
 
 # Numbers are for ever; a retired one is never given out again.
 NUMBERS: dict[type[Message], int] = {

@@ -22,7 +22,7 @@ import msgpack
 import msgspec
 
 from gossipd.core.errors import RemoteError
-from gossipd.wire.control import CHUNKS_MAX, DELTA_ITEMS_MAX, INTEGER_MAX, NUMBERS, Delta, Message
+from gossipd.wire.control import CHUNKS_MAX, DELTA_ITEMS_MAX, INTEGER_MAX, NUMBERS, Message
 
 FRAME_VERSION = 1
 # The largest message is Holdings of a million chunks, 125 KB, or a part of a manifest, 128 KiB; the sockets
@@ -40,10 +40,8 @@ assert all(len(kind.__struct_fields__) <= 13 and number < 128 for kind, number i
 
 
 class FrameError(RemoteError):
-    """A frame that is not a control message. ``kind`` names the fault in one word, for the counters.
-
-    Fault: the peer, or a version of it that is unknown here. State: unchanged. Retry: no.
-    """
+    """A frame that is not a control message. ``kind`` names the fault in one word, for the counters. Fault: the peer,
+    or a version of it that is unknown here. State: unchanged. Retry: no."""
 
     code = "E_DECODE"
 
@@ -88,14 +86,6 @@ def decode(frame: bytes | memoryview) -> tuple[Message, int] | None:
         return msgspec.convert(items[2:], kind, builtin_types=_BYTES), items[1]
     except msgspec.ValidationError as error:
         raise FrameError("fields", f"{kind.__name__}: {error}") from None
-
-
-def encode_delta(
-    stream: int, *, added: Sequence[int], dropped: Sequence[int], reading: Sequence[int], free_slots: int
-) -> bytes:
-    """The fields of a Delta, for ``join``; lists are ascending and hold at most ``DELTA_ITEMS_MAX`` indexes."""
-    assert max(len(added), len(dropped), len(reading)) <= DELTA_ITEMS_MAX
-    return encode_fields(Delta(stream, gaps(added), gaps(dropped), gaps(reading), free_slots))
 
 
 def gaps(indexes: Sequence[int]) -> tuple[int, ...]:

@@ -143,9 +143,8 @@ class Reply:
         version, status, free_slots, chunk, length, retry_after_ms, zero = _REPLY.unpack(wire)
         _check_version(version)
         if zero or status not in _STATUSES:
-            raise HeadError(
-                f"reply has status {status} and reserved field {zero}; statuses are 0 to 10, the field is 0"
-            )
+            fault = f"reply has status {status} and reserved field {zero}"
+            raise HeadError(f"{fault}; statuses are 0 to 10, the field is 0")
         return cls(_STATUSES[status], chunk, length, free_slots, retry_after_ms)
 
 

@@ -27,10 +27,7 @@ _COMPILED = (
     *("gossipd/core/chunkset.py", "gossipd/core/events.py", "gossipd/core/ids.py"),
     *sorted(str(path.relative_to(_ROOT)) for path in (_ROOT / "gossipd/swarm").glob("[a-z]*.py")),
 )
-_SIMULATOR = (
-    *("control_sent", "fabric", "host", "membership", "message_size", "scenario", "steady_traffic", "verdicts"),
-    "world",
-)
+_SIMULATOR = ("fabric", "host", "membership", "scenario", "traffic_model", "verdicts", "world")
 _COMPILE_S_MAX = 900
 _SETUP = """\
 from mypyc.build import mypycify

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from membership.credentials import Credentials
 from membership.events import Event, MemberDown, MemberUp
 from membership.member import Record
-from membership.runtime import SwimRuntime, open_udp_socket, serve
+from membership.runtime import SwimRuntime, open_udp_socket
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
@@ -57,7 +57,7 @@ async def main(name: str, rack: str, host: str, port: int, contact: str | None) 
 
 
 async def _serve(swim: Swim, host: str, port: int, *, task_status: trio.TaskStatus[SwimRuntime]) -> None:
-    await serve(swim, open_udp_socket(host, port), on_event=tell, task_status=task_status)
+    await SwimRuntime(swim, open_udp_socket(host, port), on_event=tell).run(task_status=task_status)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 
-from gossipd.deployment.progress import KEY_BYTES, RECORD_BYTES, refresh_interval_s
+from gossipd.deployment.progress_record import KEY_BYTES, RECORD_BYTES, refresh_interval_s
 from gossipd.deployment.statement import STATEMENT_BYTES
 from membership.events import Event, PayloadHeard, PayloadKind
 from membership.settings import SwimSettings

@@ -10,6 +10,7 @@ from membership.digest import Digest
 from membership.events import DownReason, Event, MemberChanged, MemberDown, MemberUp, PayloadHeard
 from membership.member import HANDLE_BYTES, MemberState, NodeId
 from membership.seal import DATAGRAM_BYTES_MAX
+from membership.swim import Swim
 from membership.wire import parse_accusation
 from tests.membership.simulated_cluster import SimulatedCluster
 
@@ -103,7 +104,8 @@ class DeathNeedsTwoRacks(Rule):
         by_handle = {member.node[:HANDLE_BYTES]: member for member in cluster.swim(index).members()}
         racks = set()
         accusers = set()
-        for item in cluster.swim(index).evidence(event.member.node):
+        gone = cluster.swim(index)._node.roster.gone.get(handle)
+        for item in gone.evidence if gone else ():
             accuser, subject, _, _ = parse_accusation(item)
             if subject != handle:
                 raise Violation(f"{index} used an accusation of somebody else")
@@ -125,8 +127,15 @@ class FrozenPassNoVerdict(Rule):
     def on_event(self, cluster: SimulatedCluster, index: int, event: Event) -> None:
         if isinstance(event, MemberDown):
             self.looked += 1
-            if cluster.swim(index).is_frozen:
+            if cluster.swim(index)._node.isolated or cluster.swim(index)._node.returning:
                 raise Violation(f"{index} judged while it was frozen")
+
+
+def marks(swim: Swim) -> list[tuple[int, int]]:
+    """All that the digest adds up, from scratch: bucket and mark of every living member and statement."""
+    roster = swim._node.roster
+    living = [(claim.bucket, claim.mark) for handle, claim in roster.claims.items() if handle not in roster.gone]
+    return living + [(bucket, mark) for bucket, _, mark in swim._event_store.rows()]
 
 
 class DigestIsTrue(Rule):
@@ -138,10 +147,22 @@ class DigestIsTrue(Rule):
             return
         swim = cluster.swim(index)
         fresh = Digest()
-        for bucket, mark in swim.marks():
+        for bucket, mark in marks(swim):
             fresh.change(bucket, mark)
         if fresh.total != swim.view_digest:
             raise Violation(f"{index}'s digest does not match its view")
+
+
+def sizes_of(swim: Swim) -> dict[str, int]:
+    """The number of entries of each bounded table."""
+    return {
+        "members": len(swim._node.roster.claims),
+        "tombstones": len(swim._record_merger.tombstones),
+        "pending": len(swim._pings.pending),
+        "timers": len(swim._node._timers),
+        "rumours": sum(map(len, swim._node.rumours.classes)),
+        "events": len(swim._event_store),
+    }
 
 
 class EverythingIsBounded(Rule):
@@ -151,7 +172,7 @@ class EverythingIsBounded(Rule):
         self.looked += 1
         if self.looked % 53:
             return
-        sizes = cluster.swim(index).sizes()
+        sizes = sizes_of(cluster.swim(index))
         settings = cluster.settings
         limits = {
             "members": settings.member_count_max + 1,

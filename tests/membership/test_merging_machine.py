@@ -17,6 +17,7 @@ from membership import wire
 from membership.member import Member, MemberState
 from membership.node import ALIVE_LABEL, LEAVE_LABEL
 from membership.record import sign_record
+from tests.membership.checkers import marks
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
 
 SUBJECT, OBSERVERS = 1, (0, 2, 3)
@@ -108,7 +109,7 @@ class MergingMachine(RuleBasedStateMachine):
     def sums_match_what_they_sum_up(self) -> None:
         for observer in OBSERVERS:
             swim = self.cluster.swim(observer)
-            assert swim.view_digest == sum(mark for _, mark in swim.marks()) % 2**64
+            assert swim.view_digest == sum(mark for _, mark in marks(swim)) % 2**64
 
     def teardown(self) -> None:
         """Everybody hears all of it, each in another order: all believe the last word."""

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from membership.credentials import Credentials
 from membership.events import Event, MemberDown, MemberLeft, PayloadHeard, PayloadKind
 from membership.member import Address, Record
-from membership.runtime import SwimRuntime, open_udp_socket, serve
+from membership.runtime import SwimRuntime, open_udp_socket
 from membership.seal import KeyRing
 from membership.settings import SwimSettings
 from membership.swim import Swim
@@ -48,7 +48,8 @@ class Agent:
 
     async def run(self, *, task_status: trio.TaskStatus[SwimRuntime]) -> None:
         with self.scope, self.socket:
-            await serve(self.swim, self.socket, on_event=self.events.append, attendant=self, task_status=task_status)
+            runtime = SwimRuntime(self.swim, self.socket, on_event=self.events.append, attendant=self)
+            await runtime.run(task_status=task_status)
 
     async def start(self, nursery: trio.Nursery, contact: Address | None = None) -> None:
         self.runtime = await nursery.start(self.run)

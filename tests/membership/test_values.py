@@ -365,7 +365,7 @@ def test_two_silent_rounds_are_isolation_and_one_answer_ends_it() -> None:
 def test_a_group_that_hears_only_its_own_rack_knows_it() -> None:
     isolation = Isolation(0.6, 10, 3)
     for number in range(6):
-        isolation.note(float(number), bytes((number,)), answered=False, outside=True)
+        isolation.note_outside(float(number), bytes((number,)), answered=False)
     assert isolation.hears_only_own_rack()
     assert isolation.failed_mostly_since(3.0)
 
@@ -373,7 +373,7 @@ def test_a_group_that_hears_only_its_own_rack_knows_it() -> None:
 def test_one_dead_host_in_a_small_rack_silences_nobody() -> None:
     isolation = Isolation(0.6, 10, 3)
     for number in range(10):
-        isolation.note(float(number), b"same", answered=False, outside=True)
+        isolation.note_outside(float(number), b"same", answered=False)
     assert not isolation.hears_only_own_rack()
 
 

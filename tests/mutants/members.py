@@ -114,18 +114,18 @@ MUTANTS = (
     Mutant(
         "begins-again-before-it-has-deleted",
         "A deployment that follows a cancel does not wait for the deletion.",
-        "gossipd/deployment/life.py",
+        "gossipd/deployment/deployment_steps.py",
         "        if self._deletes_next:\n",
         "        if self._deletes_next and not self._begins_next:\n",
-        ("tests/gossipd/deployment/test_life.py",),
+        ("tests/gossipd/deployment/test_deployment_steps.py",),
     ),
     Mutant(
         "believes-the-work-of-an-ended-life",
         "What the store says after a cancel is taken for the next life's.",
-        "gossipd/deployment/life.py",
+        "gossipd/deployment/deployment_steps.py",
         "        if self._is_stale:\n",
         "        if self._is_stale and self.step is Step.PULL:\n",
-        ("tests/gossipd/deployment/test_life.py",),
+        ("tests/gossipd/deployment/test_deployment_steps.py",),
     ),
     Mutant(
         "answers-before-the-manifest-is-here",

@@ -200,9 +200,9 @@ MUTANTS = (
     Mutant(
         "the-planner-has-a-clock-of-its-own-again",
         "A question without an answer is repeated by the planner beside the sessions.",
-        "gossipd/swarm/subscriptions.py",
+        "gossipd/swarm/neighbour_silence.py",
         "asked is not None and heard >= asked and now - heard",
         "asked is not None and now - max(asked, heard)",
-        ("tests/gossipd/swarm/test_subscriptions.py",),
+        ("tests/gossipd/swarm/test_neighbour_silence.py",),
     ),
 )

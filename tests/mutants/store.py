@@ -45,7 +45,7 @@ MUTANTS = (
     Mutant(
         "a-disk-that-refuses-is-asked-at-every-look",
         "A window that the disk refuses to end is tried again at every look at what else is due.",
-        "gossipd/store/models/maintenance.py",
+        "gossipd/store/models/upkeep.py",
         "                    replica.commit_at_s = self._context.clock.monotonic() + _COMMIT_RETRY_S\n",
         "                    pass\n",
         ("tests/gossipd/store/disk/test_condition.py",),
@@ -63,14 +63,10 @@ MUTANTS = (
         "A small file gets its name before its bytes have reached the disk.",
         "gossipd/store/disk/disk.py",
         """        disk.sync_data(descriptor)
-    finally:
-        disk.close(descriptor)
     disk.rename(unfinished, path, replace=True)
 """,
         """        disk.rename(unfinished, path, replace=True)
         disk.sync_data(descriptor)
-    finally:
-        disk.close(descriptor)
 """,
         (_CRASHES,),
     ),
@@ -227,8 +223,8 @@ MUTANTS = (
         "a-full-disk-is-for-ever",
         "A disk that refused once is never tried again.",
         "gossipd/store/disk/condition.py",
-        "            self._probe_at = now + self._interval_s if waits else None\n",
-        "            self._probe_at = None\n",
+        "            self.probe_at = now + self._interval_s if waits else None\n",
+        "            self.probe_at = None\n",
         ("tests/gossipd/store/disk/test_condition.py",),
     ),
     Mutant(

@@ -10,8 +10,8 @@ import pytest
 
 from gossipd.core.events import ChunkStored, FailReason, StartFetch
 from gossipd.deployment.context import HostIdentity
-from gossipd.deployment.life import Life
-from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.deployment_steps import DeploymentSteps
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import Acceptance, Heard, StatementStore
 from gossipd.identity.keys import SecretKey
@@ -141,17 +141,17 @@ def test_a_server_without_slots_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_host_that_never_publishes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Life, "finish", lambda self: None)
+    monkeypatch.setattr(DeploymentSteps, "finish", lambda self: None)
     assert broken_rule() == "alive"
 
 
 def test_a_cancelled_deployment_that_a_restart_brings_back_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    act = Lifecycle.act
+    act = DeploymentTable.act
 
-    def deploys(self: Lifecycle, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
+    def deploys(self: DeploymentTable, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
         act(self, replace(statement, verb=Verb.DEPLOY), wall_s, manifest)
 
-    monkeypatch.setattr(Lifecycle, "act", deploys)
+    monkeypatch.setattr(DeploymentTable, "act", deploys)
     assert broken_rule("cancel", "kill_restart", "power_cut", "kill_lost_state") == "cancelled"
 
 

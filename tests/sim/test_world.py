@@ -8,7 +8,7 @@ from functools import cache
 
 from gossipd.sim.outcome import Outcome, simulated
 from gossipd.sim.scenario import Kill, Scenario, Slowdown
-from gossipd.sim.steady_traffic import MEMBERSHIP_REST_BYTES_S
+from gossipd.sim.traffic_model import MEMBERSHIP_REST_BYTES_S
 from gossipd.sim.world import World
 
 RATE = 12_500_000.0

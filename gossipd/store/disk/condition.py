@@ -71,23 +71,15 @@ class ConditionTracker:
         self._disk = disk
         self._on_change = on_change
         self._lock = Lock()
-        self._condition = StoreCondition()
+        self.condition = StoreCondition()
         self._waiting: dict[DeploymentId, int] = {}
         self._interval_s = PROBE_INTERVAL_S
-        self._probe_at: float | None = None
-
-    @property
-    def condition(self) -> StoreCondition:
-        return self._condition
-
-    @property
-    def probe_at(self) -> float | None:
+        self.probe_at: float | None = None
         """When the next probe is due; None while all is well."""
-        return self._probe_at
 
     def check(self) -> None:
         """Raises StoreWriteError while writes are refused."""
-        condition = self._condition
+        condition = self.condition
         if condition.health is not StoreHealth.OK:
             raise StoreWriteError(condition.sentence, code=condition.code)
 
@@ -117,8 +109,8 @@ class ConditionTracker:
         """A model was refused before its first byte. Other models go on; ``fitting`` says when it would fit."""
         with self._lock:
             self._waiting[deployment] = error.need_bytes
-            if self._probe_at is None:
-                self._probe_at = now + PROBE_INTERVAL_S
+            if self.probe_at is None:
+                self.probe_at = now + PROBE_INTERVAL_S
 
     def forget(self, deployment: DeploymentId) -> None:
         """The model fits, or is no longer wanted."""
@@ -138,7 +130,7 @@ class ConditionTracker:
         if error is not None:
             self.refused(error, now, need_bytes=need_bytes)
             return
-        if self._condition.health is StoreHealth.FULL and free_bytes < need_bytes:
+        if self.condition.health is StoreHealth.FULL and free_bytes < need_bytes:
             words = f"the disk is full: need {need_bytes} bytes, {free_bytes} are free"
             self._set(StoreCondition(StoreHealth.FULL, "E_NO_SPACE", words, need_bytes, free_bytes), now)
             return
@@ -146,9 +138,9 @@ class ConditionTracker:
 
     def _set(self, condition: StoreCondition, now: float) -> None:
         with self._lock:
-            before, self._condition = self._condition, condition
+            before, self.condition = self.condition, condition
             waits = condition.health is not StoreHealth.OK or self._waiting
-            self._probe_at = now + self._interval_s if waits else None
+            self.probe_at = now + self._interval_s if waits else None
         if (before.health, before.code) != (condition.health, condition.code):
             self._on_change(condition)
 

@@ -10,6 +10,8 @@ Paths are relative to the store's directory, with ``/`` between components, and 
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -56,9 +58,7 @@ class Disk(Protocol):
         """Reserve blocks and set the size without writing; False where the file system cannot."""
 
     def truncate(self, descriptor: int, length: int) -> None: ...
-
     def set_mode(self, descriptor: int, mode: int) -> None: ...
-
     def size(self, descriptor: int) -> int: ...
 
     def allocated(self, descriptor: int) -> int:
@@ -92,14 +92,12 @@ class Disk(Protocol):
         """Raises FileExistsError when ``target`` exists and ``replace`` is not set."""
 
     def make_link(self, text: str, path: str) -> None: ...
-
     def read_link(self, path: str) -> str: ...
 
     def make_directory(self, path: str) -> None:
         """Make one directory; an existing one is left alone."""
 
     def remove_file(self, path: str) -> None: ...
-
     def remove_directory(self, path: str) -> None: ...
 
     def names(self, path: str) -> list[str]:
@@ -112,6 +110,16 @@ class Disk(Protocol):
 
     def memory_file(self) -> int:
         """A nameless file in memory, for chunks of many small pieces."""
+
+
+@contextmanager
+def opened(disk: Disk, path: str, *, write: bool = False, create: bool = False, mode: int = 0o644) -> Iterator[int]:
+    """``Disk.open`` for the length of a ``with``."""
+    descriptor = disk.open(path, write=write, create=create, mode=mode)
+    try:
+        yield descriptor
+    finally:
+        disk.close(descriptor)
 
 
 def write_all(disk: Disk, descriptor: int, data: memoryview, offset: int) -> None:
@@ -137,15 +145,12 @@ def read_all(disk: Disk, descriptor: int, into: memoryview, offset: int, *, pass
 
 def read_file(disk: Disk, path: str, *, bytes_max: int) -> bytes:
     """Read a small file. Raises OSError; EFBIG when it is larger than ``bytes_max``."""
-    descriptor = disk.open(path)
-    try:
+    with opened(disk, path) as descriptor:
         size = disk.size(descriptor)
         if size > bytes_max:
             raise OSError(errno.EFBIG, f"{path} has {size} bytes, at most {bytes_max}")
         body = bytearray(size)
         whole = read_all(disk, descriptor, memoryview(body), 0)
-    finally:
-        disk.close(descriptor)
     if not whole:
         raise OSError(errno.EIO, f"{path} became shorter while it was read")
     return bytes(body)
@@ -154,13 +159,10 @@ def read_file(disk: Disk, path: str, *, bytes_max: int) -> bytes:
 def write_new_file(disk: Disk, path: str, body: bytes, *, mode: int = 0o644) -> None:
     """Write ``body`` to ``path``; after a crash the old file or the new one is there, whole."""
     unfinished = path + ".part"
-    descriptor = disk.open(unfinished, write=True, create=True, mode=mode)
-    try:
+    with opened(disk, unfinished, write=True, create=True, mode=mode) as descriptor:
         disk.truncate(descriptor, 0)
         write_all(disk, descriptor, memoryview(body), 0)
         disk.sync_data(descriptor)
-    finally:
-        disk.close(descriptor)
     disk.rename(unfinished, path, replace=True)
     disk.sync_directory(parent(path))
 

@@ -1,7 +1,6 @@
 """The real disk: the only module of the store that renames and syncs.
 
-What lives here: ``PosixDisk``, which implements the ``Disk`` port. What does not: when to sync (``windows``,
-``publishing``).
+What lives here: ``PosixDisk``, the ``Disk`` port. What does not: when to sync (``windows``, ``publishing``).
 
 Promises: after ``sync_data`` the bytes and size of a file survive a power cut; after ``sync_directory`` the names in
 the directory do; readers see a rename at once and whole, and it is durable when both directories are synced. No promise

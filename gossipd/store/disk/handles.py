@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import errno
 from collections import OrderedDict
+from dataclasses import dataclass
 from threading import Lock
 from typing import TypeAlias
 
@@ -22,16 +23,14 @@ from gossipd.store.disk.disk import Disk
 Key: TypeAlias = tuple[DeploymentId, int, bool]
 
 
+@dataclass(slots=True, eq=False)
 class Handle:
     """One open file; ``Handles`` counts its users."""
 
-    __slots__ = ("descriptor", "detached", "key", "users")
-
-    def __init__(self, key: Key, descriptor: int) -> None:
-        self.key = key
-        self.descriptor = descriptor
-        self.users = 1
-        self.detached = False
+    key: Key
+    descriptor: int
+    users: int = 1
+    detached: bool = False
 
 
 class Handles:

@@ -1,10 +1,8 @@
 """A mutable set of chunk indexes: what a replica holds and what its journal claims.
 
-What lives here: the set and its bytes. What does not: the immutable set that is planned with and sent
-(``core.chunkset``).
+What lives here: the set and its bytes. What does not: the immutable set for plans (``core.chunkset``).
 
-The set is one bit a chunk. Rejected: a Python set, because a snapshot of a million chunks takes long to build and much
-memory.
+The set is one bit a chunk. Rejected: a Python set, because a snapshot of a million chunks takes time and memory.
 """
 
 from __future__ import annotations

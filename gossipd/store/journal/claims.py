@@ -25,11 +25,9 @@ def drop(
 ) -> None:
     """Take the claims on wrong chunks back, durably, before any thread may write these chunks again.
 
-    Nothing happens when the model was closed meanwhile: then its files and its journal are no longer ours.
-
-    Args:
-        then: called when no journal claims the chunks and before ChunkLost is emitted; not called otherwise. Its
-            exceptions are raised here, at the end.
+    Nothing happens when the model was closed meanwhile: then its files and its journal are no longer ours. ``then``:
+    called when no journal claims the chunks and before ChunkLost is emitted; not called otherwise. Its exceptions are
+    raised here.
     """
     with replica.lock:
         mine = [chunk for chunk in chunks if chunk in replica.held and chunk not in replica.busy]

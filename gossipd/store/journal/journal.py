@@ -8,8 +8,7 @@ Format. 8 bytes magic ``gossipdJ``, then records until the end of the file, all 
     u32 length of the payload | u8 type | u64 sequence, from 0 | payload | u32 check
 
 ``check`` is a CRC-32 over the record, started from the check of the record before it. So a record is valid only in its
-place: the remains of an older tail cannot follow a newer record. (CRC-32C would be no better here and is not in the
-standard library.)
+place: the remains of an older tail cannot follow a newer record.
 
 ===========  =============================================================================================
 HEADER       u16 format, 32 bytes deployment, u32 chunks, u64 version, u8 length and boot id, then the name
@@ -116,14 +115,6 @@ class Encoder:
         self.sequence += 1
         return body + _CHECK.pack(self.check)
 
-    def mark(self) -> tuple[int, int]:
-        """The position in the chain, for ``rewind`` after a failed write."""
-        return self.sequence, self.check
-
-    def rewind(self, mark: tuple[int, int]) -> None:
-        """Drop what was encoded since ``mark``."""
-        self.sequence, self.check = mark
-
 
 def pack_header(header: Header) -> bytes:
     """Payload of HEADER."""
@@ -132,13 +123,8 @@ def pack_header(header: Header) -> bytes:
     return fixed + boot + header.name.encode()
 
 
-def pack_chunk(chunk: int) -> bytes:
-    """Payload of WRITING."""
-    return _U32.pack(chunk)
-
-
 def pack_chunks(chunks: Iterable[int]) -> bytes:
-    """Payload of DROP."""
+    """Payload of WRITING and DROP."""
     return _little(array("I", chunks)).tobytes()
 
 
@@ -148,9 +134,7 @@ def pack_number(number: int, chunks: Iterable[int] = ()) -> bytes:
 
 
 def replay(body: bytes, deployment: DeploymentId) -> Replay:
-    """Read the journal ``body`` of ``deployment``. Raises StoreFormatError: not a journal, of another deployment, or of
-    a newer gossipd.
-    """
+    """Read a journal. Raises StoreFormatError: not a journal, of another deployment, or of a newer gossipd."""
     found = Replay()
     if body[: len(MAGIC)] != MAGIC:
         if body.strip(b"\0") and not MAGIC.startswith(body):

@@ -13,16 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gossipd.store.disk.disk import Disk, parent, write_all
-from gossipd.store.journal.journal import (
-    MAGIC,
-    Encoder,
-    Header,
-    RecordType,
-    pack_chunk,
-    pack_chunks,
-    pack_header,
-    pack_number,
-)
+from gossipd.store.journal.journal import MAGIC, Encoder, Header, RecordType, pack_chunks, pack_header, pack_number
 from gossipd.store.models import layout
 
 JOURNAL_BYTES_MAX = 256 << 20  # more than a long one of a million chunks
@@ -56,7 +47,7 @@ class Ledger:
             body += encoder.encode(RecordType.PUBLISHED, pack_number(published_s))
         body += encoder.encode(RecordType.WINDOW, pack_number(window))
         for chunk in writing:
-            body += encoder.encode(RecordType.WRITING, pack_chunk(chunk))
+            body += encoder.encode(RecordType.WRITING, pack_chunks((chunk,)))
         descriptor = self._disk.open(path + ".part", write=True, create=True, mode=0o600)
         try:
             self._disk.truncate(descriptor, 0)
@@ -81,7 +72,7 @@ class Ledger:
         self._append(RecordType.WINDOW, pack_number(window))
 
     def append_writing(self, chunk: int) -> None:
-        self._append(RecordType.WRITING, pack_chunk(chunk))
+        self._append(RecordType.WRITING, pack_chunks((chunk,)))
 
     def append_commit(self, window: int, chunks: Iterable[int]) -> None:
         self._append(RecordType.COMMIT, pack_number(window, chunks))
@@ -109,11 +100,11 @@ class Ledger:
 
     def _append(self, kind: RecordType, payload: bytes) -> None:
         assert not self.broken and self._descriptor is not None
-        mark = self._encoder.mark()
+        before = self._encoder.sequence, self._encoder.check
         record = self._encoder.encode(kind, payload)
         try:
             write_all(self._disk, self._descriptor, memoryview(record), self._end)
         except OSError:
-            self._encoder.rewind(mark)
+            self._encoder.sequence, self._encoder.check = before
             raise
         self._end += len(record)

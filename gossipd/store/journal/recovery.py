@@ -12,8 +12,7 @@ Three cases, by what is on the disk:
 * a tree and no journal: hash everything that is not a hole, so that nothing is fetched twice.
 
 Before a suspect is hashed its file is synced and its pages are dropped, because after a failed sync the page cache is
-right and the device is not. Chunks beyond the end of a missing or short file are not held; the file is made again at
-its size.
+right and the device is not. Chunks beyond the end of a missing or short file are not held; the file is made again.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ from __future__ import annotations
 import errno
 import math
 from collections.abc import Iterable
+from contextlib import suppress
 
 from blake3 import blake3
 
 from gossipd.manifest.manifest import Manifest
-from gossipd.store.disk.disk import FileKind, parent, read_all, read_file
+from gossipd.store.disk.disk import FileKind, opened, read_all, read_file
 from gossipd.store.errors import NoSpaceError, StoreClosingError, VersionTakenError
 from gossipd.store.journal.bits import Bits
 from gossipd.store.journal.claims import make_books, start_journal
@@ -35,6 +35,7 @@ from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica, Window
 
+_OPEN_MAX = 64  # a chunk of packed files may touch thousands
 _RESERVE_SHARE = 20  # at most a twentieth of the file system, or small disks could hold nothing
 
 
@@ -93,8 +94,7 @@ def _believe(
     context: Context, replica: ModelReplica, said: Replay, wrong: dict[int, int], suspects: Iterable[int]
 ) -> None:
     """Hold what the journal claims, except chunks in files that are gone or short. Such a file is made again at full
-    size. First a journal without those claims is made durable, else the next start would believe the old claims about a
-    file of zeros.
+    size. First a journal without those claims is made durable, else the next start would believe zeros.
     """
     replica.held = Bits.of_raw(replica.manifest.chunk_count, said.held.raw)
     gone = [chunk for chunk in beyond_the_end(replica.manifest, wrong) if chunk in replica.held]
@@ -148,35 +148,26 @@ def _allocated_bytes(context: Context, replica: ModelReplica) -> int:
         return 0
     total = 0
     for file_index, entry in enumerate(replica.manifest.files):
-        try:
-            descriptor = context.disk.open(replica.path(file_index))
-        except FileNotFoundError:
-            continue
-        total += min(entry.size, context.disk.allocated(descriptor))
-        context.disk.close(descriptor)
+        with suppress(FileNotFoundError), opened(context.disk, replica.path(file_index)) as descriptor:
+            total += min(entry.size, context.disk.allocated(descriptor))
     return total
 
 
 def make_directories(context: Context, replica: ModelReplica) -> None:
     """Make the tree and every directory in it; existing ones stay. Nothing is synced (``names``)."""
-    present = {""}
-    for file_index in range(len(replica.manifest.files)):
-        missing = []
-        directory = parent(replica.path(file_index))
-        while directory not in present:
-            present.add(directory)
-            missing.append(directory)
-            directory = parent(directory)
-        for directory in reversed(missing):
-            if context.disk.kind(directory) is None:
-                context.disk.make_directory(directory)
+    for directory in sorted(replica.directories() - {""}):  # parents first
+        if context.disk.kind(directory) is None:
+            context.disk.make_directory(directory)
 
 
 def wrong_sizes(context: Context, replica: ModelReplica) -> dict[int, int]:
     """Files of a wrong size: index to the size found, 0 for a missing one."""
     found = {}
     for file_index, entry in enumerate(replica.manifest.files):
-        size = _size_of(context, replica.path(file_index))
+        size = None
+        # Opened read-only, because a store on a read-only disk can still serve.
+        with suppress(FileNotFoundError), opened(context.disk, replica.path(file_index)) as descriptor:
+            size = context.disk.size(descriptor)
         if size != entry.size:
             found[file_index] = size or 0
     return found
@@ -190,25 +181,10 @@ def make_files(context: Context, replica: ModelReplica, wrong: Iterable[int]) ->
     is_sparse = False
     for file_index in wrong:
         entry = replica.manifest.files[file_index]
-        path = replica.path(file_index)
-        descriptor = context.disk.open(path, write=True, create=True, mode=file_mode(entry.mode))
-        try:
+        path, mode = replica.path(file_index), file_mode(entry.mode)
+        with opened(context.disk, path, write=True, create=True, mode=mode) as descriptor:
             is_sparse |= not _set_size(context, descriptor, entry.size)
-        finally:
-            context.disk.close(descriptor)
     return is_sparse
-
-
-def _size_of(context: Context, path: str) -> int | None:
-    """None when there is no such file. Opened read-only, because a store on a read-only disk can still serve."""
-    try:
-        descriptor = context.disk.open(path)
-    except FileNotFoundError:
-        return None
-    try:
-        return context.disk.size(descriptor)
-    finally:
-        context.disk.close(descriptor)
 
 
 def _set_size(context: Context, descriptor: int, size: int) -> bool:
@@ -286,9 +262,6 @@ def _is_right_on_device(
         position += segment.length
     replica.counters.rehashed_count += 1
     return blake3(body, max_threads=blake3.AUTO).digest() == replica.manifest.digest(chunk)
-
-
-_OPEN_MAX = 64  # a chunk of packed files may touch thousands
 
 
 def _synced(context: Context, replica: ModelReplica, file_index: int, files: dict[int, int]) -> int:

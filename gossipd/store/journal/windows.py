@@ -65,12 +65,9 @@ Fill: TypeAlias = Callable[[Segment, int, int], None]
 
 
 def write_chunk(context: Context, replica: ModelReplica, chunk: int, fill: Fill) -> bool:
-    """Write one chunk whose bytes are right; False when another thread writes it or it is held.
-
-    Raises:
-        OSError: the disk refused; the chunk is not held.
-        StoreWriteError: this model's journal cannot be written.
-        NotHeldError: the model was closed meanwhile.
+    """Write one chunk whose bytes are right; False when another thread writes it or it is held. Raises OSError: the
+    disk refused; the chunk is not held; StoreWriteError: this model's journal cannot be written; NotHeldError: the
+    model was closed meanwhile.
     """
     window = _enter(context, replica, chunk)
     if window is None:
@@ -155,12 +152,10 @@ def _leave(context: Context, replica: ModelReplica, window: Window, chunk: int, 
         replica.busy.discard(chunk)
         window.writers -= 1
         if is_written:
-            length = replica.manifest.chunk_length(chunk)
             window.chunks.append(chunk)
-            window.byte_count += length
+            window.byte_count += replica.manifest.chunk_length(chunk)
             is_full = window.byte_count - window.asked_bytes >= context.settings.window_bytes
             replica.held.update((chunk,))
-            replica.counters.written_bytes += length
         if not window.writers:
             replica.quiet.notify_all()
     if is_full:
@@ -246,7 +241,6 @@ def _sync_files(context: Context, replica: ModelReplica, window: Window) -> None
         with replica.lock:
             lost = [chunk for chunk in window.chunks if chunk in replica.held]
             replica.held.difference_update(lost)
-            replica.counters.lost_count += len(lost)
             window.chunks.clear()
         context.tracker.sync_failed(error, context.clock.monotonic(), chunk_count=len(lost))
         renew_journal(context, replica)
@@ -292,7 +286,6 @@ def _claim(context: Context, replica: ModelReplica, window: Window) -> None:
 def _mark_durable(replica: ModelReplica, chunks: Sequence[int]) -> None:
     with replica.lock:
         replica.durable.update(chunk for chunk in chunks if chunk in replica.held)
-        replica.counters.commit_count += 1
 
 
 def _postpone(replica: ModelReplica, window: Window) -> None:

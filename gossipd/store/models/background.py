@@ -1,7 +1,6 @@
 """A thread that works in the background; a store has two: one commits windows and probes the disk, one scrubs.
 
-What lives here: when to call. What does not: the work (``maintenance``, ``scrub``). Tests call the steps
-themselves and start no thread.
+What lives here: when to call. What does not: the work (``upkeep``, ``scrub``).
 
 The first thread sleeps until a window or a probe is due; without writes it never wakes. The scrub thread reads one
 chunk and then waits as its rate demands, holding nothing.
@@ -23,11 +22,9 @@ class BackgroundThread:
     def __init__(
         self, name: str, step: Callable[[], float | None], *, woken: Event, idle_s: float | None = None
     ) -> None:  # fmt: skip
-        """
-        Args:
-            step: does what is due; returns the seconds until the next step, None when there is nothing to do.
-            woken: set when a step may be due earlier than the last one said.
-            idle_s: how long to wait when there is nothing to do; None for until ``woken``.
+        """``step``: does what is due; returns the seconds until the next step, None when there is nothing to do.
+        ``woken``: set when a step may be due earlier than the last one said. ``idle_s``: how long to wait when there is
+        nothing to do; None for until ``woken``.
         """
         self._step = step
         self._woken = woken

@@ -6,12 +6,13 @@ models, which needs their manifests and the trusted keys.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from gossipd.core.ids import DeploymentId
-from gossipd.store.disk.disk import Disk, FileKind, read_all, read_file, write_new_file
+from gossipd.store.disk.disk import Disk, FileKind, opened, read_all, read_file, write_new_file
 from gossipd.store.errors import StoreFormatError, StoreLockedError, StorePathError
-from gossipd.store.journal.journal import Header, replay
+from gossipd.store.journal.journal import replay
 from gossipd.store.models import layout
 
 _MARKER = "gossipd-store 1\n"
@@ -30,9 +31,7 @@ class StoredModel:
 
 
 def prepare_root(disk: Disk) -> int:
-    """Lock the store and make what is missing; returns the lock's descriptor. Raises StoreLockedError,
-    StoreFormatError, StorePathError, OSError.
-    """
+    """Lock the store, make what is missing, return the lock's descriptor. Raises StoreErrors and OSError."""
     try:
         lock = disk.lock(layout.LOCK)
     except BlockingIOError:
@@ -106,30 +105,19 @@ def _is_unwritten(disk: Disk, path: str) -> bool:
         return all(_is_unwritten(disk, f"{path}/{name}") for name in disk.names(path))
     if kind is not FileKind.FILE:
         return False  # not ours
-    descriptor = disk.open(path)
-    try:
+    with opened(disk, path) as descriptor:
         return disk.is_unwritten(descriptor)
-    finally:
-        disk.close(descriptor)
 
 
 def _describe(disk: Disk, deployment: DeploymentId) -> StoredModel:
-    try:
-        header = _header(disk, deployment)
-    except (StoreFormatError, OSError):
-        header = None  # a model that cannot be read must not hide the others; opening it reports why
+    header = None
+    # A model that cannot be read must not hide the others; opening it reports why.
+    with suppress(StoreFormatError, OSError), opened(disk, layout.journal(deployment)) as descriptor:
+        body = bytearray(min(_HEADER_BYTES, disk.size(descriptor)))
+        read_all(disk, descriptor, memoryview(body), 0)
+        header = replay(bytes(body), deployment).header
     if header is None:
         return StoredModel(deployment)
     is_incoming = disk.kind(layout.incoming(deployment)) is not None
     is_published = not is_incoming and disk.kind(layout.version(header.name, header.version)) is FileKind.DIRECTORY
     return StoredModel(deployment, header.name, header.version, is_published)
-
-
-def _header(disk: Disk, deployment: DeploymentId) -> Header | None:
-    descriptor = disk.open(layout.journal(deployment))
-    try:
-        body = bytearray(min(_HEADER_BYTES, disk.size(descriptor)))
-        read_all(disk, descriptor, memoryview(body), 0)
-        return replay(bytes(body), deployment).header
-    finally:
-        disk.close(descriptor)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from gossipd.store.disk.disk import parent
 from gossipd.store.models import layout
 from gossipd.store.models.context import Context
 from gossipd.store.models.replica import ModelReplica
@@ -22,12 +21,7 @@ def sync_names(context: Context, replica: ModelReplica) -> None:
     """Raises OSError; callers try again before they start the journal or claim the next window. A directory that is
     gone is skipped: the code that misses its files makes them again.
     """
-    directories = {layout.MANIFESTS}
-    for file_index in range(len(replica.manifest.files)):
-        directory = parent(replica.path(file_index))
-        while directory not in directories:
-            directories.add(directory)
-            directory = parent(directory)  # ends at "", the store's own, which is its own parent
+    directories = {layout.MANIFESTS} | replica.directories()
     if len(directories) > SINGLE_SYNCS_MAX:
         context.whole_sync.run()
     else:

@@ -4,8 +4,7 @@ What lives here: every change of what users see. What does not: chunks.
 
 Publishing syncs every file with its mode, then every directory from the leaves up; one rename puts the tree at
 ``NAME/VERSION``; both parents are synced, and the journal records it. A reader sees nothing or the whole tree. Then a
-rename replaces the link ``current``. After a crash at any point the next start finds the tree in one of the two places
-and continues.
+rename replaces the link ``current``. After a crash at any point the next start finds the tree in one of two places.
 
 The current version is the highest complete one, unless ``rollback`` has pinned a lower one. The pin ends when a version
 is complete that is higher than all versions complete at the rollback: a rollback judges only the versions that exist.
@@ -22,7 +21,7 @@ from contextlib import suppress
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId
 from gossipd.runtime.ports import NotHeldError
-from gossipd.store.disk.disk import Disk, FileKind, parent, read_file, write_new_file
+from gossipd.store.disk.disk import Disk, FileKind, opened, parent, read_file, write_new_file
 from gossipd.store.errors import NotWholeError, VersionTakenError
 from gossipd.store.journal.claims import renew_journal
 from gossipd.store.journal.recovery import file_mode
@@ -36,12 +35,8 @@ _PIN_HEADER = "gossipd-pin 1"
 
 
 def publish(context: Context, replica: ModelReplica) -> None:
-    """Put the tree in its place; does nothing when it is there.
-
-    Raises:
-        NotWholeError, VersionTakenError, OSError.
-        NotHeldError: the model was closed meanwhile.
-        FileNotFoundError: a file was removed or cut short (``repair`` makes it again).
+    """Put the tree in its place; does nothing when it is there. Raises NotWholeError, VersionTakenError, OSError;
+    NotHeldError: the model was closed meanwhile; FileNotFoundError: a file was removed or cut short (see ``repair``).
     """
     with replica.committing:
         if replica.is_closed:
@@ -73,15 +68,12 @@ def _sync_tree(context: Context, replica: ModelReplica) -> None:
     disk = context.disk
     for file_index, entry in enumerate(replica.manifest.files):
         path = replica.path(file_index)
-        descriptor = disk.open(path, write=True)
-        try:
+        with opened(disk, path, write=True) as descriptor:
             if disk.size(descriptor) != entry.size:
                 raise FileNotFoundError(errno.ENOENT, "cut short", path)
             disk.set_mode(descriptor, file_mode(entry.mode))
             if len(replica.manifest.files) <= SINGLE_SYNCS_MAX:
                 disk.sync_file(descriptor)
-        finally:
-            disk.close(descriptor)
     if len(replica.manifest.files) > SINGLE_SYNCS_MAX:
         context.whole_sync.run()
     sync_names(context, replica)
@@ -115,11 +107,8 @@ def current_version(disk: Disk, name: str) -> int | None:
 
 
 def settle_current(disk: Disk, name: str, *, without: int | None = None, durably: bool = False) -> int | None:
-    """Make ``current`` point to the right version. Returns it, or None when there is none.
-
-    Args:
-        without: a version that is about to be deleted.
-        durably: sync even an unchanged link, because the sync after its last change may have failed.
+    """Make ``current`` point to the right version. Returns it, or None when there is none. ``without``: a version that
+    is about to be deleted. ``durably``: sync even an unchanged link, because its last sync may have failed.
     """
     complete = [version for version in complete_versions(disk, name) if version != without]
     if not complete:
@@ -133,7 +122,7 @@ def settle_current(disk: Disk, name: str, *, without: int | None = None, durably
         wanted = pinned[0]
     elif pinned is not None:
         disk.remove_file(layout.pin(name))
-        disk.sync_directory(parent(layout.pin(name)))
+        disk.sync_directory(layout.PINS)
     if current_version(disk, name) != wanted:
         _point_current(disk, name, wanted)
     elif durably:
@@ -181,7 +170,7 @@ def roll_back(disk: Disk, name: str) -> int:
         with suppress(OSError):
             if before is None:
                 disk.remove_file(layout.pin(name))
-                disk.sync_directory(parent(layout.pin(name)))
+                disk.sync_directory(layout.PINS)
             else:
                 _pin(disk, name, *before)
         with suppress(OSError):

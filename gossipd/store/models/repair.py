@@ -1,7 +1,6 @@
 """Making removed or shortened files of a model again.
 
-What lives here: the repair of a tree. What does not: detection (``scrub``, ``publishing``, ``chunk_store``), and
-fetching the lost chunks.
+What lives here: the repair of a tree. What does not: detection (``scrub``, ``publishing``, ``chunk_store``), fetching.
 
 First the claims on the lost chunks are taken back durably: the new files have the old lengths and are full of zeros, so
 the next start would believe a journal that still claims them. Then the files are made in place, and only then is

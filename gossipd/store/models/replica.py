@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from threading import Condition, Lock
 
 from gossipd.manifest.manifest import Manifest
+from gossipd.store.disk.disk import parent
 from gossipd.store.disk.handles import Handle
 from gossipd.store.journal.bits import Bits
 from gossipd.store.journal.ledger import Ledger
@@ -48,14 +49,15 @@ class Window:
 class ReplicaCounters:
     """Events of this model since the store was opened."""
 
-    written_bytes: int = 0
     local_bytes: int = 0
+    """Copied from another version on this host."""
     duplicate_bytes: int = 0
     mismatch_count: int = 0
+    """Chunks that arrived with wrong bytes."""
     rotten_count: int = 0
-    lost_count: int = 0
-    commit_count: int = 0
+    """Held chunks whose bytes had changed."""
     rehashed_count: int = 0
+    """Chunks hashed when the model was opened."""
 
 
 class ModelReplica:
@@ -107,6 +109,16 @@ class ModelReplica:
     def path(self, file_index: int) -> str:
         """The present path of one of its files."""
         return f"{self.tree}/{self.manifest.files[file_index].path}"
+
+    def directories(self) -> set[str]:
+        """Of all its files, up to the store's own, which is ``""``."""
+        found: set[str] = set()
+        for file_index in range(len(self.manifest.files)):
+            directory = parent(self.path(file_index))
+            while directory not in found:
+                found.add(directory)
+                directory = parent(directory)  # of ``""`` it is ``""``
+        return found
 
     def missing_bytes(self) -> int:
         """Bytes not held, estimated from the number of chunks."""

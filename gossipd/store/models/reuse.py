@@ -30,28 +30,22 @@ class _Differs(OSError):
     """The copy does not match its digest; ``write_chunk`` then leaves the chunk unheld."""
 
 
-def copy_shared(context: Context, replica: ModelReplica, others: Iterable[ModelReplica]) -> int:
-    """Copy every missing chunk that another replica holds. Returns how many. Raises OSError when the disk refuses."""
+def copy_shared(context: Context, replica: ModelReplica, others: Iterable[ModelReplica]) -> None:
+    """Copy every missing chunk that another replica holds. Raises OSError when the disk refuses."""
     missing: dict[bytes, list[int]] = {}
     for chunk in range(replica.manifest.chunk_count):
         if chunk not in replica.held:
             missing.setdefault(replica.manifest.digest(chunk), []).append(chunk)
-    copied = 0
     for other in others:
         if not missing:
             break
         for source in range(other.manifest.chunk_count):
             if context.stopping.is_set():
-                return copied  # the rest is copied or fetched after the next start
+                return  # the rest is copied or fetched after the next start
             if source not in other.held:
                 continue
-            targets = missing.get(other.manifest.digest(source))
-            if not targets:
-                continue
-            left = [chunk for chunk in targets if not _copy(context, other, source, replica, chunk)]
-            copied += len(targets) - len(left)
-            targets[:] = left
-    return copied
+            targets = missing.get(other.manifest.digest(source), [])
+            targets[:] = [chunk for chunk in targets if not _copy(context, other, source, replica, chunk)]
 
 
 def _copy(context: Context, other: ModelReplica, source: int, replica: ModelReplica, chunk: int) -> bool:
@@ -115,19 +109,15 @@ class _Copier:
         offset = piece.offset + self._piece_done
         try:
             while length:
-                copied = self._copied(source.descriptor, offset, target, target_offset, length)
+                copied = self._disk.copy_some(source.descriptor, offset, target, target_offset, length)
                 if copied <= 0:
                     raise _Differs(0, "the source is shorter than it should be")
                 offset += copied
                 target_offset += copied
                 length -= copied
-        finally:
-            self._context.handles.give_back(source)
-
-    def _copied(self, source: int, offset: int, target: int, target_offset: int, length: int) -> int:
-        try:
-            return self._disk.copy_some(source, offset, target, target_offset, length)
         except OSError as error:
             if error.errno == errno.EIO:  # probably a bad sector of the old version: fetch this chunk
                 raise _Differs(0, "the source cannot be read") from error
             raise
+        finally:
+            self._context.handles.give_back(source)

@@ -19,6 +19,7 @@ import struct
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from threading import Lock
@@ -50,12 +51,10 @@ class Filled(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result for one chunk, and the progress of the pass."""
+    """The result for one chunk."""
 
     chunk: int
     is_good: bool
-    bytes_done: int
-    bytes_total: int
 
 
 class CheckTimes:
@@ -93,10 +92,8 @@ class CheckTimes:
 def load_times(context: Context, replica: ModelReplica) -> CheckTimes:
     """From the file; without one, as if all chunks had been checked at publication."""
     times = CheckTimes(replica.manifest.chunk_count, replica.published_s or int(context.clock.wall()))
-    try:
+    with suppress(OSError):
         times.load(read_file(context.disk, layout.checked(replica.deployment), bytes_max=len(times.to_bytes())))
-    except OSError:
-        return times
     return times
 
 
@@ -105,11 +102,9 @@ def save_times(context: Context, replica: ModelReplica, times: CheckTimes) -> No
     if not times.is_changed:
         return
     times.saved_s = int(context.clock.wall())
-    try:
+    with suppress(OSError):
         write_new_file(context.disk, layout.checked(replica.deployment), times.to_bytes())
-    except OSError:
-        return
-    times.is_changed = False
+        times.is_changed = False
 
 
 def recheck(context: Context, replica: ModelReplica, chunk: int, *, passing: bool = False) -> bool:
@@ -225,17 +220,15 @@ class Scrubber:
     def verify(self, replica: ModelReplica) -> Iterator[Checked]:
         """Check every chunk; wrong ones are dropped. Raises NotFoundError when the model is removed meanwhile."""
         times = self._times.get(replica.deployment)
-        done = 0
         for chunk in range(replica.manifest.chunk_count):
             try:
                 is_good = recheck(self._context, replica, chunk, passing=True)
             except NotHeldError:
                 label = f"{replica.manifest.name}@{replica.manifest.version}"
                 raise NotFoundError(f"{label} was removed while it was verified") from None
-            done += replica.manifest.chunk_length(chunk)
             if times is not None:
                 note_checked(self._context, times, chunk)
-            yield Checked(chunk, is_good, done, replica.manifest.bytes_total)
+            yield Checked(chunk, is_good)
 
     def oldest_unchecked_age_s(self) -> int:
         """The oldest over all published models; 0 when there is none."""

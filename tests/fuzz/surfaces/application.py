@@ -20,7 +20,7 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment import commands
 from gossipd.deployment.brain import DeploymentBrain
-from gossipd.deployment.context import HostIdentity
+from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import (
     DeploymentEvent,
     EnvelopeFound,
@@ -33,7 +33,7 @@ from gossipd.deployment.events import (
     WorkDone,
     WorkEnded,
 )
-from gossipd.deployment.progress import HostState, Progress, ProgressFormatError, progress_key
+from gossipd.deployment.progress_record import HostState, Progress, ProgressFormatError, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import _DOMAIN, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
@@ -79,13 +79,13 @@ class Application(QuietListener):
         self._planned_s = 0.0
         self._now = 0.0
         settings = SimpleNamespace(clients=(_CLIENT.public,), may_cancel=DEFAULT_ROLES)
-        self.brain = DeploymentBrain(
-            HostIdentity(self.own, "host-0", "rack-0", _SECRET),
+        context = BrainContext(
+            identity=HostIdentity(self.own, "host-0", "rack-0", _SECRET),
             statements=self.statements,
             roster=ClusterRoster(self.cluster, cast(Any, settings)),
             progress=self.progress,
-            rng=Random(6),
         )
+        self.brain = DeploymentBrain(context, Random(6))
         own = Record(publics[0], 1, 1, "host-0", "rack-0", "zone", "10.0.0.1", 7946, 7947, publics[0], 0, "1.0.0", b"")
         self.cluster.begin(own, [])
 

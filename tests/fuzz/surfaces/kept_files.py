@@ -18,7 +18,7 @@ from blake3 import blake3
 
 from gossipd.audit.chain_file import AuditFile
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.progress import HostState, Progress
+from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.statement_file import register_to_bytes
@@ -77,8 +77,8 @@ def _journal_bytes() -> bytes:
     header = journal.Header(MODEL, CHUNKS, "org/model", 3, "boot-1")
     records = [
         (kinds.HEADER, journal.pack_header(header)), (kinds.SNAPSHOT, bytes(range(CHUNKS // 8 + 1))),
-        (kinds.WINDOW, journal.pack_number(1)), (kinds.WRITING, journal.pack_chunk(4)),
-        (kinds.WRITING, journal.pack_chunk(5)), (kinds.COMMIT, journal.pack_number(1, [4, 5])),
+        (kinds.WINDOW, journal.pack_number(1)), (kinds.WRITING, journal.pack_chunks([4])),
+        (kinds.WRITING, journal.pack_chunks([5])), (kinds.COMMIT, journal.pack_number(1, [4, 5])),
         (kinds.DROP, journal.pack_chunks([5])),
         (kinds.PUBLISHED, journal.pack_number(1_800_000_000)), (kinds.CLOSED, b""),
     ]  # fmt: skip

@@ -22,7 +22,7 @@ from gossipd.api.schema import (
 )
 from gossipd.core.errors import LocalError, NotFoundError
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.progress import HostReason, HostState, Progress, progress_key
+from gossipd.deployment.progress_record import HostReason, HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from membership.member import NodeId
 

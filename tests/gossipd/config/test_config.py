@@ -108,6 +108,16 @@ def test_a_directory_stands_for_the_file_that_init_makes_in_it(tmp_path: Path) -
     assert load_config(tmp_path, {}).file == tmp_path / "gossipd.toml"
 
 
+def test_a_file_that_everybody_may_change_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "gossipd.toml"
+    path.write_text((ROOT / "config" / "gossipd.toml").read_text())
+    path.chmod(0o664)
+    load_config(path, {})
+    path.chmod(0o666)
+    with pytest.raises(ConfigError, match="may be changed by every user; chmod o-w it"):
+        load_config(path, {})
+
+
 def test_sizes_and_times_take_units() -> None:
     config = parse(
         '[limits]\nupload_bytes_per_s = "1.5MiB"\npool_bytes = 134217728\n[membership]\nroster_keep_s = "2d"\n'

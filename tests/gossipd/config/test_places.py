@@ -55,3 +55,30 @@ def test_a_place_that_cannot_be_looked_at_is_named(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(places, "why_unfit", denied)
     with pytest.raises(ConfigError, match="cannot be checked: Permission denied"):
         places.check_places(config(tmp_path))
+
+
+@pytest.mark.parametrize("insists", ["", "[store]\nany_file_system = true\n"])
+def test_a_home_that_others_may_write_to_is_refused_for_all_that_lies_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, insists: str
+) -> None:
+    monkeypatch.setattr(places, "why_unfit", lambda path: None)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o750)
+    places.check_places(config(home, insists))
+    home.chmod(0o770)
+    with pytest.raises(ConfigError, match="can be exchanged by other users") as caught:
+        places.check_places(config(home, insists))
+    assert [problem.key for problem in caught.value.problems] == ["", "store.models", "store.inbox", "status.socket"]
+
+
+def test_a_socket_behind_a_link_is_as_safe_as_where_it_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places, "why_unfit", lambda path: None)
+    shared = tmp_path / "shared" / "run"
+    shared.mkdir(parents=True)
+    shared.parent.chmod(0o777)
+    home = tmp_path / "home"
+    home.mkdir(mode=0o750)
+    (home / "run").symlink_to(shared)
+    with pytest.raises(ConfigError) as caught:
+        places.check_places(config(home, '[status]\nsocket = "run/gossipd.sock"\n'))
+    assert [problem.key for problem in caught.value.problems] == ["status.socket"]

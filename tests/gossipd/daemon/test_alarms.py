@@ -33,7 +33,7 @@ class Told:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
-        self.alarms = Alarms(self)
+        self.alarms = Alarms(cast(Any, self))
 
     def record(self, event: str, *, code: str, reason: str) -> None:
         assert event == "alarm"

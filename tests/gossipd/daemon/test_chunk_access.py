@@ -11,7 +11,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.state_dir import StateDirectory
-from gossipd.deployment.lifecycle import Lifecycle
+from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.runtime.ports import NotHeldError
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
@@ -25,7 +25,7 @@ def test_sent_bytes_are_counted_by_deployment_and_by_whether_they_left_the_rack(
         cast(ChunkStore, None),
         cast(StateDirectory, None),
         cast(MemberDirectory, SimpleNamespace(is_rack_peer=lambda node: node == RACK_PEER)),
-        cast(Lifecycle, None),
+        cast(DeploymentTable, None),
     )
     chunk_access.sent(RACK_PEER, MODEL, 100)
     chunk_access.sent(FAR, MODEL, 20)
@@ -38,7 +38,7 @@ def test_what_is_not_open_here_is_not_served() -> None:
     opened = SimpleNamespace(length=7)
     lifecycle = SimpleNamespace(is_served=lambda deployment: deployment == MODEL)
     store = SimpleNamespace(open_chunk=lambda deployment, chunk: opened)
-    access = ChunkAccess(cast(ChunkStore, store), cast(Any, None), cast(Any, None), cast(Lifecycle, lifecycle))
+    access = ChunkAccess(cast(ChunkStore, store), cast(Any, None), cast(Any, None), cast(DeploymentTable, lifecycle))
     assert access.open_chunk(MODEL, 0) is cast(Any, opened)
     with pytest.raises(NotHeldError):
         access.open_chunk(OTHER, 0)

@@ -21,7 +21,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import FinishModel, ProbeSource
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.daemon import deployment_executor
+from gossipd.daemon import judging
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor
@@ -30,10 +30,10 @@ from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import OpenSwarm
-from gossipd.deployment.context import HostIdentity
-from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.context import BrainContext, HostIdentity
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import AcceptedManifest, StatementStore
@@ -137,14 +137,19 @@ class _Node:
             self.store.finish(ONE.manifest.id)
         self.swarm, self.client = _Swarm(), _Client()
         roster = ScriptedRoster()
-        brain = DeploymentBrain(
-            HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
-            progress=ClusterProgress(), rng=Random(1),
+        context = BrainContext(
+            identity=HostIdentity(OWN, "node-1", "rack-1", KEY), statements=self.statements, roster=roster,
+            progress=ClusterProgress(),
             complete_before=frozenset(model.deployment for model in self.store.models() if model.is_published),
         )  # fmt: skip
+        brain = DeploymentBrain(context, Random(1))
         audit = SimpleNamespace(record=lambda event, **_: self.audited.append(event))
         executor = DeploymentExecutor(
-            state=self.state, store=self.store, client=cast(Any, self.client), swarm=self.swarm, audit=cast(Any, audit)
+            state=self.state,
+            store=self.store,
+            client=cast(Any, self.client),
+            swarm=cast(Any, self.swarm),
+            audit=cast(Any, audit),
         )
         self.lifecycle = brain.lifecycle
         self.driver = DeploymentDriver(brain)
@@ -268,7 +273,7 @@ async def test_an_eviction_is_durable_before_the_version_is_deleted(tmp_path: Pa
         remembered: list[bool] = []
 
         def before_evict(event: ModelEvicted) -> None:
-            trio.from_thread.run(node.driver.evict, event.deployment)
+            trio.from_thread.run(node.driver.ask, lambda request: events.EvictionBegun(request, event.deployment))
             remembered.append(node.state.register().is_removed(ONE.manifest.id) and node.store.versions("m") == [1, 2])
 
         node.store.hears_evictions = before_evict
@@ -377,7 +382,7 @@ async def test_a_dropped_manifest_is_opened_accepted_and_written_once(
 
         monkeypatch.setattr(holder, name, count)
 
-    counted(deployment_executor, "open_manifest", lambda *_: "open")
+    counted(judging, "open_manifest", lambda *_: "open")
     counted(StatementStore, "accept", lambda *_: "accept")
     counted(StateDirectory, "_write", lambda _self, name, _body: f"write {name.partition('/')[0]}")
     async with living(tmp_path) as node:
@@ -438,11 +443,15 @@ async def test_an_order_whose_sender_has_gone_is_carried_out(tmp_path: Path) -> 
         ({}, "E_KEY_UNKNOWN"),
     ],
 )
-def test_a_key_signs_the_names_that_it_is_trusted_for(trusted: dict[bytes, tuple[str, ...]], code: str) -> None:
+async def test_a_key_signs_the_names_that_it_is_trusted_for(trusted: dict[bytes, tuple[str, ...]], code: str) -> None:
     work = commands.OpenManifest(1, ONE.manifest.envelope, ONE.manifest.id)
-    ended = open_envelope(work, trusted)
+    ended = await open_envelope(work, trusted)
     assert (ended.error.code if isinstance(ended, events.ManifestRefused) else "") == code
     accepted = commands.OpenManifest(1, ONE.manifest.envelope, ONE.manifest.id, SECRET.public.ed25519)
-    assert isinstance(open_envelope(accepted, trusted), events.ManifestOpened), "accepted once, it is not judged again"
+    assert isinstance(await open_envelope(accepted, trusted), events.ManifestOpened), (
+        "accepted once, it is not judged again"
+    )
     other = commands.OpenManifest(1, ONE.manifest.envelope, DeploymentId(b"o" * 32), SECRET.public.ed25519)
-    assert isinstance(open_envelope(other, trusted), events.ManifestRefused) is bool(code), "only that very content"
+    assert isinstance(await open_envelope(other, trusted), events.ManifestRefused) is bool(code), (
+        "only that very content"
+    )

@@ -10,9 +10,9 @@ import trio.testing
 
 from gossipd.control.requests import PeerSilentError
 from gossipd.core.events import IsolationChanged, PeerLost
-from gossipd.daemon.member_events import PINGS_MAX, Hearers, MemberEvents
+from gossipd.daemon.member_events import PINGS_MAX, MemberEvents
 from gossipd.deployment.events import ProgressHeard, RosterChanged, StatementHeard
-from gossipd.deployment.progress import ProgressFormatError
+from gossipd.deployment.progress_record import ProgressFormatError
 from membership.events import PayloadHeard, PayloadKind
 from membership.member import NodeId
 
@@ -28,13 +28,12 @@ class Parts:
         self.asking = 0
         self.refuses = False
         note = self._note
-        hearers = Hearers(
+        self.events = MemberEvents(
             cast(Any, SimpleNamespace(post=note("planner"))),
             cast(Any, SimpleNamespace(hear=note("sessions"), member_changed=note("moved"), request=self._request)),
             cast(Any, SimpleNamespace(post=note("deployments"))), cast(Any, SimpleNamespace(heard=self._progress)),
-            cast(Any, SimpleNamespace(answered=note("answered"))), cast(Any, None),
+            cast(Any, SimpleNamespace(answered=note("answered"))), cast(Any, None), nursery,
         )  # fmt: skip
-        self.events = MemberEvents(hearers, nursery)
 
     def _note(self, who: str) -> Any:
         return lambda what: self.heard.append((who, what))

@@ -16,10 +16,10 @@ from gossipd.core.ids import DeploymentId
 from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.commands import DeploymentCommand
-from gossipd.deployment.context import DeploymentSettings, HostIdentity
+from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity
+from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.record import DeploymentRecord
 from gossipd.deployment.statement import Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.cancel_rights import ROLES, Authors, may_cancel
@@ -95,11 +95,12 @@ class ScriptedHost:
         self.done_s: list[float] = []
         self.waiting: list[commands.Work] = []
         self._requests = 0
-        self.brain = DeploymentBrain(
-            HostIdentity(OWN, name, "rack-1", KEY), statements=self.statements, roster=self.roster,
-            progress=progress or ClusterProgress(), rng=Random(1), settings=settings,
+        context = BrainContext(
+            identity=HostIdentity(OWN, name, "rack-1", KEY), statements=self.statements, roster=self.roster,
+            progress=progress or ClusterProgress(), settings=settings or DeploymentSettings(),
             complete_before=frozenset(self.published),
         )  # fmt: skip
+        self.brain = DeploymentBrain(context, Random(1))
 
     # ---- in ----------------------------------------------------------------------------------------
 

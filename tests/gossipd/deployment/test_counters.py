@@ -9,7 +9,7 @@ import pytest
 from gossipd.api.schema import DeploymentRow
 from gossipd.core.ids import LOCAL, SOURCE
 from gossipd.deployment.counters import COUNTER_NAMES, Counters, SmoothedRate, counters_of
-from gossipd.deployment.progress import HostState, Progress
+from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import Totals
 from membership.member import NodeId
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gossipd.deployment import commands, events
-from gossipd.deployment.progress import HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.identity.keys import SecretKey
 from membership.member import NodeId, node_id

@@ -11,7 +11,7 @@ from gossipd.core.events import FinishModel
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import DeploymentSettings
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.statement import EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.identity.cancel_rights import DEFAULT_ROLES

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment import commands, events
 from gossipd.deployment import unproven as module
-from gossipd.deployment.progress import HostState
+from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.deployment.unproven import PullShares, UnprovenStatements

@@ -386,17 +386,17 @@ async def test_a_file_deleted_while_it_waits_or_is_judged_is_nothing(mock_clock:
 async def test_a_disk_that_will_not_move_a_file_delays_the_move_and_nothing_else(
     mock_clock: MockClock, world: World, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    real = Path.rename
+    real = os.rename
 
-    def refuse(self: Path, target: Path) -> Path:
+    def refuse(*args: object, **kwargs: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(Path, "rename", refuse)
+    monkeypatch.setattr(os, "rename", refuse)
     (world.folder / "toy.manifest").write_bytes(GOOD)
     await world.pass_time(12)
     assert len(world.judge.offers) == 1
     assert world.inbox.statistics.trouble == f"E_WATCH_DISK: the inbox: {os.strerror(number)}"
-    monkeypatch.setattr(Path, "rename", real)
+    monkeypatch.setattr(os, "rename", real)
     await world.pass_time(6)
     assert len(world.judge.offers) == 1
     assert world.names("accepted") == ["toy.manifest"]
@@ -406,16 +406,17 @@ async def test_a_disk_that_will_not_move_a_file_delays_the_move_and_nothing_else
 async def test_a_disk_that_will_not_take_the_reason_gets_it_later(
     mock_clock: MockClock, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = Path.write_text
+    real = os.fdopen
 
-    def refuse(self: Path, *args: object, **kwargs: object) -> int:
+    def refuse(descriptor: int, *args: object, **kwargs: object) -> object:
+        os.close(descriptor)  # and the file is there, empty
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", refuse)
+    monkeypatch.setattr(os, "fdopen", refuse)
     (world.folder / "old").write_bytes(b"something else")
     await world.pass_time(6)
-    assert world.names("rejected") == ["old"]
-    monkeypatch.setattr(Path, "write_text", real)
+    assert world.names("rejected") == ["old", "old.reason"]
+    monkeypatch.setattr(os, "fdopen", real)
     await world.pass_time(6)
     assert world.reason("old").startswith("E_ROLLBACK")
     assert len(world.judge.offers) == 1
@@ -440,12 +441,105 @@ async def test_out_of_handles_is_not_a_verdict(
     assert world.names("accepted") == ["toy.manifest"]
 
 
-async def test_a_folder_open_to_strangers_is_refused_before_anything_is_read(folder: Path) -> None:
-    folder.chmod(0o777)
-    with pytest.raises(DropError) as refusal:
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o1777])
+async def test_a_folder_open_to_strangers_is_refused_before_anything_is_read(folder: Path, mode: int) -> None:
+    folder.chmod(mode)
+    with trio.fail_after(5), pytest.raises(DropError) as refusal:
         await Inbox(folder, Judge()).run()
     assert refusal.value.code == "E_WATCH_DIRECTORY"
-    assert "mode 777" in str(refusal.value)
+    assert f"mode {mode:o}" in str(refusal.value)
+
+
+@pytest.mark.needs("root")
+async def test_a_folder_of_another_user_is_refused(folder: Path) -> None:
+    os.chown(folder, 65534, 65534)
+    with pytest.raises(DropError, match="belongs to user 65534"):
+        DropFolder(folder, bytes_max=1000).check()
+
+
+async def test_a_folder_that_others_may_exchange_is_refused(folder: Path) -> None:
+    folder.parent.chmod(0o777)
+    with pytest.raises(DropError, match="can be exchanged by other users"):
+        DropFolder(folder, bytes_max=1000).check()
+    folder.parent.chmod(0o1777)  # as /tmp: only its owner may rename it
+    DropFolder(folder, bytes_max=1000).check()
+
+
+async def test_a_folder_exchanged_for_a_link_is_no_longer_read(mock_clock: MockClock, world: World) -> None:
+    elsewhere = world.folder.with_name("elsewhere")
+    world.folder.rename(elsewhere)
+    world.folder.symlink_to(elsewhere)
+    (elsewhere / "toy.manifest").write_bytes(GOOD)
+    await world.pass_time(10)
+    assert world.judge.offers == []
+    assert (world.inbox.statistics.trouble or "").startswith("E_WATCH_DIRECTORY")
+
+
+def make_foreign_link(path: Path) -> None:
+    target = path.parent.parent / "precious"
+    target.mkdir()
+    path.symlink_to(target)
+
+
+def make_shared(path: Path) -> None:
+    path.mkdir()
+    path.chmod(0o770)
+
+
+@pytest.mark.parametrize("make", [make_foreign_link, make_shared, Path.touch], ids=["link", "group", "file"])
+@pytest.mark.parametrize(("name", "content"), [("rejected", b"something else"), ("accepted", GOOD)])
+async def test_a_folder_that_others_have_put_there_is_not_written_to(
+    mock_clock: MockClock, world: World, make: Callable[[Path], None], name: str, content: bytes
+) -> None:
+    make(world.folder / name)
+    (world.folder / "x").write_bytes(content)
+    await world.pass_time(20)
+    assert len(world.judge.offers) == 1
+    assert world.names() == sorted([name, "x"])
+    assert (world.inbox.statistics.trouble or "").startswith(f"E_WATCH_DIRECTORY: the inbox {world.folder / name}: ")
+    assert not list((world.folder.parent / "precious").glob("*"))
+    (world.folder / name).rename(world.folder / ".away")
+    await world.pass_time(6)
+    assert "x" in world.names(name)
+    assert len(world.judge.offers) == 1
+
+
+async def test_a_reason_is_never_written_through_a_link(mock_clock: MockClock, world: World) -> None:
+    precious = world.folder.with_name("register")
+    precious.write_bytes(b"all statements")
+    (world.folder / "rejected").mkdir(mode=0o750)
+    (world.folder / "rejected" / "zz.reason").symlink_to(precious)
+    (world.folder / "zz").write_bytes(b"something else")
+    await world.pass_time(6)
+    assert precious.read_bytes() == b"all statements"
+    assert world.reason("zz").startswith("E_ROLLBACK")
+    assert not (world.folder / "rejected" / "zz.reason").is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a\nssh-ed25519 AAAA", "a\\nssh-ed25519 AAAA"),
+        ("a\x1b[2Jb", "a\\x1b[2Jb"),
+        ("a\u202eb", "a\\u202eb"),
+        ("a\u2028b", "a\\u2028b"),
+        ("n" * 250, "n" * 200 + "..."),
+    ],
+)
+async def test_a_name_is_told_of_on_one_short_line(mock_clock: MockClock, world: World, name: str, shown: str) -> None:
+    (world.folder / name).write_bytes(b"something else")
+    (world.folder / f"x{name}"[:250]).write_bytes(b"")
+    await world.pass_time(20)
+    assert [offered for offered, _ in world.judge.offers] == [shown]
+    assert world.reason(f"x{name}"[:250][:243]) == f"E_WATCH_EMPTY: {f'x{shown}'.replace('n...', '...')} is empty\n"
+
+
+async def test_a_reason_is_one_line_of_bounded_length(folder: Path) -> None:
+    DropFolder(folder, bytes_max=1000).write_reason("x", "E_NAME: a\nb" + "c" * 10_000)
+    written = (folder / "rejected" / "x.reason").read_text()
+    assert written.startswith("E_NAME: a\\nbccc")
+    assert written.count("\n") == 1
+    assert len(written) < 4_100
 
 
 async def test_a_folder_opened_to_strangers_later_is_no_longer_read(mock_clock: MockClock, world: World) -> None:
@@ -552,6 +646,8 @@ async def test_a_link_put_in_place_of_a_listed_file_is_not_followed(
     real = os.open
 
     def swap(path: object, *args: object, **kwargs: object) -> int:
+        if path != "x":
+            return real(path, *args, **kwargs)  # type: ignore[arg-type]
         monkeypatch.setattr(os, "open", real)
         (folder / "x").rename(folder.parent / "elsewhere")
         (folder / "x").symlink_to(folder.parent / "elsewhere")  # even the same inode: a link is a link

@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from gossipd.manifest.errors import ManifestError
-from gossipd.manifest.strict_msgpack import check_plain, pack, unpack
+from gossipd.manifest.strict_msgpack import check_plain, item_count, pack, spans, unpack
 
 LIMITS = {"array_items_max": 100, "text_bytes_max": 100, "bytes_max": 1000}
 
@@ -46,6 +46,46 @@ def code_of(packed: bytes) -> str:
 )
 def test_what_we_would_not_write_is_refused(packed: bytes) -> None:
     assert code_of(packed) == "E_DECODE"
+
+
+@pytest.mark.parametrize(
+    "packed",
+    [
+        b"",
+        b"\xc1",
+        b"\x81",
+        b"\x81\xa1a",
+        b"\x81\xa1a\xc4\x02a",  # shorter than it says
+        b"\x81\xa1a\xc6\xff",
+        b"\x81\xa1a\xc1",
+        pack({"a": 1}) + b"\0",
+        pack([1]),
+        b"\x81\x01\x01",
+        b"\x81\xc4\x01a\x01",
+        b"\x81\x80\x01",
+        b"\x82\xa1a\x01\xa1a\x02",
+        b"\x82\xa1a\x01\xd9\x01a\x02",  # the same key, written in another way
+        b"\x81\xa1a" + b"\x91" * 100_000 + b"\1",
+        pack({"a" * 300: 1}),
+        pack({str(i): i for i in range(65)}),
+        b"\xdf\xff\xff\xff\xff\xa1a\x01",
+    ],
+)
+def test_what_is_no_map_has_no_spans(packed: bytes) -> None:
+    with pytest.raises(ManifestError) as caught:
+        spans(memoryview(packed))
+    assert caught.value.code == "E_DECODE"
+
+
+def test_spans_are_where_the_values_lie_whatever_they_are() -> None:
+    values: dict[str, Any] = {"a": 1, "b": [1, {"c": b"x" * 70_000}], "d": b"y" * 300, "e": "z" * 200_000, "f": None}
+    packed = memoryview(pack(values))
+    found = spans(packed)
+    assert {key: msgpack.unpackb(value) for key, value in found.items()} == values
+    assert all(value.obj is packed.obj for value in found.values())
+    assert [item_count(memoryview(pack(one))) for one in ([], [1] * 3, [1] * 20, [1] * 70_000, {"a": 1}, 5)] == [
+        0, 3, 20, 70_000, 1, 0,
+    ]  # fmt: skip
 
 
 def test_text_that_is_not_utf_8_is_refused() -> None:

@@ -10,7 +10,7 @@ from gossipd.core.errors import GossipdError
 from gossipd.core.targets import Targets
 from gossipd.publish import publisher
 from gossipd.publish.extents import FileExtent
-from gossipd.publish.files import LocalFiles
+from gossipd.publish.file_reading import LocalFiles
 from tests.gossipd.publish.trees import CHUNK, KEY, TREE, make_tree, published
 
 

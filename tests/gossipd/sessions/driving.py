@@ -72,7 +72,7 @@ class Network:
         while True:
             while any(host.step() for host in self.hosts.values()):
                 pass
-            due = min((host.sessions.next_deadline(self.now) for host in self.hosts.values()), default=end)
+            due = min((host.sessions.next_deadline() for host in self.hosts.values()), default=end)
             if due > end:
                 self.now = end
                 return
@@ -113,7 +113,7 @@ class Host:
 
     def step(self) -> bool:
         """True when something happened."""
-        if self.sessions.next_deadline(self.network.now) <= self.network.now:
+        if self.sessions.next_deadline() <= self.network.now:
             self.sessions.advance(self.network.now)
         performed = self._perform()
         return self._send() or performed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from random import Random
 
 from gossipd.sessions.channel_table import LET_GO, ChannelTable
@@ -27,11 +26,9 @@ class Directory:
 class Driven:
     def __init__(self) -> None:
         self.directory = Directory()
-        self.commands: list[SessionCommand] = []
         self.wanted = {A, B}
-        self.table = ChannelTable(
-            self.directory, settings=SETTINGS, rng=Random(1), commands=self.commands, counters=Counter()
-        )
+        self.table = ChannelTable(self.directory, settings=SETTINGS, rng=Random(1))
+        self.commands = self.table.commands
 
     def sweep(self, now: float) -> list[SessionCommand]:
         self.table.sweep(self.wanted.__contains__, now)

@@ -27,8 +27,7 @@ from gossipd.sessions.events import (
     KeepTokens,
     LinkDown,
     MessageHeard,
-    RequestClosed,
-    RequestOpened,
+    RequestChanged,
     StandingLinksChosen,
 )
 from gossipd.sessions.peer_channel import Endpoint
@@ -366,11 +365,11 @@ def test_a_standing_link_that_broke_is_dialed_at_once_when_a_deployment_opens() 
 def test_a_request_keeps_its_link_while_it_is_open() -> None:
     found = network(link_idle_s=10.0)
     a = found[0]
-    a.tell(RequestOpened(B))
+    a.tell(RequestChanged(B, is_open=True))
     assert a.sessions.put(B, control.Ping(), found.now, number=7)
     found.run(60.0)
     assert a.sessions._channels.get(B) is not None
-    a.tell(RequestClosed(B))
+    a.tell(RequestChanged(B, is_open=False))
     found.run(1.0)
     assert a.sessions._channels.get(B) is None
 
@@ -383,7 +382,7 @@ def test_a_request_does_not_sit_out_a_long_pause() -> None:
     channel._pause_s = 4.0
     a.tell(LinkDown(B, "lost"))
     channel.dial_at_s = found.now + 1e6
-    a.tell(RequestOpened(B))
+    a.tell(RequestChanged(B, is_open=True))
     found.run(1.0)
     assert a.of(PeerReachable)[-1] == PeerReachable(B, True)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.ids import SOURCE
-from gossipd.swarm.local_replica import LocalReplica, ReplicaState, Transition
+from gossipd.swarm.local_replica import LocalReplica, ReplicaState
 from tests.gossipd.swarm.planning import DEPLOYMENT, node, shape
 
 
@@ -37,18 +35,9 @@ def test_what_was_not_started_does_not_land() -> None:
 
 def test_a_lost_chunk_is_missing_again_and_reopens_a_sealed_copy() -> None:
     copy = replica(*range(10))
-    copy.turn(Transition.LAST_STORED)
     states = [copy.state]
     assert copy.lose(4)
-    copy.turn(Transition.CHUNK_LOST)
     states.append(copy.state)
     assert states == [ReplicaState.SEALING, ReplicaState.FETCHING]
     assert list(copy.missing()) == [4]
     assert not copy.lose(4)
-
-
-def test_a_move_that_is_not_in_the_table_is_our_own_bug() -> None:
-    copy = replica()
-    copy.turn(Transition.LAST_STORED)
-    with pytest.raises(KeyError):
-        copy.turn(Transition.LAST_STORED)

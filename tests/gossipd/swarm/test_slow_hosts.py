@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gossipd.swarm.availability import Availability
+from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
 from gossipd.swarm.slow_hosts import SlowHosts
-from gossipd.swarm.subscriptions import Subscriptions
 from tests.gossipd.swarm.planning import SETTINGS, node
 
 SECONDS = 2.0  # that a chunk takes: news of it are as good as fresh
@@ -16,7 +16,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.seen = Availability(1000, held=0)
-        self.listened = Subscriptions(SETTINGS)
+        self.listened = NeighbourSubscriptions(SETTINGS)
         self.slow_hosts = SlowHosts(SETTINGS)
 
     def hear(self, at_s: float = 1.0, **counts: int) -> None:

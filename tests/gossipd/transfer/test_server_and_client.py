@@ -176,6 +176,7 @@ def test_a_member_that_is_forgotten_is_served_no_more(encryption: Encryption) ->
 def test_a_running_fetch_can_be_cancelled(encryption: Encryption) -> None:
     with pair(encryption) as running, ThreadPoolExecutor(1) as threads:
         running.fetch(3)
+        running.await_free_slots(BulkSettings().slots)  # else the slot of this one may be taken for the next one's
         running.upload.set_rate(8 * 1024)
         fetch = threads.submit(running.fetch, 0, timeout_s=30)
         running.await_free_slots(BulkSettings().slots - 1)

@@ -19,7 +19,7 @@ from gossipd.wire.control_frame import (
     FrameError,
     decode,
     encode,
-    encode_delta,
+    encode_fields,
     gaps,
     indexes,
     join,
@@ -98,12 +98,12 @@ def test_frames_of_this_version_stay_readable() -> None:
 
 
 def test_a_delta_of_one_chunk_is_small() -> None:
-    fields = encode_delta(40_000, added=(29_000,), dropped=(), reading=(), free_slots=3)
+    fields = encode_fields(control.Delta(40_000, (29_000,), (), (), 3))
     assert len(join(control.Delta, fields, number=1000)) <= 16
 
 
 def test_fields_packed_once_serve_every_receiver() -> None:
-    fields = encode_delta(3, added=(1, 5), dropped=(), reading=(), free_slots=0)
+    fields = encode_fields(control.Delta(3, gaps((1, 5)), (), (), 0))
     for number in NUMBERS:
         assert decode(join(control.Delta, fields, number=number)) == (control.Delta(3, (1, 4), (), (), 0), number)
 

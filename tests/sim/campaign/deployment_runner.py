@@ -23,7 +23,7 @@ from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.state_dir import StateWriteError
 from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
-from gossipd.deployment.context import DeploymentSettings, HostIdentity
+from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Statement, Verb, sign_statement
@@ -67,12 +67,13 @@ class DeploymentRunner:
         self.answers: dict[int, commands.Answer] = {}
         self._due_s = math.inf
         settings = SimpleNamespace(clients=(), may_cancel=DEFAULT_ROLES)
-        self._brain = DeploymentBrain(
-            HostIdentity(daemon.node, daemon.name, daemon.rack, daemon.secret), statements=self.statements,
+        context = BrainContext(
+            identity=HostIdentity(daemon.node, daemon.name, daemon.rack, daemon.secret), statements=self.statements,
             roster=ClusterRoster(daemon.members, cast(Any, settings)), progress=ClusterProgress(),
-            rng=Random(daemon.random.getrandbits(64)), settings=_SETTINGS,
+            settings=_SETTINGS,
             complete_before=frozenset(one.deployment for one in daemon.store.models() if one.is_published),
         )  # fmt: skip
+        self._brain = DeploymentBrain(context, Random(daemon.random.getrandbits(64)))
         self.records = self._brain.lifecycle
 
     @property

@@ -37,7 +37,7 @@ from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import ChunkLost, ChunkStored, Command, FetchFailed, StartFetch, StartSourceRead
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.commands import OpenSwarm
-from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.statement import Verb
 from gossipd.manifest.manifest import Manifest
 from gossipd.store.models import layout

@@ -106,7 +106,7 @@ class Plane:
                     connection = self._connections.pop(self._world.index_of[command.peer], None)
                     if connection is not None:
                         connection.is_over = True
-        due_s = self.sessions.next_deadline(self._world.now)
+        due_s = self.sessions.next_deadline()
         if due_s < self._wake_s:
             self._wake_s = due_s
             self._daemon.after(max(0.0, due_s - self._world.now), self._wake, due_s)

@@ -13,7 +13,6 @@ from gossipd.store.journal.journal import (
     Encoder,
     Header,
     RecordType,
-    pack_chunk,
     pack_chunks,
     pack_header,
     pack_number,
@@ -30,12 +29,12 @@ def _records() -> list[bytes]:
         encoder.encode(RecordType.HEADER, pack_header(HEADER)),
         encoder.encode(RecordType.SNAPSHOT, bytes([0b10000001, 0, 0b1000])),
         encoder.encode(RecordType.WINDOW, pack_number(1)),
-        encoder.encode(RecordType.WRITING, pack_chunk(3)),
-        encoder.encode(RecordType.WRITING, pack_chunk(4)),
-        encoder.encode(RecordType.WRITING, pack_chunk(5)),
+        encoder.encode(RecordType.WRITING, pack_chunks([3])),
+        encoder.encode(RecordType.WRITING, pack_chunks([4])),
+        encoder.encode(RecordType.WRITING, pack_chunks([5])),
         encoder.encode(RecordType.WINDOW, pack_number(2)),
         encoder.encode(RecordType.COMMIT, pack_number(1, [3, 4])),
-        encoder.encode(RecordType.WRITING, pack_chunk(6)),
+        encoder.encode(RecordType.WRITING, pack_chunks([6])),
         encoder.encode(RecordType.DROP, pack_chunks([4, 7])),
     ]
 
@@ -54,7 +53,7 @@ def test_closing_leaves_no_window_open_and_writing_again_opens_it() -> None:
     body = MAGIC + encoder.encode(RecordType.HEADER, pack_header(HEADER))
     body += encoder.encode(RecordType.WINDOW, pack_number(1)) + encoder.encode(RecordType.CLOSED)
     assert not replay(body, ID).window_open
-    assert replay(body + encoder.encode(RecordType.WRITING, pack_chunk(1)), ID).window_open
+    assert replay(body + encoder.encode(RecordType.WRITING, pack_chunks([1])), ID).window_open
 
 
 def test_a_tail_that_is_cut_anywhere_loses_only_the_record_it_cuts() -> None:
@@ -132,7 +131,7 @@ def test_thirty_thousand_chunks_are_three_quarters_of_a_megabyte() -> None:
     encoder = Encoder()
     body = bytearray(MAGIC + encoder.encode(RecordType.HEADER, pack_header(Header(ID, 30_000, "m", 1, "b"))))
     for chunk in range(30_000):
-        body += encoder.encode(RecordType.WRITING, pack_chunk(chunk))
+        body += encoder.encode(RecordType.WRITING, pack_chunks([chunk]))
     body += encoder.encode(RecordType.COMMIT, pack_number(1, range(30_000)))
     assert len(body) < 800_000
     assert len(replay(bytes(body), ID).held) == 30_000

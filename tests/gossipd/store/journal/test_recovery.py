@@ -152,7 +152,7 @@ def test_a_claim_whose_sync_failed_is_made_again_before_it_is_believed() -> None
         disk.before = fail
         store.commit()
         disk.before = lambda name, number: None
-        store._context.tracker._probe_at = 0.0
+        store._context.tracker.probe_at = 0.0
         store.upkeep.step()
         store.commit()
         claimed = {0, 1, 2, 3} - {event.chunk for event in events if isinstance(event, ChunkLost)}
@@ -252,7 +252,7 @@ def test_a_model_that_does_not_fit_is_named_with_figures_and_told_when_it_does()
     assert caught.value.free_bytes < 3 * CHUNK
     assert len(disk.calls) == calls, "nothing was made"
     disk.truncate(ballast, 0)
-    store._context.tracker._probe_at = 0.0
+    store._context.tracker.probe_at = 0.0
     store.upkeep.step()
     assert events == [SpaceFreed(ID)]
     assert len(store.open(ONE.manifest)) == 0

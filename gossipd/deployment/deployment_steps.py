@@ -1,10 +1,10 @@
 """The steps of one deployment on this host, from a statement to a published directory.
 
 What lives here: what each step asks for, what its end leads to, and when it is tried again. What does not: the tables
-of steps and states (``states``), which deployments there are (``lifecycle``), which chunk comes from where (the
+of steps and states (``states``), which deployments there are (``deployment_table``), which chunk comes from where (the
 planner).
 
-A life ends by a failure, a cancel, a removal or an eviction, in whatever step it is. Work that is under way then is
+A life ends by a failure, a cancel, a removal or an eviction, in any step. Work that is under way then is
 abandoned, and its end is waited for: the store cannot be cut short. Only then what is not published is deleted, and
 only after that the next life begins, so that it counts what the store really holds.
 """
@@ -15,13 +15,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.ids import DeploymentId, short
+from gossipd.core.ids import short
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress import HostReason, HostState
-from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
@@ -29,10 +29,7 @@ from gossipd.manifest.manifest import Manifest
 
 # What a flipped bit in a manifest that was right when it was kept can look like.
 _ROTTEN = ("E_SIG_INVALID", "E_SIG_MISSING", "E_SIG_THRESHOLD", "E_DECODE", "E_SCHEMA_VERSION", "E_LIMIT")
-_ENDINGS = {
-    "E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK),
-    "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER),
-}
+_ENDINGS = {"E_ROLLBACK": (HostState.EXPIRED, HostReason.ROLLBACK), "E_EXPIRED": (HostState.EXPIRED, HostReason.OTHER)}
 _COMMANDS: dict[Step, Callable[..., commands.Work]] = {
     Step.READ: commands.ReadManifest,
     Step.PULL: commands.PullManifest,
@@ -55,11 +52,12 @@ def disk_reason(code: str) -> HostReason:
     return _DISK_REASONS.get(code, HostReason.DISK)
 
 
-class Life:
+class DeploymentSteps:
     """One deployment's steps."""
 
     def __init__(self, context: BrainContext, record: DeploymentRecord, holders: Holders) -> None:
         self._context = context
+        self.id = record.id
         self.record = record
         self.holders = holders
         self.step = Step.IDLE
@@ -70,7 +68,7 @@ class Life:
         """The work under way belongs to a life that was ended."""
         self._begins_next = self._deletes_next = False
         self._given: Manifest | None = None
-        """Handed over by an order, which has had it accepted and kept."""
+        """The manifest, given by an order that has accepted and kept it."""
         self._manifest: Manifest | None = None
         self._pull_delay_s = 0.0
         self._pulls_begun = 0
@@ -78,11 +76,6 @@ class Life:
         """Whose share of the pulls the one under way takes."""
         self._refused_count = 0
         self._is_from_disk = False
-
-    @property
-    def id(self) -> DeploymentId:
-        """The deployment's."""
-        return self.record.id
 
     @property
     def has_the_store_at_work(self) -> bool:
@@ -102,7 +95,7 @@ class Life:
         self._go_on()
 
     def hand_over(self, manifest: Manifest) -> None:
-        """The manifest of a life that is still looking for it."""
+        """Give the manifest to a life that is still looking for it."""
         if self.record.state is not HostState.INIT:
             return
         if self._begins_next:
@@ -113,7 +106,7 @@ class Life:
             self._go_on()
 
     def forget(self) -> None:
-        """Nobody speaks of it any more: end the life without a trace."""
+        """No statement on it is kept any more: end the life without a trace."""
         self._stop(is_forgotten=True)
 
     def close(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:

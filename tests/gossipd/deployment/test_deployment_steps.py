@@ -13,7 +13,7 @@ from gossipd.core.events import FinishModel
 from gossipd.core.targets import Targets
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress import HostReason, HostState
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import AcceptedManifest
 from gossipd.manifest.manifest import seal_manifest

@@ -1,13 +1,15 @@
 """Every deployment on this host, by id, and what each event means to it.
 
 What lives here: which life a statement begins or ends, which events reach which life, counting, and the room for
-deployments. What does not: the steps of one (``life``, ``states``), and how statements merge (``dissemination``).
+deployments. What does not: the steps of one (``deployment_steps``, ``states``), and how statements merge
+(``dissemination``).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from operator import itemgetter
 from random import Random
 
 from gossipd.core.errors import QueueFullError
@@ -15,43 +17,33 @@ from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.deployment_steps import DeploymentSteps, disk_reason
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.life import Life, disk_reason
-from gossipd.deployment.progress import HostReason, HostState, progress_key
-from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.progress_record import HostReason, HostState, progress_key
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId
 
-_SOURCE_TROUBLES = {
-    "E_SOURCE_AUTH": HostReason.SOURCE_AUTH,
-    "E_SOURCE_NOT_FOUND": HostReason.SOURCE_NOT_FOUND,
-    "E_SOURCE_CHANGED": HostReason.SOURCE_CHANGED,
-    "E_SOURCE_UNREACHABLE": HostReason.SOURCE_UNREACHABLE,
-    "E_SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
-}
+_SOURCE_TROUBLES = {f"E_{one.name}": one for one in HostReason if one.name.startswith("SOURCE_")}  # by error code
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 
-class Lifecycle:
+class DeploymentTable:
     """The table of deployments. Its records may be read from anywhere, and from any thread."""
 
     def __init__(self, context: BrainContext, rng: Random) -> None:
         self._context = context
         self._rng = rng
-        self._lives: dict[DeploymentId, Life] = {}
+        self._lives: dict[DeploymentId, DeploymentSteps] = {}
         self._disk_trouble = HostReason.NONE
         self._probe_s = -math.inf
 
     # ---- what is said about a deployment -------------------------------------------------------------
 
     def act(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
-        """Bring this host in line with the last statement on a deployment.
-
-        Args:
-            manifest: of the deployment, when it is accepted and kept already.
-        """
+        """Bring this host in line with the last statement. ``manifest``: if it is accepted and kept already."""
         life = self._lives.get(statement.deployment)
         is_new = life is None
         if life is None:
@@ -92,19 +84,18 @@ class Lifecycle:
             for node in self._context.unproven.holders(deployment):
                 self.holder_heard(deployment, node)
 
-    def _add(self, statement: Statement) -> Life:
+    def _add(self, statement: Statement) -> DeploymentSteps:
         self._make_room()
         context = self._context
         record = DeploymentRecord(statement.deployment, statement, disk_trouble=self._disk_trouble)
         earlier = context.progress.host(context.identity.node, progress_key(record.id))
         if earlier is not None:
             record.restore(earlier.progress)
-        holders = Holders(self._rng, any_share=context.settings.pull_any_share)
-        life = self._lives[record.id] = Life(context, record, holders)
-        return life
+        life = DeploymentSteps(context, record, Holders(self._rng, any_share=context.settings.pull_any_share))
+        return self._lives.setdefault(record.id, life)
 
     def _make_room(self) -> None:
-        """Forget what the store of statements has forgotten as too old, or a member could fill the table."""
+        """Forget what the statement store has forgotten as too old, so that no member can fill the table."""
         if len(self._lives) < STATEMENTS_MAX:
             return
         for life in list(self._lives.values()):
@@ -231,7 +222,7 @@ class Lifecycle:
             record.disk_trouble = self._disk_trouble
             record.changed = record.changed or record.stall is not None
 
-    # ---- for those who ask ---------------------------------------------------------------------------
+    # ---- questions --------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[DeploymentRecord]:
         records = [life.record for life in list(self._lives.values())]
@@ -254,21 +245,13 @@ class Lifecycle:
 
     def find(self, name: str, version: int | None = None) -> list[DeploymentRecord]:
         """Deployments of that model, newest version first."""
-        found = [
-            one
-            for one in self
-            if one.manifest is not None and one.manifest.name == name and version in (None, one.manifest.version)
-        ]
-        return sorted(found, key=lambda one: one.manifest.version if one.manifest else 0, reverse=True)
+        named = [(one.manifest.version, one) for one in self if one.manifest is not None and one.manifest.name == name]
+        newest_first = sorted(named, key=itemgetter(0), reverse=True)
+        return [one for found, one in newest_first if version in (None, found)]
 
     def check_room(self, wanted: DeploymentId) -> None:
-        """Whether this host may begin one more; one that it has begun with already needs no room.
-
-        Raises:
-            QueueFullError: not before one of those under way has ended.
-        """
+        """Raises QueueFullError while this host may begin no further one; what it has begun needs no more room."""
         live, live_max = {one.id for one in self if one.is_live}, self._context.settings.live_max
         if wanted not in live and len(live) >= live_max:
-            raise QueueFullError(
-                f"{len(live)} deployments are under way on this host, at most {live_max}; it waits its turn"
-            )
+            sentence = f"{len(live)} deployments are under way on this host, at most {live_max}; it waits its turn"
+            raise QueueFullError(sentence)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from gossipd.swarm.subscriptions import Subscriptions
+from gossipd.swarm.neighbour_silence import NeighbourSubscriptions
 from membership.member import NodeId
 from tests.gossipd.swarm.planning import SETTINGS, node
 
 A, B = node(1), node(2)
 
 
-def refreshed(subs: Subscriptions, now: float, *, usable: bool = True, full: bool = False) -> tuple[list[NodeId], ...]:
-    return subs.refresh([A], lambda peer: usable, lambda peer: full, now)
+def refreshed(
+    subs: NeighbourSubscriptions, now: float, *, usable: bool = True, full: bool = False
+) -> tuple[list[NodeId], ...]:
+    return subs.refresh({A} if usable else set(), lambda peer: full, now)
 
 
-def answered(subs: Subscriptions, now: float, *, usable: bool = True) -> tuple[list[NodeId], ...]:
+def answered(subs: NeighbourSubscriptions, now: float, *, usable: bool = True) -> tuple[list[NodeId], ...]:
     """Refreshed, and a question has its answer at once."""
     found = refreshed(subs, now, usable=usable)
     if found[0]:
@@ -24,7 +26,7 @@ def answered(subs: Subscriptions, now: float, *, usable: bool = True) -> tuple[l
 
 
 def test_a_neighbour_is_asked_once_while_it_talks() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     assert refreshed(subs, 0.0) == ([A], [])
     for second in range(1, 20):
         subs.heard(A, float(second))
@@ -32,7 +34,7 @@ def test_a_neighbour_is_asked_once_while_it_talks() -> None:
 
 
 def test_a_question_without_an_answer_is_left_to_the_sessions() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     assert refreshed(subs, 0.0) == ([A], [])
     assert refreshed(subs, 100.0) == ([], [])
     subs.heard(A, 100.0)
@@ -41,7 +43,7 @@ def test_a_question_without_an_answer_is_left_to_the_sessions() -> None:
 
 
 def test_a_silent_neighbour_is_asked_again_unless_it_holds_everything() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     answered(subs, 0.0)
     assert refreshed(subs, 6.0, full=True) == ([], [])
     assert refreshed(subs, 6.0) == ([A], [])
@@ -49,7 +51,7 @@ def test_a_silent_neighbour_is_asked_again_unless_it_holds_everything() -> None:
 
 
 def test_a_neighbour_that_has_nothing_to_say_is_asked_later_each_time_and_soon_again_when_it_had() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     answered(subs, 0.0)
     asked = [tenth / 10 for tenth in range(1, 2000) if answered(subs, tenth / 10)[0]]
     gaps = [round(after - before) for before, after in pairwise(asked)]
@@ -60,17 +62,17 @@ def test_a_neighbour_that_has_nothing_to_say_is_asked_later_each_time_and_soon_a
 
 
 def test_where_chunks_are_slow_silence_is_asked_about_by_what_they_take_and_no_later_each_time() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     asked = []
     for second in range(400):
-        if subs.refresh([A], lambda peer: True, lambda peer: False, float(second), chunk_time_s=15.0)[0]:
+        if subs.refresh({A}, lambda peer: False, float(second), chunk_time_s=15.0)[0]:
             asked.append(float(second))
             subs.heard(A, float(second))
     assert {after - before for before, after in pairwise(asked)} == {61.0}
 
 
 def test_a_neighbour_that_asks_again_has_restarted() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     refreshed(subs, 0.0)
     subs.greeted(A, 0.1)
     assert refreshed(subs, 0.5) == ([], [])
@@ -80,7 +82,7 @@ def test_a_neighbour_that_asks_again_has_restarted() -> None:
 
 
 def test_who_has_restarted_is_not_left_alone_for_the_silence_of_its_former_life() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     answered(subs, 0.0)
     subs.greeted(A, 0.1)
     assert answered(subs, 6.0) == ([A], [])
@@ -91,26 +93,26 @@ def test_who_has_restarted_is_not_left_alone_for_the_silence_of_its_former_life(
 
 
 def test_nothing_is_kept_of_a_host_that_is_no_neighbour() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     answered(subs, 0.0)
     assert answered(subs, 6.0) == ([A], [])
     subs.greeted(A, 6.2)
     subs.greeted(A, 8.0)
-    subs.refresh([], lambda peer: True, lambda peer: False, 8.1)
+    subs.refresh(set(), lambda peer: False, 8.1)
     assert not subs.heard_s
     assert answered(subs, 9.0) == ([A], [])
     assert answered(subs, 14.5) == ([A], [])
 
 
 def test_who_is_no_neighbour_any_more_is_told() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     refreshed(subs, 0.0)
-    assert subs.refresh([], lambda peer: True, lambda peer: False, 1.0) == ([], [A])
+    assert subs.refresh(set(), lambda peer: False, 1.0) == ([], [A])
     assert A not in subs
 
 
 def test_who_comes_back_is_asked_again() -> None:
-    subs = Subscriptions(SETTINGS)
+    subs = NeighbourSubscriptions(SETTINGS)
     refreshed(subs, 0.0)
     subs.forget(A)
     assert refreshed(subs, 0.5, usable=False) == ([], [])

@@ -5,7 +5,7 @@ records and the totals over them (``progress_table``).
 
 Gossip carries one such record for each host and deployment. Its key is the first 8 bytes of the deployment's id
 (``progress_key``), so key and record together are 40 bytes; its version is the time of writing in milliseconds since
-1970, never lower than the last one (``next_version``), so that a host that lost its state still speaks last.
+1970, never lower than the last one (``next_version``), so that a host's latest record wins though it lost its state.
 
 Format, big-endian, one record:
 
@@ -29,8 +29,8 @@ Byte counts are sums of chunk lengths, and a chunk is a power of two of at least
 to 2**45 bytes (the limit of a model is 2**44) but for the short last chunks, where the error is below 1 in 10**8.
 Flooring keeps the order, so the record of a counter never falls. Verified bytes follow from the verified chunks.
 
-Rejected: variable-length integers, because they are longer for large models; sending differences, because one lost
-record makes every total wrong for ever.
+Integers are not of variable length, which is longer for large models. Counters are not sent as differences: one lost
+record would make every total wrong for ever.
 """
 
 from __future__ import annotations
@@ -89,13 +89,22 @@ class HostReason(Enum):
 
 _STATES = tuple(HostState)
 _REASONS = tuple(HostReason)
+_FIELDS = (  # after version, state and reason: name, bits, and whether only the leading bits and a shift are kept
+    ("chunks_verified", 24, False),
+    ("source_bytes", 32, True),
+    ("peer_bytes_same_rack", 32, True),
+    ("peer_bytes_cross_rack", 32, True),
+    ("duplicate_bytes", 24, True),
+    ("corrupt_chunks", 24, False),
+    ("rate_in_bytes_per_s", 12, True),
+    ("rate_out_bytes_per_s", 12, True),
+    ("started_s", 32, False),
+    ("elapsed_s", 16, True),
+)
 
 
 class ProgressFormatError(RemoteError):
-    """Bytes that are not a progress record of this version.
-
-    Fault: the sender, or the sender is newer. State: unchanged. Retry: no.
-    """
+    """Not a record of this version. Fault: the sender, or the sender is newer. State: unchanged. Retry: no."""
 
     code = "E_PROGRESS_FORMAT"
 
@@ -120,26 +129,16 @@ class Progress:
 
     def to_bytes(self) -> bytes:
         """The 32-byte record."""
-        head = _STATES.index(self.state) << 5 | _REASONS.index(self.reason)
-        rates = _squeeze(self.rate_in_bytes_per_s, 7) << 12 | _squeeze(self.rate_out_bytes_per_s, 7)
-        fields = (
-            (VERSION, 1),
-            (head, 1),
-            (min(self.chunks_verified, 2**24 - 1), 3),
-            (_squeeze(self.source_bytes, 27), 4),
-            (_squeeze(self.peer_bytes_same_rack, 27), 4),
-            (_squeeze(self.peer_bytes_cross_rack, 27), 4),
-            (_squeeze(self.duplicate_bytes, 19), 3),
-            (min(self.corrupt_chunks, 2**24 - 1), 3),
-            (rates, 3),
-            (min(max(self.started_s, 0), 2**32 - 1), 4),
-            (_squeeze(self.elapsed_s, 11), 2),
-        )
-        return b"".join(value.to_bytes(size, "big") for value, size in fields)
+        packed = _STATES.index(self.state) << 5 | _REASONS.index(self.reason)
+        for name, bits, is_squeezed in _FIELDS:
+            value = getattr(self, name)
+            whole = min(max(value, 0), (1 << bits) - 1)
+            packed = packed << bits | (_squeeze(value, bits - EXPONENT_BITS) if is_squeezed else whole)
+        return bytes([VERSION]) + packed.to_bytes(RECORD_BYTES - 1, "big")
 
     @classmethod
     def from_bytes(cls, record: bytes) -> Progress:
-        """Raises ProgressFormatError, and nothing else, whatever the bytes."""
+        """Raises ProgressFormatError, and nothing else, for any bytes."""
         if len(record) != RECORD_BYTES:
             raise ProgressFormatError(f"a progress record has {len(record)} bytes, expected {RECORD_BYTES}")
         if record[0] != VERSION:
@@ -147,22 +146,13 @@ class Progress:
         state, reason = record[1] >> 5, record[1] & 31
         if state >= len(_STATES):
             raise ProgressFormatError(f"state {state} is unknown")
-        rates = int.from_bytes(record[23:26], "big")
-        return cls(
-            state=_STATES[state],
-            # A newer version's reason is still a reason; only its name is lost.
-            reason=_REASONS[reason] if reason < len(_REASONS) else HostReason.OTHER,
-            chunks_verified=int.from_bytes(record[2:5], "big"),
-            source_bytes=_expand(int.from_bytes(record[5:9], "big"), 27),
-            peer_bytes_same_rack=_expand(int.from_bytes(record[9:13], "big"), 27),
-            peer_bytes_cross_rack=_expand(int.from_bytes(record[13:17], "big"), 27),
-            duplicate_bytes=_expand(int.from_bytes(record[17:20], "big"), 19),
-            corrupt_chunks=int.from_bytes(record[20:23], "big"),
-            rate_in_bytes_per_s=_expand(rates >> 12, 7),
-            rate_out_bytes_per_s=_expand(rates & 0xFFF, 7),
-            started_s=int.from_bytes(record[26:30], "big"),
-            elapsed_s=_expand(int.from_bytes(record[30:32], "big"), 11),
-        )
+        packed, values = int.from_bytes(record[2:], "big"), {}
+        for name, bits, is_squeezed in reversed(_FIELDS):
+            value, packed = packed & (1 << bits) - 1, packed >> bits
+            values[name] = _expand(value, bits - EXPONENT_BITS) if is_squeezed else value
+        # A newer version's reason is still a reason; only its name is lost.
+        known_reason = _REASONS[reason] if reason < len(_REASONS) else HostReason.OTHER
+        return cls(state=_STATES[state], reason=known_reason, **values)
 
 
 def progress_key(deployment: DeploymentId) -> bytes:
@@ -178,13 +168,6 @@ def next_version(last: int, wall_s: float) -> int:
 def refresh_interval_s(hosts: int) -> float:
     """Seconds after which a host renews its record when only numbers have changed."""
     return max(REFRESH_FLOOR_S, hosts / REFRESH_HOSTS_PER_S)
-
-
-def verified_bytes(chunks_verified: int, chunk_count: int, bytes_total: int) -> int:
-    """Bytes of ``chunks_verified`` chunks: a proportional share, exact for none and for all."""
-    if chunk_count <= 0:
-        return bytes_total
-    return bytes_total * min(chunks_verified, chunk_count) // chunk_count
 
 
 def _squeeze(value: int, mantissa_bits: int) -> int:

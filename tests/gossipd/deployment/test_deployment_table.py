@@ -9,7 +9,7 @@ from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress import HostReason, HostState, Progress, progress_key
+from gossipd.deployment.progress_record import HostReason, HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX, AcceptedManifest

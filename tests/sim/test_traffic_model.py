@@ -9,13 +9,19 @@ import pytest
 from gossipd.core.chunkset import ChunkSet
 from gossipd.core.events import SendDelta
 from gossipd.core.ids import DeploymentId
-from gossipd.sim.message_size import ACKNOWLEDGEMENT_BYTES, datagram_bytes, delta_bytes, holdings_bytes, request_bytes
 from gossipd.sim.outcome import simulated
 from gossipd.sim.scenario import lab
-from gossipd.sim.steady_traffic import progress_bytes_s
+from gossipd.sim.traffic_model import (
+    ACKNOWLEDGEMENT_BYTES,
+    datagram_bytes,
+    delta_bytes,
+    holdings_bytes,
+    progress_bytes_s,
+    request_bytes,
+)
 from gossipd.sim.world import World
 from gossipd.wire.control import Delta, Holdings, Message, Subscribe
-from gossipd.wire.control_frame import encode, encode_delta, join
+from gossipd.wire.control_frame import encode, encode_fields, gaps, join
 
 SEGMENT_BYTES = 14 + 20 + 32  # Ethernet, IPv4, TCP with time stamps
 CURVE_BYTES = 2 + 8 + 8 + 16 + 1  # ZMTP's flags and length, CurveZMQ's name, nonce, authenticator and flags
@@ -32,7 +38,7 @@ def frame_bytes(frame: bytes) -> int:
     [((), ()), ((7,), ()), ((200,), (3,)), ((5, 6, 300), (1_000, 1_001)), (tuple(range(0, 40, 2)), ())],
 )
 def test_a_delta_is_as_long_as_the_daemons_codec_makes_it(added: tuple[int, ...], reading: tuple[int, ...]) -> None:
-    fields = encode_delta(STREAM, added=added, dropped=(), reading=reading, free_slots=3)
+    fields = encode_fields(Delta(STREAM, gaps(added), (), gaps(reading), 3))
     counted = delta_bytes(SendDelta((), DEPLOYMENT, added, (), reading, 3))
     assert counted == frame_bytes(join(Delta, fields, number=NUMBER))
 

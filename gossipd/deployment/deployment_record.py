@@ -1,6 +1,7 @@
 """One deployment on this host: its state, its counters, what it says about itself.
 
-What lives here: a plain record and its arithmetic. What does not: the steps that change its state (``life``).
+What lives here: a plain record and its arithmetic. What does not: the steps that change its state
+(``deployment_steps``).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
-from gossipd.deployment.progress import HostReason, HostState, Progress
+from gossipd.deployment.progress_record import HostReason, HostState, Progress
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.states import FINAL, STATES
 from gossipd.manifest.manifest import Manifest
@@ -80,15 +81,10 @@ class DeploymentRecord:
         if self.state in FINAL and not self.elapsed_s and self.started_s:
             self.elapsed_s = max(1, int(wall_s) - self.started_s)
         return Progress(
-            state=self.state,
-            reason=self._why(),
-            chunks_verified=self.chunks_verified,
-            rate_in_bytes_per_s=int(self.rate_in.bytes_per_s),
-            rate_out_bytes_per_s=int(self.rate_out.bytes_per_s),
-            started_s=self.started_s,
-            elapsed_s=self.elapsed_s,
-            **counters_of(self.counters),
-        )
+            state=self.state, reason=self._why(), chunks_verified=self.chunks_verified,
+            rate_in_bytes_per_s=int(self.rate_in.bytes_per_s), rate_out_bytes_per_s=int(self.rate_out.bytes_per_s),
+            started_s=self.started_s, elapsed_s=self.elapsed_s, **counters_of(self.counters),
+        )  # fmt: skip
 
     def _why(self) -> HostReason:
         """The state's own reason, else why nothing arrives: trouble with the source or the disk says it best."""

@@ -6,8 +6,8 @@ import pytest
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import SOURCE, DeploymentId
-from gossipd.deployment.progress import HostReason, HostState
-from gossipd.deployment.record import DeploymentRecord
+from gossipd.deployment.deployment_record import DeploymentRecord
+from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.deployment.states import STATES
 from gossipd.identity.keys import SecretKey

@@ -28,6 +28,7 @@ from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.errors import shown
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.extents import FileExtent
+from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.tree import FoundFile
 
 BUFFER_BYTES = 512 * 1024  # 256 KiB to 1 MiB are equally fast
@@ -49,7 +50,7 @@ class LocalFiles:
         hasher = blake3()
         for segment in run.segments:
             with self._opened(segment) as descriptor:
-                for piece in self._pieces(descriptor, segment, segment.length):
+                for piece in self._pieces(descriptor, segment):
                     hasher.update(piece)
         return hasher.digest()
 
@@ -62,7 +63,7 @@ class LocalFiles:
                     return self._hash_mapped(descriptor, segment, chunk_bytes)
                 finally:
                     fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-            return self._hash_read(descriptor, segment, chunk_bytes)
+            return hash_pieces(self._pieces(descriptor, segment), chunk_bytes)
 
     def _hash_mapped(self, descriptor: int, segment: Segment, chunk_bytes: int) -> bytes:
         if not self._files[segment.file_index].is_still(os.fstat(descriptor)):  # it may be shorter than the map
@@ -76,22 +77,9 @@ class LocalFiles:
                     found.append(blake3(chunk).digest())
         return b"".join(found)
 
-    def _hash_read(self, descriptor: int, segment: Segment, chunk_bytes: int) -> bytes:
-        found = []
-        hasher, room = blake3(), chunk_bytes
-        for piece in self._pieces(descriptor, segment, min(BUFFER_BYTES, chunk_bytes)):
-            hasher.update(piece)
-            room -= len(piece)
-            if not room:
-                found.append(hasher.digest())
-                hasher, room = blake3(), chunk_bytes
-        if room < chunk_bytes:
-            found.append(hasher.digest())
-        return b"".join(found)
-
-    def _pieces(self, descriptor: int, segment: Segment, piece_bytes: int) -> Iterator[memoryview]:
-        """The segment's bytes in one reused buffer; each piece but the last has ``piece_bytes``."""
-        buffer = memoryview(bytearray(min(piece_bytes, BUFFER_BYTES)))
+    def _pieces(self, descriptor: int, segment: Segment) -> Iterator[memoryview]:
+        """The segment's bytes in one reused buffer, which each piece but the last fills."""
+        buffer = memoryview(bytearray(min(segment.length, BUFFER_BYTES)))
         at, end = segment.offset, segment.offset + segment.length
         while at < end:
             want = min(len(buffer), end - at)

@@ -11,10 +11,10 @@ from threading import Event
 import pytest
 
 from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout
-from gossipd.publish import files as files_module
+from gossipd.publish import file_reading as files_module
 from gossipd.publish.errors import PublishError, TreeChangedError
 from gossipd.publish.extents import FileExtent, runs
-from gossipd.publish.files import LocalFiles
+from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.hashing import hash_chunks
 from gossipd.publish.selection import Selection
 from gossipd.publish.tree import find_files

@@ -13,7 +13,7 @@ anything to say while storage is slow.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
@@ -23,7 +23,7 @@ _SILENCE_S_MAX = 40.0  # lost deltas are rare: a broken connection is noticed
 _SILENT_CHUNK_TIMES = 4.0  # some hosts share the slots, so a chunk comes every few chunk times
 
 
-class Subscriptions:
+class NeighbourSubscriptions:
     """Neighbours that were asked for their holdings."""
 
     def __init__(self, settings: PlannerSettings) -> None:
@@ -57,21 +57,11 @@ class Subscriptions:
         self._greeted.discard(node)
 
     def refresh(
-        self,
-        neighbours: Iterable[NodeId],
-        is_usable: Callable[[NodeId], bool],
-        is_full: Callable[[NodeId], bool],
-        now: float,
-        *,
-        chunk_time_s: float = 0.0,
+        self, wanted: set[NodeId], is_full: Callable[[NodeId], bool], now: float, *, chunk_time_s: float = 0.0
     ) -> tuple[list[NodeId], list[NodeId]]:
-        """The peers to ask now, and the peers to which this host listens no longer.
-
-        Args:
-            chunk_time_s: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them.
-        """
+        """The peers to ask now, and the peers to which this host listens no longer. ``wanted``: the usable neighbours.
+        ``chunk_time_s``: where a chunk takes seconds, a healthy neighbour has nothing to say for several of them."""
         silence_s = max(self._settings.silence_s, _SILENT_CHUNK_TIMES * chunk_time_s)
-        wanted = {node for node in neighbours if is_usable(node)}
         ask = []
         for node in wanted:
             asked = self._asked_s.get(node)
