@@ -101,8 +101,8 @@ MUTANTS = (
         "believes-the-version-of-the-envelope",
         "A statement counts with whatever version its forwarder gives it.",
         "gossipd/daemon/gossip_rules.py",
-        "or version != statement.rank or",
-        "or version < statement.rank or",
+        "or version != statement.rank:",
+        "or version < statement.rank:",
         ("tests/gossipd/daemon/test_gossip_rules.py",),
     ),
     Mutant(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.gossip_rules import GossipRules
-from gossipd.deployment.statement import EPOCH_MAX, Statement, Verb, sign_statement
+from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from membership.events import PayloadKind
@@ -26,7 +30,8 @@ def rules(known: Statement | None = None) -> GossipRules:
     store = StatementStore()
     if known is not None:
         store.hear(known, {SIGNER})
-    return GossipRules(store, {SIGNER}, wall_clock=lambda: NOW_S)
+    roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: False)
+    return GossipRules(store, cast(ClusterRoster, roster), wall_clock=lambda: NOW_S)
 
 
 def judged(one: Statement, *, version: int | None = None, key: bytes = DEPLOYMENT, wire: bytes = b"") -> Verdict | None:
@@ -58,13 +63,23 @@ def test_bytes_that_nobody_signed_are_refused(wire: bytes) -> None:
 
 @pytest.mark.parametrize(
     ("known", "epoch", "counts"),
-    [(0, NOW_S, True), (0, NOW_S + 1_001, False), (NOW_S, NOW_S + 1_000, True), (NOW_S, NOW_S + 1_001, False),
-     (5, EPOCH_MAX, False), (0, EPOCH_MAX, False)],
+    [(0, EPOCH_FIRST_MAX, True), (0, EPOCH_FIRST_MAX + 1, False), (7, 1_007, True), (7, 1_008, False),
+     (5, EPOCH_LIMIT, False), (0, EPOCH_LIMIT, False)],
 )  # fmt: skip
-def test_an_epoch_steps_or_is_what_the_clock_explains(known: int, epoch: int, counts: bool) -> None:
-    one = statement(epoch=epoch, verb=Verb.CANCEL)
+def test_an_epoch_is_a_few_steps_from_the_last_one(known: int, epoch: int, counts: bool) -> None:
+    one = statement(epoch=epoch)
     judge = rules(statement(epoch=known) if known else None).judge
     assert (judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is not None) is counts
+
+
+def test_a_cancel_that_no_host_would_obey_stands_in_nobodys_way() -> None:
+    one = statement(epoch=8, verb=Verb.CANCEL)
+    assert rules(statement(epoch=7)).judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is None
+
+
+def test_a_statement_from_the_future_is_refused() -> None:
+    one = sign_statement(KEY, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=NOW_S + 601)
+    assert judged(one) is None
 
 
 def test_a_boot_number_is_at_most_an_hour_ahead_of_the_clock() -> None:
