@@ -44,16 +44,11 @@ class PullManifest:
 
 @dataclass(frozen=True, slots=True)
 class OpenManifest:
-    """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused.
-
-    ``accepted_signer``: the key of its publisher, when this host has accepted it before; that is a fact, whether the
-    key is still trusted or not.
-    """
+    """Verify an envelope that should have the id ``announced``; ends in ManifestOpened or ManifestRefused."""
 
     work: WorkNumber
     envelope: bytes = field(repr=False)
     announced: DeploymentId | None
-    accepted_signer: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
