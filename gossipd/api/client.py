@@ -100,7 +100,7 @@ class StatusClient:
         return row
 
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
-        """``cancel``, ``rm``, ``rollback`` or ``forget``."""
+        """``cancel``, ``rm``, ``rollback``, ``untrust``, ``override`` or ``forget``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
             return _object(answer.read())
 

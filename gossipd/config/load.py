@@ -171,6 +171,9 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
     members = config.membership
     if members.probe_timeout_s * 2 >= members.probe_interval_s:
         found.append((("membership", "probe_timeout_s"), "must be under half of membership.probe_interval_s"))
+    for path, _ in config.security.trust_names:
+        if Path(path) not in config.security.trust:
+            found.append((("security", "trust_names"), f"names {path}, which is not in security.trust"))
     socket_bytes = len(os.fsencode(config.status.socket))
     if socket_bytes > _SOCKET_BYTES_MAX:
         found.append((("status", "socket"), f"has {socket_bytes} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
@@ -249,6 +252,7 @@ def _with_absolute_paths(config: Config) -> Config:
         node_key=absolute(config.security.node_key),
         trust=tuple(absolute(path) for path in config.security.trust),
         clients=tuple(absolute(path) for path in config.security.clients),
+        trust_names=tuple((str(absolute(path)), names) for path, names in config.security.trust_names),
     )
     store = replace(config.store, models=absolute(config.store.models), inbox=absolute(config.store.inbox))
     status = replace(config.status, socket=absolute(config.status.socket))

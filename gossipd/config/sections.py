@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from gossipd.config import kinds
+from gossipd.identity.cancel_rights import DEFAULT_ROLES, ROLES
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.names import check_label
 from gossipd.manifest.source_policy import SourcePolicy, SourceRuleError
@@ -55,6 +56,11 @@ def _check_rule(text: str) -> None:
         SourcePolicy.parse([text])
     except SourceRuleError as error:
         raise ValueError(str(error.args[0]).partition("]")[2].strip()) from None
+
+
+def _check_role(text: str) -> None:
+    if text not in ROLES:
+        raise ValueError(f"{text[:80]!r} must be one of {', '.join(ROLES)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,11 +124,28 @@ class SecuritySection:
         (),
         reload=True,
     )
+    trust_names: tuple[tuple[str, tuple[str, ...]], ...] = setting(
+        kinds.Table(
+            kinds.Text("a file of security.trust", kinds.check_path),
+            kinds.Text('a pattern of model names, such as "prod/*"'),
+        ),
+        'Names that a trusted key may sign, such as {"trust/training.pub" = ["train/*"]}; a key that is not listed\n'
+        "may sign all. * stands for any characters. Every host needs the same table. gossipd 1.0 does not know it.",
+        (),
+        reload=True,
+    )
     clients: tuple[Path, ...] = setting(
         kinds.Texts(_PATH),
         "Public keys (.pub) that may use gossipd trigger against this host, and whose statements it believes. Every\n"
         "host needs the same list: a host that lacks a key ignores its commands.",
         (),
+        reload=True,
+    )
+    may_cancel: tuple[str, ...] = setting(
+        kinds.Texts(kinds.Text("a role: publisher, client, deployer or member", _check_role)),
+        'Whose cancel this host obeys: "publisher", who signed the model; "client", of the list above; "deployer",\n'
+        'the host or client that deployed it first; "member", any host. Every host needs the same list.',
+        DEFAULT_ROLES,
         reload=True,
     )
 

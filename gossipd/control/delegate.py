@@ -38,5 +38,7 @@ class ControlPort(KeyDirectory, EndpointDirectory, Protocol):
     def on_request(self, identity: Identity, message: control.Message, reply: Reply) -> None:
         """A request; ``reply`` may be called once, now or later. Clients may only send trigger requests."""
 
-    def on_refused(self, reason: str, address: str) -> None:
-        """A stranger was turned away (sampled; ``statistics`` counts all): for the audit log."""
+    def on_refused(self, reason: str, address: str, key: bytes) -> None:
+        """A stranger was turned away (sampled; ``statistics`` counts all): for the audit log. ``key``: the CURVE key
+        that it showed, or empty.
+        """

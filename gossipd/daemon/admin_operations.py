@@ -18,7 +18,7 @@ from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.deployment.events import CancelOrdered, RemoveOrdered
+from gossipd.deployment.events import CancelOrdered, OverrideOrdered, RemoveOrdered, UntrustOrdered
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
@@ -58,6 +58,14 @@ class AdminOperations:
         version = await run_blocking(self.store.rollback, name)
         self.audit.record("rolled back", name=name, version=version)
         return Done(changed=True, sentence=f"{name}/current leads to version {version} until a newer one is complete")
+
+    async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
+        return _done(
+            await self.driver.ask(lambda request: UntrustOrdered(request, bytes.fromhex(key), name, version, undo))
+        )
+
+    async def override(self, name: str) -> Done:
+        return _done(await self.driver.ask(lambda request: OverrideOrdered(request, name)))
 
     async def forget(self, node: str) -> Done:
         found = [one for one in self.membership_host.swim.members() if node in (one.record.name, one.record.node.hex())]

@@ -27,7 +27,7 @@ from gossipd.api.local_socket import bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
 from gossipd.api.server import health_app, status_app
 from gossipd.audit.log import AuditLog
-from gossipd.config.keys import Keys
+from gossipd.config.keys import Keys, key_changes
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
@@ -75,6 +75,7 @@ from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 
+REFUSALS_LOOK_S = 1.0
 STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # some percent of a core while a cluster of 40 gets acquainted
 log = structlog.get_logger("node")
 
@@ -95,6 +96,7 @@ class App:
         record = settings_mapping.own_record(config, keys.node.public, self._state.next_boot(wall_s))
         self._membership_host = MembershipHost(self.live, record=record, roster=roster, alarms=self.reports.alarms)
         self._directory = MemberDirectory(record.node)
+        self._cluster_roster = ClusterRoster(self._directory, self.live)
         self._directory.begin(self._membership_host.swim.self_record(), roster)
         self._planner = Planner(
             node=record.node, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
@@ -124,12 +126,12 @@ class App:
         is_tls = settings_mapping.bulk_settings(self.live.config).encryption is Encryption.TLS
         tokens = BulkTokens(None if is_tls else IssuedTokens(), ReceivedTokens())
         triggers = Triggers(statements=self._statements, lifecycle=lifecycle, driver=self._deployments)
-        delegate = ControlDelegate(
+        self._delegate = ControlDelegate(
             directory=self._directory, live=self.live, tokens=tokens, driver=self._driver,
             trigger_server=TriggerServer(triggers, self._nursery), audit=audit,
         )  # fmt: skip
         self._plane = ControlPlane(
-            secret=self.live.keys.node, host=delegate, settings=ControlSettings(), rng=_random(),
+            secret=self.live.keys.node, host=self._delegate, settings=ControlSettings(), rng=_random(),
             turn_loop=self._turn_loop,
         )  # fmt: skip
         self._data_plane = DataPlane(
@@ -211,7 +213,7 @@ class App:
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
         services = (self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits)
-        for task in (*(service.run for service in services), self._keep_standing_links):
+        for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)
         await self._open_local_sockets(nursery)
@@ -263,6 +265,12 @@ class App:
             await run_blocking(self._data_plane.close)
             await run_blocking(self._state_saver.keep_all)
 
+    async def _record_refusals(self) -> None:
+        """Never returns: unknown keys that are still unknown some seconds later go into the audit log."""
+        while True:
+            await trio.sleep(REFUSALS_LOOK_S)
+            self._delegate.record_refusals()
+
     async def _keep_standing_links(self) -> None:
         """Never returns: keep links to the hosts that the next deployment will need, whenever it comes."""
         directory, rack = self._directory, self.live.config.node.rack
@@ -274,6 +282,8 @@ class App:
     def change(self, config: Config, keys: Keys) -> None:
         """Apply a reload: limits, sources, trust, clients and the cluster's key ring may change while running."""
         has_new_ring = keys.cluster != self.live.keys.cluster
+        for change in key_changes(self.live.keys, keys):
+            self.reports.audit.record("trust changed", **change)
         self.live.config, self.live.keys = config, keys
         if has_new_ring:
             self._membership_host.keys_changed()

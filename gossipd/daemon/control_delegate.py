@@ -6,8 +6,11 @@ What lives here: ``ControlDelegate``, the body of ``control.delegate.ControlPort
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import trio
 
 from gossipd import __version__
 from gossipd.audit.log import AuditLog
@@ -22,6 +25,9 @@ from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
 from membership.member import NodeId
+
+DOUBT_S = 10.0  # by then a joiner's record has come by gossip
+DOUBTED_MAX = 64
 
 
 class BulkTokens(NamedTuple):
@@ -41,6 +47,7 @@ class ControlDelegate:
     driver: PlannerDriver
     trigger_server: TriggerServer
     audit: AuditLog
+    _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
         return self.directory.member_of(curve_key)
@@ -80,7 +87,21 @@ class ControlDelegate:
         elif not self.trigger_server.hear(identity, message, reply):
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 
-    def on_refused(self, reason: str, address: str) -> None:
+    def on_refused(self, reason: str, address: str, key: bytes) -> None:
+        """The one who knocks may be a joiner whose record is on its way: that shows in a while."""
+        if key and len(self._doubted) < DOUBTED_MAX:
+            self._doubted.append((trio.current_time() + DOUBT_S, reason, address, key))
+        else:
+            self._record_refusal(reason, address)
+
+    def record_refusals(self) -> None:
+        """Write down the strangers that are strangers still. Called every second."""
+        while self._doubted and self._doubted[0][0] <= trio.current_time():
+            _, reason, address, key = self._doubted.popleft()
+            if self.member_of(key) is None and self.client_of(key) is None:
+                self._record_refusal(reason, address)
+
+    def _record_refusal(self, reason: str, address: str) -> None:
         # The port is a new one each time; by the host, so that one stranger's knocking is cut short in the log.
         host = address.rpartition(":")[0] if "://" in address else address
         self.audit.record("stranger refused", subject=host, reason=reason)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.identity.cancel_rights import Authors, may_cancel
 from membership.member import NodeId, node_id
 
 
@@ -40,6 +41,11 @@ class ClusterRoster:
         records = map(self._directory.record, (self._directory.own, *self._directory.live()))
         keys = [record.public_key for record in records if record is not None]
         return frozenset(keys + [client.ed25519 for client in self._live.clients])
+
+    def may_cancel(self, signer: bytes, authors: Authors) -> bool:
+        """See RosterPort."""
+        is_client = any(signer == one.ed25519 for one in self._live.clients)
+        return may_cancel(signer, authors, roles=self._live.may_cancel, is_client=is_client)
 
     @property
     def host_count(self) -> int:

@@ -30,8 +30,8 @@ class SwarmActions:
     reader: SourceReader
     membership_host: MembershipHost
 
-    def trusted(self) -> frozenset[bytes]:
-        """Ed25519 keys of publishers whose manifests are accepted."""
+    def trusted(self) -> dict[bytes, tuple[str, ...]]:
+        """Ed25519 keys of publishers whose manifests are accepted, with patterns of the names that each may sign."""
         return self.live.trusted()
 
     def open_swarm(self, command: OpenSwarm) -> None:

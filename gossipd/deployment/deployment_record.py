@@ -27,6 +27,8 @@ class DeploymentRecord:
     statement: Statement
     manifest: Manifest | None = None
     is_target: bool = True
+    is_proven: bool = True
+    """The manifest was verified here once; else this is a statement that is being looked into."""
     state: HostState = HostState.INIT
     reason: HostReason = HostReason.NONE
     sentence: str = ""
@@ -58,8 +60,8 @@ class DeploymentRecord:
 
     @property
     def is_live(self) -> bool:
-        """Whether it takes up room here: a target that has not ended."""
-        return self.is_target and self.state not in FINAL
+        """Whether it takes up room here: proven, a target, and not ended."""
+        return self.is_proven and self.is_target and self.state not in FINAL
 
     def enter(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """Change state, or the reason for it."""

@@ -22,6 +22,7 @@ from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
 from gossipd.deployment.progress_record import HostReason, HostState
+from gossipd.deployment.statement import Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -70,6 +71,9 @@ class DeploymentSteps:
         """The manifest, given by an order that has accepted and kept it."""
         self._manifest: Manifest | None = None
         self._pull_delay_s = 0.0
+        self._pulls_begun = 0
+        self._pull_signer: bytes | None = None
+        """Whose share of the pulls the one under way takes."""
         self._refused_count = 0
         self._is_from_disk = False
 
@@ -103,13 +107,13 @@ class DeploymentSteps:
 
     def forget(self) -> None:
         """No statement on it is kept any more: end the life without a trace."""
-        self._stop()
+        self._stop(is_forgotten=True)
 
     def close(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
         """End the life. A complete model stays on disk; an incomplete one is deleted."""
         record = self.record
         was_complete = record.state is HostState.COMPLETE
-        if was_complete and reason is not HostReason.REMOVED:
+        if was_complete and reason not in (HostReason.REMOVED, HostReason.REFUSED):
             return
         self._stop()
         was_open, record.is_open = record.is_open, False
@@ -122,7 +126,9 @@ class DeploymentSteps:
         self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value)
         self._go_on()
 
-    def _stop(self) -> None:
+    def _stop(self, *, is_forgotten: bool = False) -> None:
+        """End what is under way. Of one that is forgotten it ends by itself: a pull that is given up would free its
+        share while its thread still waits for the peer, and a signer about nothing could hold all threads."""
         self._begins_next = False
         self._given = None
         if self.step is Step.DELETE:
@@ -132,7 +138,7 @@ class DeploymentSteps:
             self._enter(Step.IDLE)
         elif not self._is_stale:
             self._is_stale = True
-            if self.step is not Step.PUBLISH:
+            if self.step is not Step.PUBLISH and not is_forgotten:
                 self._context.put(commands.AbandonWork(self._work))
 
     def _go_on(self) -> None:
@@ -157,6 +163,7 @@ class DeploymentSteps:
 
     def _fail(self, error: GossipdError, reason: HostReason = HostReason.REFUSED) -> None:
         state, reason = _ENDINGS.get(error.code, (HostState.FAILED, reason))
+        self._context.unproven.take(self.id)
         self._context.audit("refused", deployment=self.id.hex(), code=error.code, reason=str(error.args[0]))
         self.close(state, reason, error.sentence)
 
@@ -181,11 +188,19 @@ class DeploymentSteps:
             self._ask(self.step, *self._fields)
 
     def _pull(self, now: float) -> None:
-        peer = self.holders.choose(self._context.roster.live())
+        context = self._context
+        words = context.unproven.of(self.id) or [self.record.statement]
+        peer = self.holders.choose(context.roster.live())
         if peer is None:
             self._pull_later(now)
-        else:
-            self._ask(Step.PULL, self.id, peer, self.record.statement.manifest_bytes)
+            return
+        self._pull_signer = context.pulls.begin([one.signer for one in words])
+        if self._pull_signer is None:
+            self._enter(Step.PULL)
+            context.retries[self.id] = now + context.settings.pull_turn_s
+            return
+        self._pulls_begun += 1  # signers may differ about the size, and one of them lie
+        self._ask(Step.PULL, self.id, peer, words[self._pulls_begun % len(words)].manifest_bytes)
 
     def _pull_later(self, now: float) -> None:
         self._enter(Step.PULL)
@@ -205,6 +220,9 @@ class DeploymentSteps:
         """See WorkOwner."""
         assert event.work == self._work
         self._work = None
+        if self._pull_signer is not None and self.step is Step.PULL:
+            self._context.pulls.end(self._pull_signer)
+            self._pull_signer = None
         if self._is_stale:
             self._is_stale = False
             if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
@@ -233,15 +251,24 @@ class DeploymentSteps:
         if envelope is None:
             self._look_further(now)
         else:
-            self._ask(Step.OPEN, envelope, self.id)
+            accepted = self._context.statements.accepted(self.id)
+            self._ask(Step.OPEN, envelope, self.id, accepted.signer if accepted is not None else b"")
 
     def _opened(self, manifest: Manifest, now: float, wall_s: float) -> None:
         if manifest.id != self.id:
             self._look_further(now)
             return
+        was_unproven = not self.record.is_proven
+        self._prove()
+        is_kept = self.id in self._context.complete_before
+        if was_unproven and self.record.statement.verb is Verb.CANCEL and not is_kept:
+            self.record.manifest = manifest
+            self.close(HostState.CANCELLED)
+            return
         try:
             self._context.statements.accept(manifest, wall_s)
         except ManifestError as error:
+            self.record.manifest = manifest  # so that it can be named
             self._fail(error)
             return
         self._manifest = manifest
@@ -249,6 +276,13 @@ class DeploymentSteps:
             self._register()
         else:
             self._ask(Step.KEEP, manifest)
+
+    def _prove(self) -> None:
+        """The manifest is verified: what was said of it counts now."""
+        context, record = self._context, self.record
+        context.believe_unproven(self.id)
+        record.statement = context.statements.statement(self.id) or record.statement
+        record.is_proven = True
 
     def _register(self) -> None:
         assert self._manifest is not None

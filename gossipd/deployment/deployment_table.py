@@ -49,6 +49,7 @@ class DeploymentTable:
         if life is None:
             life = self._add(statement)
         life.record.statement = statement
+        life.record.is_proven = True
         # One that was complete when it was cancelled stays, after a restart too.
         is_kept = is_new and statement.deployment in self._context.complete_before
         if self._context.statements.is_removed(statement.deployment):
@@ -59,6 +60,29 @@ class DeploymentTable:
             life.begin(manifest, wall_s)
         elif manifest is not None:
             life.hand_over(manifest)
+
+    def look_into(self, wanted: dict[DeploymentId, Statement], wall_s: float) -> None:
+        """Look for the manifests of these statements, and of no others that are unproven. What was refused for good
+        stays to be seen for a while.
+        """
+        unproven = [life for life in self._lives.values() if not life.record.is_proven]
+        refused = [life for life in unproven if life.record.state is not HostState.INIT]
+        for life in unproven:
+            is_looked_for = life.id in wanted or life in refused[-self._context.settings.unproven_max :]
+            if not is_looked_for:
+                life.forget()
+                del self._lives[life.id]
+        for deployment, statement in wanted.items():
+            found = self._lives.get(deployment)
+            if found is None:
+                found = self._add(statement)
+                found.record.is_proven = False
+                found.begin(None, wall_s)
+            elif not found.record.is_proven and found.record.state in _BEGINS_AGAIN:
+                found.record.statement = statement
+                found.begin(None, wall_s)
+            for node in self._context.unproven.holders(deployment):
+                self.holder_heard(deployment, node)
 
     def _add(self, statement: Statement) -> DeploymentSteps:
         self._make_room()
@@ -85,6 +109,27 @@ class DeploymentTable:
         life = self._lives.get(deployment)
         if life is not None:
             life.close(HostState.CANCELLED, HostReason.REMOVED)
+
+    def trust_changed(self, wall_s: float) -> None:
+        """The operator trusts a key or a model no longer: end what is running of it, and serve none of it. Or trusts
+        it again: begin again.
+        """
+        statements = self._context.statements
+        for life in list(self._lives.values()):
+            record = life.record
+            if record.manifest is None:
+                continue
+            is_refused = record.state is HostState.FAILED and record.sentence.startswith("E_UNTRUSTED")
+            if statements.is_untrusted(record.manifest):
+                sentence = "E_UNTRUSTED: an operator of this host has said gossipd untrust"
+                life.close(HostState.FAILED, HostReason.REFUSED, sentence)
+            elif is_refused:
+                self.act(record.statement, wall_s)
+
+    def is_served(self, deployment: DeploymentId) -> bool:
+        """Whether peers may have its chunks. From any thread."""
+        record = self.get(deployment)
+        return record is not None and record.is_open
 
     def holder_heard(self, deployment: DeploymentId, node: NodeId) -> None:
         """That host has the deployment's manifest, or is about to."""
@@ -180,7 +225,8 @@ class DeploymentTable:
     # ---- questions --------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[DeploymentRecord]:
-        return iter([life.record for life in list(self._lives.values())])
+        records = [life.record for life in list(self._lives.values())]
+        return iter([one for one in records if one.is_proven or one.state is not HostState.INIT])
 
     def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
         """What this host knows of it."""

@@ -6,6 +6,8 @@ from tests.mutants.mutant import Mutant
 
 _PATHS = "tests/gossipd/manifest/test_paths.py"
 _CORE = "tests/gossipd/core"
+_ORDERS = "tests/gossipd/deployment/test_orders.py"
+_UNPROVEN = "tests/gossipd/deployment/test_unproven.py"
 _BAD_INPUT = "tests/gossipd/manifest/test_manifest_bad_input.py"
 
 MUTANTS = (
@@ -53,8 +55,8 @@ MUTANTS = (
         "accepts-a-rolled-back-manifest",
         "A version below the highest trusted one is accepted as long as it is not the lowest.",
         "gossipd/deployment/statement_store.py",
-        "        if versions and manifest.version < max(versions):\n",
-        "        if versions and manifest.version < min(versions):\n",
+        "        if versions and manifest.version < max(versions) and not is_overridden:\n",
+        "        if versions and manifest.version < min(versions) and not is_overridden:\n",
         (_BAD_INPUT, "tests/gossipd/deployment/test_statement_store.py"),
     ),
     Mutant(
@@ -112,6 +114,102 @@ MUTANTS = (
         "        if is_degenerate(signer) or not verify(signer, signature, _DOMAIN + wire[: _HEAD.size]):\n",
         "        if is_degenerate(signer):\n",
         ("tests/gossipd/deployment/test_statement.py",),
+    ),
+    Mutant(
+        "takes-a-statement-about-nothing-for-a-deployment",
+        "A statement is believed and kept before its manifest is verified.",
+        "gossipd/deployment/statement_store.py",
+        "        return deployment in self.state.statements or deployment in self.state.accepted\n",
+        "        return deployment is not None\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "keeps-what-is-never-proven",
+        "A statement whose manifest nobody has is looked for as long as the daemon runs.",
+        "gossipd/deployment/unproven.py",
+        "        self._life_s = life_s\n",
+        "        self._life_s = life_s * 2**30\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "gives-one-signer-all-pulls",
+        "The pulls for one signer's statements may be all that there are.",
+        "gossipd/deployment/unproven.py",
+        "if self._held[one] < self._per_signer_max), None)",
+        "if self._held[one] < self._in_all_max), None)",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "believes-a-statement-from-the-future",
+        "A statement may be issued at any time to come, and outlive all others.",
+        "gossipd/deployment/statement_rules.py",
+        "    if ahead_s > ISSUED_AHEAD_MAX_S:\n",
+        "    if ahead_s > 2**50:\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
+        "believes-any-epoch",
+        "One statement may take all epochs that there are.",
+        "gossipd/deployment/statement_store.py",
+        "        if statement.epoch > epoch_max:\n",
+        "        if statement.epoch > epoch_max * 2**40:\n",
+        (_ORDERS,),
+    ),
+    Mutant(
+        "lets-any-member-cancel",
+        "Whoever may sign statements may cancel what others deployed.",
+        "gossipd/identity/cancel_rights.py",
+        "        or (MEMBER in roles and not is_client)\n",
+        "        or not is_client\n",
+        (_ORDERS, "tests/gossipd/identity/test_cancel_rights.py"),
+    ),
+    Mutant(
+        "takes-whoever-deploys-again-for-the-deployer",
+        "A later statement to deploy brings the right to cancel.",
+        "gossipd/deployment/statement_store.py",
+        "            self.state.deployers.setdefault(statement.deployment, statement.signer)\n",
+        "            self.state.deployers[statement.deployment] = statement.signer\n",
+        (_ORDERS,),
+    ),
+    Mutant(
+        "asks-again-whether-an-accepted-model-is-trusted",
+        "What was accepted is judged by the keys that are trusted today.",
+        "gossipd/deployment/deployment_steps.py",
+        'accepted.signer if accepted is not None else b"")\n',
+        'accepted.signer[:0] if accepted is not None else b"")\n',
+        (_ORDERS,),
+    ),
+    Mutant(
+        "serves-what-is-no-longer-trusted",
+        "A model that is complete stays open when the operator trusts it no longer.",
+        "gossipd/deployment/deployment_steps.py",
+        "reason not in (HostReason.REMOVED, HostReason.REFUSED):\n",
+        "reason is not HostReason.REMOVED:\n",
+        (_ORDERS,),
+    ),
+    Mutant(
+        "lets-a-key-sign-any-name",
+        "The patterns of names that a key may sign are not looked at.",
+        "gossipd/daemon/deployment_executor.py",
+        "    if may_sign(trusted[manifest.signer], manifest.name):\n",
+        "    if manifest.signer in trusted:\n",
+        ("tests/gossipd/daemon/test_deployment_driver.py",),
+    ),
+    Mutant(
+        "overrides-a-name-for-ever",
+        "After an override every lower version is accepted.",
+        "gossipd/deployment/statement_store.py",
+        "            del self.state.overridden[manifest.name]\n",
+        "            assert manifest.name in self.state.overridden\n",
+        (_ORDERS,),
+    ),
+    Mutant(
+        "takes-a-joiner-for-a-stranger",
+        "The audit log names a host as a stranger whose record came a moment later.",
+        "gossipd/daemon/control_delegate.py",
+        "            if self.member_of(key) is None and self.client_of(key) is None:\n",
+        "            if self.client_of(key) is None:\n",
+        ("tests/gossipd/daemon/test_control_delegate.py",),
     ),
     Mutant(
         "takes-an-order-signed-by-another",

@@ -37,6 +37,7 @@ from gossipd.deployment.progress_record import HostState, Progress, ProgressForm
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import _DOMAIN, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import open_manifest
@@ -77,10 +78,11 @@ class Application(QuietListener):
         self.audited_kinds: Counter[str] = Counter()
         self._planned_s = 0.0
         self._now = 0.0
+        settings = SimpleNamespace(clients=(_CLIENT.public,), may_cancel=DEFAULT_ROLES)
         context = BrainContext(
             identity=HostIdentity(self.own, "host-0", "rack-0", _SECRET),
             statements=self.statements,
-            roster=ClusterRoster(self.cluster, cast(Any, SimpleNamespace(clients=(_CLIENT.public,)))),
+            roster=ClusterRoster(self.cluster, cast(Any, settings)),
             progress=self.progress,
         )
         self.brain = DeploymentBrain(context, Random(6))

@@ -142,6 +142,12 @@ class FakeDaemon:
     async def rollback(self, name: str) -> Done:
         return self._take("rollback", name)
 
+    async def untrust(self, key: str, name: str, version: int, *, undo: bool) -> Done:
+        return self._take("untrust", key or name, version, undo)
+
+    async def override(self, name: str) -> Done:
+        return self._take("override", name)
+
     async def forget(self, node: str) -> Done:
         if node == "node-1":
             raise LocalError("node-1 is alive; stop it first", code="E_ALIVE")

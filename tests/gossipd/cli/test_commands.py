@@ -20,7 +20,7 @@ from gossipd.core.errors import ExitCode
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 from tests.gossipd.cli.daemons import running
 
-CLIENT_COMMANDS = ("status", "wait", "members", "ls", "path", "verify", "rm", "cancel", "rollback", "forget")
+CLIENT_COMMANDS = ("status", "wait", "members", "ls", "path", "verify", "rm", "cancel", "rollback", "untrust", "forget")
 
 
 class Ended(NamedTuple):
@@ -210,11 +210,17 @@ def test_orders_are_passed_on(shell: Shell) -> None:
     assert shell("rm", "org/toy@2", "--dry-run").out == "rm org/toy done\n"
     assert shell("cancel", "org/toy@3", "--json").object["changed"] is True
     assert shell("rollback", "org/toy").code == 0
+    assert shell("untrust", "org/toy@3").code == 0
+    assert shell("untrust", "ab" * 16, "--undo").code == 0
+    assert shell("trust", "override", "org/toy").code == 0
     assert shell("forget", "node-4").code == 0
     assert shell.daemon.orders == [
         ("rm", "org/toy", 2, True),
         ("cancel", "org/toy", 3),
         ("rollback", "org/toy"),
+        ("untrust", "org/toy", 3, False),
+        ("untrust", "ab" * 16, 0, True),
+        ("override", "org/toy"),
         ("forget", "node-4"),
     ]
     ended = shell("forget", "node-1")

@@ -81,7 +81,7 @@ class FakeHost:
         if answer is not None:
             reply(answer)
 
-    def on_refused(self, reason: str, address: str) -> None:
+    def on_refused(self, reason: str, address: str, key: bytes) -> None:
         self.refusals.append((reason, address))
 
     def introduce(self, other: FakeHost, port: int) -> None:

@@ -15,6 +15,7 @@ from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostReason, HostState
 from gossipd.deployment.statement import Verb
+from gossipd.deployment.statement_store import AcceptedManifest
 from gossipd.manifest.manifest import seal_manifest
 from tests.gossipd.deployment.scripted_host import ONE, PEER, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import STRANGER, draft, manifest
@@ -58,6 +59,7 @@ def test_a_kept_manifest_is_neither_pulled_nor_written_again() -> None:
     host.statements.hear(said(), host.roster.signers)
     again = ScriptedHost(statements=type(host.statements)(host.statements.state))
     again.statements.state.versions.setdefault(ONE.name, {})[ONE.version] = ONE.id
+    again.statements.state.accepted[ONE.id] = AcceptedManifest(ONE.signer, 0)
     again.files = host.files
     again.tell(events.DaemonStarted())
     assert kinds(again) == ["TellStatement", "ReadManifest", "OpenManifest", "ReserveSpace", "OpenSwarm"]
@@ -282,12 +284,18 @@ def in_reserve(host: ScriptedHost) -> type:
     return commands.ReserveSpace
 
 
+def believed(host: ScriptedHost) -> None:
+    """A statement of an earlier run: its manifest was verified then."""
+    host.statements.hear(said(), host.roster.signers)
+    host.tell(events.DaemonStarted())
+
+
 @pytest.mark.parametrize("place", [in_read, in_pull, in_open, in_keep, in_register, in_reserve])
 def test_a_cancel_ends_the_life_in_every_step_before_the_swarm(place: Callable[[ScriptedHost], type]) -> None:
     host = ScriptedHost()
     kind = place(host)
     host.held_back.add(kind)
-    host.hear(said())
+    believed(host)
     host.hear(said(epoch=2, verb=Verb.CANCEL))
     assert host.record().state is HostState.CANCELLED
     assert len(host.all_of(commands.AbandonWork)) == 1
@@ -306,7 +314,7 @@ def test_a_deploy_that_follows_a_cancel_waits_for_the_deletion(place: Callable[[
     host = ScriptedHost()
     kind = place(host)
     host.held_back |= {kind, commands.DeleteModel}
-    host.hear(said())
+    believed(host)
     host.hear(said(epoch=2, verb=Verb.CANCEL))
     host.held_back.discard(kind)
     host.hear(said(epoch=3))

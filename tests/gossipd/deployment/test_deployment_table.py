@@ -12,7 +12,7 @@ from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostReason, HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb
-from gossipd.deployment.statement_store import STATEMENTS_MAX
+from gossipd.deployment.statement_store import STATEMENTS_MAX, AcceptedManifest
 from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import ONE, OWN, PEER, WALL_S, ScriptedHost, said
 
@@ -27,11 +27,17 @@ def host() -> ScriptedHost:
     return made
 
 
+def hear_accepted(host: ScriptedHost, deployment: DeploymentId, issued_s: float) -> None:
+    """A statement on a deployment whose manifest was accepted in an earlier run."""
+    host.statements.state.accepted[deployment] = AcceptedManifest(ONE.signer, 0)
+    host.hear(said(deployment, issued_s=issued_s))
+
+
 def test_no_more_deployments_are_kept_than_there_are_last_statements() -> None:
     host = ScriptedHost()
     host.held_back.add(commands.ReadManifest)
     for number in range(STATEMENTS_MAX + 200):
-        host.hear(said(DeploymentId(number.to_bytes(32, "big")), issued_s=WALL_S + number))
+        hear_accepted(host, DeploymentId(number.to_bytes(32, "big")), WALL_S - 2_000 + number)
     known = [record.id for record in host.brain.lifecycle]
     assert len(known) <= STATEMENTS_MAX + 1
     assert all(host.statements.statement(one) for one in known[-STATEMENTS_MAX:])
@@ -42,10 +48,11 @@ def test_no_more_deployments_are_kept_than_there_are_last_statements() -> None:
 def test_one_that_is_still_to_be_deleted_is_not_forgotten() -> None:
     host = ScriptedHost()
     host.fail(commands.DeleteModel, Failure.DISK, LocalError("broken", code="E_STORE_IO"))
-    host.hear(said(epoch=2, verb=Verb.CANCEL, issued_s=WALL_S - 1))
+    host.statements.state.accepted[ONE.id] = AcceptedManifest(ONE.signer, 0)
+    host.hear(said(epoch=2, verb=Verb.CANCEL, issued_s=WALL_S - 5_000))
     host.held_back.add(commands.ReadManifest)
     for number in range(STATEMENTS_MAX + 200):
-        host.hear(said(DeploymentId(number.to_bytes(32, "big")), issued_s=WALL_S + number))
+        hear_accepted(host, DeploymentId(number.to_bytes(32, "big")), WALL_S - 2_000 + number)
     assert host.statements.statement(ONE.id) is None
     host.wait(10.0)
     assert len(host.all_of(commands.DeleteModel)) == 2

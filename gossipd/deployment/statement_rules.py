@@ -1,0 +1,62 @@
+"""Whether a statement counts on this host: who signed it, may that signer say it, is its epoch within bounds.
+
+What lives here: the one judgement, asked by membership before it keeps or passes on a statement
+(``daemon.gossip_rules``) and by the deployment brain before it believes one. What does not: bounds of the epoch
+(``statement_store``), roles (``identity.cancel_rights``). Were membership the laxer one, a statement that no host
+believes would stand in the way of those that follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import Protocol
+
+from gossipd.core.ids import short
+from gossipd.deployment.statement import Statement, Verb
+from gossipd.deployment.statement_store import Heard, StatementStore
+from gossipd.identity.cancel_rights import Authors
+from gossipd.identity.trust import key_id
+from gossipd.manifest.errors import ManifestError
+
+ISSUED_AHEAD_MAX_S = 600.0  # between the clocks of two hosts, and a statement's way
+
+
+class CancelRights(Protocol):
+    """Who may cancel, as this host is configured."""
+
+    def may_cancel(self, signer: bytes, authors: Authors) -> bool:
+        """Whether a statement of this signer's may cancel a deployment with these authors."""
+
+
+def judge_statement(
+    statement: Statement, statements: StatementStore, signers: Container[bytes], rights: CancelRights
+) -> Heard:
+    """What a statement with a proved signature would mean to this host; nothing is changed.
+
+    Args:
+        signers: Ed25519 keys that may sign statements.
+    Raises:
+        ManifestError: ``E_KEY_UNKNOWN``, ``E_STATEMENT_BOUNDS``, ``E_MAY_NOT_CANCEL``. Fault: the signer.
+    """
+    authors = statements.authors(statement.deployment)
+    is_publishers = statement.verb is Verb.CANCEL and statement.signer == authors.publisher
+    heard = statements.judge(statement, (statement.signer,) if is_publishers else signers)
+    # Before a manifest is verified here, nobody knows its publisher: then the brain asks again when it is.
+    is_judged = heard is Heard.NEWS and statement.verb is Verb.CANCEL and statements.is_proven(statement.deployment)
+    if is_judged and not rights.may_cancel(statement.signer, authors):
+        raise ManifestError(
+            f"key={short(key_id(statement.signer))} may not cancel {short(statement.deployment)}: "
+            "security.may_cancel allows none of its roles",
+            code="E_MAY_NOT_CANCEL",
+        )
+    return heard
+
+
+def check_issued(statement: Statement, wall_s: float) -> None:
+    """Those issued longest ago are forgotten first, so one that is issued later than now would outlive all.
+
+    Raises ManifestError ``E_STATEMENT_BOUNDS``.
+    """
+    ahead_s = statement.issued_s - wall_s
+    if ahead_s > ISSUED_AHEAD_MAX_S:
+        raise ManifestError(f"a statement that is issued {ahead_s:.0f} s from now", code="E_STATEMENT_BOUNDS")
