@@ -2,13 +2,19 @@
 
 Statements take part in the digest and so reach late joiners and nodes that missed the rumour. Progress does not,
 because it is superseded soon; its table only tells new from known, and drops the oldest entry when it is full.
+
+The host judges every event before it is kept or passed on. A statement whose writer is not known here (yet) is kept
+back, in a small table: neither told to the host, nor passed on, nor part of the digest, so it takes the place of
+nothing. It is judged again when members have come. Each writer has a quota; where all is full, the writer of most
+statements makes room, and the same of its statements give way on all nodes.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from hashlib import blake2b
+from typing import NamedTuple
 
 from membership import wire
 from membership.errors import PayloadRefusedError, WireError
@@ -19,8 +25,21 @@ from membership.rumours import PROGRESS, STATEMENT
 
 _NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2}
 _KINDS = {number: kind for kind, number in _NUMBERS.items()}
+_PLURALS = {PayloadKind.STATEMENT: "statements", PayloadKind.PROGRESS: "progress"}
 KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
+_KEPT_BACK_MAX = 64
+_WRITERS_SHARE = 4  # one writer may fill this part of the table
+
+
+class _Statement(NamedTuple):
+    """One row. Newer is what has the higher version, then the larger bytes."""
+
+    version: int
+    item: bytes
+    row_id: bytes
+    mark: int
+    writer: bytes
 
 
 class EventStore:
@@ -28,7 +47,9 @@ class EventStore:
 
     def __init__(self, node: MembershipNode) -> None:
         self._node = node
-        self._statements: dict[bytes, tuple[int, bytes, bytes, int]] = {}  # key: version, item, row id, mark
+        self._statements: dict[bytes, _Statement] = {}
+        self._written: Counter[bytes] = Counter()  # statements of each writer
+        self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
         self._progress: OrderedDict[bytes, int] = OrderedDict()
 
@@ -42,10 +63,20 @@ class EventStore:
             )
         if not 0 <= version <= VERSION_MAX:
             raise PayloadRefusedError("version must be from 0 to 2**63 - 1")
-        if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
-            raise PayloadRefusedError(f"{settings.statement_count_max} statements are known already")
         data = wire.event(_NUMBERS[kind], self._node.own.node, version, key, payload)
-        if self._note(kind, key, version, data, now, relay=True) and kind is PayloadKind.STATEMENT:
+        if not self._is_newer(kind, key, version, data):
+            return
+        verdict = self._node.rules.judge(kind, key, version, payload)
+        if verdict is None:
+            raise PayloadRefusedError("by the host's own rules nobody may say it")
+        if kind is PayloadKind.PROGRESS:
+            self._note_progress(key, version, data, relay=True)
+        elif not verdict.is_known:
+            self._keep_back(data, self._node.own.node)
+        elif not self._make_room(key, data, verdict.writer):
+            raise PayloadRefusedError(f"{len(self._statements)} statements are known already")
+        else:
+            self._note_statement(key, version, data, verdict.writer, now, relay=True)
             self._node.gossip_due = True
 
     def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> None:
@@ -55,67 +86,124 @@ class EventStore:
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
-        if kind is PayloadKind.STATEMENT and key not in self._statements and self._is_full():
+        if not self._is_newer(kind, key, version, data):
+            return
+        verdict = self._node.rules.judge(kind, key, version, payload)
+        if verdict is None:
+            self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
+            return
+        if kind is PayloadKind.PROGRESS:
+            self._note_progress(key, version, data, relay=relay)
+        elif not verdict.is_known:
+            self._keep_back(data, forwarder)
+            return
+        elif not self._make_room(key, data, verdict.writer):
             self._node.counts["statements_refused_full"] += 1
             return
-        if not self._note(kind, key, version, data, now, relay=relay):
-            return
+        else:
+            self._note_statement(key, version, data, verdict.writer, now, relay=relay)
         self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
         if kind is PayloadKind.STATEMENT and relay:
             self._node.gossip_due = True
 
+    def judge_again(self, now: float) -> None:
+        """Members have come: what was kept back may be somebody's now. It is passed on like news."""
+        kept, self._kept_back = self._kept_back, {}
+        for data, forwarder in kept.items():
+            self.on_event(data, now, forwarder)
+
     def rows(self) -> Iterator[tuple[int, bytes, int]]:
         """Bucket, row id and mark of every statement."""
-        for _version, _data, row_id, mark in self._statements.values():
-            yield row_id[0], row_id, mark
+        for row in self._statements.values():
+            yield row.row_id[0], row.row_id, row.mark
 
     def mark_of(self, row_id: bytes) -> int | None:
         """Mark of a statement, None when it is unknown."""
         key = self._by_row.get(row_id)
-        return None if key is None else self._statements[key][3]
+        return None if key is None else self._statements[key].mark
 
     def item_of(self, row_id: bytes) -> bytes | None:
         """A statement's item."""
         key = self._by_row.get(row_id)
-        return None if key is None else self._statements[key][1]
+        return None if key is None else self._statements[key].item
+
+    @property
+    def kept_back(self) -> int:
+        """Number of statements whose writer is not known here."""
+        return len(self._kept_back)
 
     def __len__(self) -> int:
         return len(self._statements) + len(self._progress)
 
-    def _is_full(self) -> bool:
-        return len(self._statements) >= self._node.settings.statement_count_max
-
-    def _note(self, kind: PayloadKind, key: bytes, version: int, data: bytes, now: float, *, relay: bool) -> bool:
+    def _is_newer(self, kind: PayloadKind, key: bytes, version: int, data: bytes) -> bool:
         if kind is PayloadKind.PROGRESS:
-            return self._note_progress(key, version, data, relay=relay)
-        queue = self._node.rumours.classes[STATEMENT]
+            known = self._progress.get(key, -1)
+            if version == known:
+                self._node.rumours.classes[PROGRESS].heard_again(key)
+            return version > known
         old = self._statements.get(key)
-        if old is not None and (version, data) <= old[:2]:
+        return old is None or (version, data) > (old.version, old.item)
+
+    def _keep_back(self, data: bytes, forwarder: NodeId) -> None:
+        """Where there are too many, the forwarder of most of them loses its oldest."""
+        if data in self._kept_back:
+            return
+        self._kept_back[data] = forwarder
+        self._node.counts["statements_kept_back"] += 1
+        if len(self._kept_back) > _KEPT_BACK_MAX:
+            loudest = Counter(self._kept_back.values()).most_common(1)[0][0]
+            del self._kept_back[next(item for item, other in self._kept_back.items() if other == loudest)]
+
+    def _make_room(self, key: bytes, data: bytes, writer: bytes) -> bool:
+        """Whether a statement of this writer fits. Of a writer's statements those with the lowest marks stay."""
+        old = self._statements.get(key)
+        if old is not None and old.writer == writer:
+            return True
+        limit = self._node.settings.statement_count_max
+        if self._written[writer] >= limit // _WRITERS_SHARE:
+            loudest = writer
+        elif old is not None or len(self._statements) < limit:
+            return True
+        else:
+            loudest = max(self._written, key=self._written.__getitem__)
+            if self._written[loudest] <= max(1, self._written[writer]):
+                return False
+        last = max((row.mark, key) for key, row in self._statements.items() if row.writer == loudest)
+        if loudest == writer and _mark(data) >= last[0]:
             return False
-        digest = self._node.roster.digest
+        self._drop(last[1])
+        return True
+
+    def _drop(self, key: bytes) -> None:
+        row = self._statements.pop(key)
+        del self._by_row[row.row_id]
+        self._written[row.writer] -= 1
+        if not self._written[row.writer]:
+            del self._written[row.writer]
+        self._node.roster.digest.change(row.row_id[0], -row.mark)
+        self._node.rumours.classes[STATEMENT].discard(key)
+
+    def _note_statement(self, key: bytes, version: int, data: bytes, writer: bytes, now: float, *, relay: bool) -> None:
+        if key in self._statements:
+            self._drop(key)
         row_id = blake2b(key, digest_size=8, person=b"gossip statement").digest()
-        mark = int.from_bytes(blake2b(data, digest_size=8).digest())
-        if old is not None:
-            digest.change(row_id[0], -old[3])
-        digest.change(row_id[0], mark)
-        self._statements[key] = (version, data, row_id, mark)
+        row = self._statements[key] = _Statement(version, data, row_id, _mark(data), writer)
         self._by_row[row_id] = key
+        self._written[writer] += 1
+        self._node.roster.digest.change(row_id[0], row.mark)
         self._node.changed_s = now
         if relay:
             # hearing it again does not count as sent: all nodes pass it on in the same moment
-            queue.add(key, data, urgent=True)
-        return True
+            self._node.rumours.classes[STATEMENT].add(key, data, urgent=True)
 
-    def _note_progress(self, key: bytes, version: int, data: bytes, *, relay: bool) -> bool:
-        queue = self._node.rumours.classes[PROGRESS]
-        if version <= self._progress.get(key, -1):
-            if version == self._progress[key]:
-                queue.heard_again(key)
-            return False
+    def _note_progress(self, key: bytes, version: int, data: bytes, *, relay: bool) -> None:
         self._progress[key] = version
         self._progress.move_to_end(key)
         if len(self._progress) > self._node.settings.progress_count_max:
             self._progress.popitem(last=False)
         if relay:
-            queue.add(key, data)
-        return True
+            self._node.rumours.classes[PROGRESS].add(key, data)
+
+
+def _mark(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest())

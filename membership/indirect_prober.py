@@ -34,6 +34,9 @@ class IndirectProber:
             return
         self._relay_tokens -= 1
         ours = self._pings.send(subject, now, sender, sequence)
+        if ours is None:
+            node.send(sender, wire.SEQUENCE_HEAD.pack(wire.NACK, sequence), now)
+            return
         # Not stretched by our health, or the requester's round would be over: a node that is not well does not testify.
         half = node.settings.probe_timeout_s / 2
         node.at(now + half, lambda later: self._on_relay_half(ours, later))

@@ -95,7 +95,7 @@ class Joiner:
         if bearer is not None:
             self._refuse(bearer, items[0], source, address)
             return
-        held = self._record_merger.on_record(items[0][wire.ITEM_HEAD_BYTES :], now, direct=True)
+        held = self._record_merger.on_record(items[0][wire.ITEM_HEAD_BYTES :], now, asker=address)
         for data in items[1:]:
             if data[0] == wire.ALIVE:
                 self._judge.on_alive(data, now)

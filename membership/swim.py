@@ -18,7 +18,8 @@ from membership import wire
 from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
-from membership.events import Output, PayloadKind
+from membership.events import JoinRefused, Output, PayloadKind
+from membership.host_rules import HostRules, LenientRules
 from membership.indirect_prober import IndirectProber
 from membership.joiner import Joiner
 from membership.judge import Judge
@@ -46,7 +47,7 @@ class Swim:
 
     def __init__(
         self, settings: SwimSettings, record: Record, credentials: Credentials, *, rng: Random, now: float,
-        roster: Iterable[Record] = (),
+        roster: Iterable[Record] = (), rules: HostRules | None = None,
     ) -> None:  # fmt: skip
         """Begin a life.
 
@@ -54,11 +55,14 @@ class Swim:
             record: what this node says of itself, unsigned. ``boot`` must be larger than in any earlier life (the time
                 in milliseconds will do), because keys for sealing derive from it.
             roster: signed records of members known in an earlier life; they count as dead until they answer.
+            rules: the host's clock, and what it knows of application events; by default everything is believed.
 
         Raises: SettingsError, RecordError: the caller's fault.
         """
         settings.validate()
-        self._node = node = MembershipNode(settings, record, credentials, rng=rng, now=now)
+        self._node = node = MembershipNode(
+            settings, record, credentials, rules or LenientRules(), rng=rng, now=now
+        )  # fmt: skip
         self._pings = Pings(node)
         self._judge = Judge(node, self._pings)
         self._record_merger = RecordMerger(node, self._judge)
@@ -121,6 +125,11 @@ class Swim:
         self._event_store.publish(kind, key, version, payload, now)
         self._after(now)
 
+    def judge_again(self, now: float) -> None:
+        """The host's rules know more writers than before: events that were kept back may be told now."""
+        self._event_store.judge_again(now)
+        self._after(now)
+
     def set_keys(self, keyring: KeyRing) -> None:
         """Another key ring of the same cluster, without a restart. The first key seals, all of them open. A rotation
         takes three rounds over all hosts, and loses no datagram: the new key last, the new key first, the new key
@@ -153,11 +162,12 @@ class Swim:
         return None if claim is None or claim.node != node else self._node.member(claim)
 
     def roster_records(self) -> list[Record]:
-        """Signed records of all but this node and those that left: what to keep for the next life."""
+        """Signed records of all but this node, those that left and the dead that never answered: for the next life."""
         roster = self._node.roster
         left = {handle for handle, gone in roster.gone.items() if gone.state is MemberState.LEFT}
+        dead = {handle for handle in roster.gone if not roster.has_answered(handle)}
         others = [claim for claim in roster.claims.values() if claim is not roster.own]
-        return [claim.record for claim in others if claim.handle not in left]
+        return [claim.record for claim in others if claim.handle not in left | dead]
 
     def self_record(self) -> Record:
         """Our own record as it is in force, signed."""
@@ -176,6 +186,7 @@ class Swim:
             "rumours_queued": sum(map(len, node.rumours.classes)),
             "rumours_dropped": sum(queue.dropped for queue in node.rumours.classes),
             "events_kept": len(self._event_store),
+            "events_kept_back": self._event_store.kept_back,
             "health_score": node.health.score,
             "isolated": int(node.isolated),
             "catching_up": int(node.catching_up),
@@ -201,6 +212,7 @@ class Swim:
             for other in others:
                 if other is not self:
                     roster.put(other._node.own, self._node.started_s)
+                    roster.note_answered(other._node.own.handle)
         self._node.catching_up = False
         self._node.rumours.membership.discard(("record", self._node.own.handle))
         self._joiner.welcomed = True
@@ -230,31 +242,44 @@ class Swim:
             opened = node.seal.open(datagram)
             if opened.node == node.own.node:
                 node.counts["dropped_own"] += 1
-            elif not self._replays.is_fresh(opened.node, opened.boot, opened.counter):
-                node.counts["dropped_replays"] += 1
-                known = node.roster.claims.get(opened.node[:HANDLE_BYTES])
-                if known is not None and known.node == opened.node and opened.boot < known.record.boot:
-                    self._on_past_life(opened.body, known, sender, now)
             else:
-                self._dispatch(opened, sender, now)
+                self._on_opened(opened, sender, now)
         except SealError:
             node.counts["dropped_unsealed"] += 1
         except (WireError, ValueError, struct_error):
             node.counts["dropped_malformed"] += 1
         self._after(now)
 
-    def _dispatch(self, opened: OpenedDatagram, address: Address, now: float) -> None:
+    def _on_opened(self, opened: OpenedDatagram, address: Address, now: float) -> None:
+        """Its header is only a claim: the seal proves the cluster's key, and the sender's signed record its boot."""
+        node = self._node
+        handle = opened.node[:HANDLE_BYTES]
+        known = node.roster.claims.get(handle)
+        if known is not None and known.node != opened.node:
+            known = None
+        if known is not None and opened.boot < known.record.boot:
+            self._on_past_life(opened.body, known, address, now)
+            return
+        is_vouched = known is not None and known.record.boot == opened.boot
+        if not is_vouched and not node.is_boot_possible(opened.boot, handle):
+            if opened.body[:1] == bytes((wire.WELCOME,)) and not self._joiner.welcomed:
+                node.tell(JoinRefused("others began at a time that this host's clock has not reached: set the clock"))
+            return
+        sender = known if is_vouched else None
+        home = None if sender is None else sender.address
+        if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
+            node.counts["dropped_replays"] += 1
+            return
+        if address == home:
+            node.roster.note_answered(handle)
+        self._dispatch(opened, sender, address, now)
+
+    def _dispatch(self, opened: OpenedDatagram, sender: Claim | None, address: Address, now: float) -> None:
         node = self._node
         body = opened.body
         if not body:
             raise WireError("empty")
         kind = body[0]
-        sender = node.roster.claims.get(opened.node[:HANDLE_BYTES])
-        if sender is not None and (sender.node != opened.node or sender.record.boot != opened.boot):
-            if sender.node == opened.node and opened.boot < sender.record.boot:
-                self._on_past_life(body, sender, address, now)
-                return
-            sender = None
         node.counts["datagrams_in"] += 1
         if kind == wire.PING:
             self._on_ping(body, sender, opened.node, address, now)
@@ -265,7 +290,7 @@ class Swim:
         elif kind == wire.REFUSAL:
             self._joiner.on_refusal(body, now)
         elif sender is None:
-            self._on_stranger(body, opened, now)
+            self._on_stranger(body, opened, address, now)
         elif kind in self._handlers:
             self._handlers[kind](body, sender, now)
         else:
@@ -319,7 +344,7 @@ class Swim:
         news = before != (self._node.roster.digest.total, len(self._node.roster.claims))
         self._synchroniser.on_items(len(items), int(news), sender, now)
 
-    def _on_stranger(self, body: bytes, opened: OpenedDatagram, now: float) -> None:
+    def _on_stranger(self, body: bytes, opened: OpenedDatagram, address: Address, now: float) -> None:
         """A datagram from a node that has the cluster's key and is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
@@ -329,6 +354,8 @@ class Swim:
             self._take_items(wire.split_items(body, ASK_BYTES), now, opened.node)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
+                if address == claim.address:
+                    self._node.roster.note_answered(claim.handle)
                 self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1
@@ -367,12 +394,14 @@ class Swim:
     # ---- rounds
 
     def _check_gap(self, now: float) -> None:
+        self._node.now_s = now
         if now - self._node.next_deadline() > 2 * self._node.settings.probe_interval_s:
             self._prober.on_gap(now)
 
     def _after(self, now: float) -> None:
         """Begin gossip rounds when there is something to say."""
         node = self._node
+        node.now_s = now
         hurry, node.gossip_due = node.gossip_due, False
         if not node.rumours or node.has_left:
             return
@@ -413,3 +442,4 @@ class Swim:
             return
         if claim.handle not in node.roster.claims:
             node.roster.put(claim, now, Gone(MemberState.DEAD, now, hearsay=True))
+            node.roster.note_answered(claim.handle)  # then

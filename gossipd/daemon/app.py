@@ -45,6 +45,7 @@ from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
+from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
@@ -94,9 +95,12 @@ class App:
         self._state = StateDirectory(home / "state")
         self._statements, roster = self._state.register(), self._state.roster()
         record = settings_mapping.own_record(config, keys.node.public, self._state.next_boot(wall_s))
-        self._membership_host = MembershipHost(self.live, record=record, roster=roster, alarms=self.reports.alarms)
         self._directory = MemberDirectory(record.node)
         self._cluster_roster = ClusterRoster(self._directory, self.live)
+        self._membership_host = MembershipHost(
+            self.live, record=record, roster=roster, alarms=self.reports.alarms,
+            rules=GossipRules(self._statements, self._cluster_roster),
+        )  # fmt: skip
         self._directory.begin(self._membership_host.swim.self_record(), roster)
         self._planner = Planner(
             node=record.node, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
@@ -116,7 +120,7 @@ class App:
         node, keys = self.live.config.node, self.live.keys
         context = BrainContext(
             identity=HostIdentity(self._directory.own, node.name, node.rack, keys.node), statements=self._statements,
-            roster=ClusterRoster(self._directory, self.live), progress=self._progress,
+            roster=self._cluster_roster, progress=self._progress,
             complete_before=frozenset(model.deployment for model in self._store.models() if model.is_published),
         )  # fmt: skip
         return DeploymentBrain(context, _random())
@@ -295,6 +299,7 @@ class App:
         self._planner.set_own(can_read_sources=config.sources.enabled)
         self._driver.look_again()
         self._membership_host.publish_capabilities()
+        self._membership_host.judge_again()
         set_level(config.log.level)
 
 

@@ -54,6 +54,7 @@ class MemberEvents:
 
     def roster_changed(self) -> None:
         self.deployments.post(RosterChanged())
+        self.membership_host.judge_again()
 
     def alarm(self, code: str, sentence: str) -> None:
         self.alarms.ring(code, sentence)

@@ -23,15 +23,19 @@ from gossipd.runtime.turn_loop import Phase, TurnLoop
 from membership import events as membership_events
 from membership.credentials import Credentials
 from membership.errors import PayloadRefusedError
+from membership.host_rules import HostRules
 from membership.member import NodeId, Record
 from membership.runtime import SwimRuntime, open_udp_socket
 from membership.swim import Swim
 
 
 class MembershipHost:
-    """On the trio loop. ``record``: what this host says of itself, unsigned. ``roster``: members of an earlier run."""
+    """On the trio loop. ``record``: what this host says of itself, unsigned. ``roster``: members of an earlier run.
+    ``rules`` judge what is heard."""
 
-    def __init__(self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms) -> None:
+    def __init__(
+        self, live: LiveSettings, *, record: Record, roster: list[Record], alarms: Alarms, rules: HostRules
+    ) -> None:
         config, keys = live.config, live.keys
         self._live = live
         self._alarms = alarms
@@ -39,7 +43,7 @@ class MembershipHost:
         self._seed_term = 0
         settings, credentials = settings_mapping.swim_settings(config), Credentials(keys.node.sign, keys.cluster)
         rng, now = Random(secrets.randbits(64)), trio.current_time()
-        self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster)
+        self.swim = Swim(settings, record, credentials, rng=rng, now=now, roster=roster, rules=rules)
 
     async def start(
         self, nursery: trio.Nursery, on_event: Callable[[membership_events.Event], None], *, turn_loop: TurnLoop
@@ -80,6 +84,11 @@ class MembershipHost:
         """Put the term on our record; zero gives the claim up."""
         self._seed_term = term
         self.publish_capabilities()
+
+    def judge_again(self) -> None:
+        """Who may sign has changed."""
+        self.swim.judge_again(trio.current_time())
+        self.wake()
 
     def keys_changed(self) -> None:
         """Another key ring of this cluster; nothing is sent for it."""

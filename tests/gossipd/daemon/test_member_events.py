@@ -32,7 +32,8 @@ class Parts:
             cast(Any, SimpleNamespace(post=note("planner"))),
             cast(Any, SimpleNamespace(hear=note("sessions"), member_changed=note("moved"), request=self._request)),
             cast(Any, SimpleNamespace(post=note("deployments"))), cast(Any, SimpleNamespace(heard=self._progress)),
-            cast(Any, SimpleNamespace(answered=note("answered"))), cast(Any, None), nursery,
+            cast(Any, SimpleNamespace(answered=note("answered"), judge_again=lambda: note("judge again")(None))),
+            cast(Any, None), nursery,
         )  # fmt: skip
 
     def _note(self, who: str) -> Any:
@@ -67,7 +68,11 @@ async def test_statements_and_rosters_go_to_the_deployment_brain() -> None:
         parts = Parts(nursery)
         parts.events.payload_heard(PayloadHeard(PEER, OWN, PayloadKind.STATEMENT, b"k", 1, b"word"))
         parts.events.roster_changed()
-    assert parts.heard == [("deployments", StatementHeard(b"word", b"k", OWN)), ("deployments", RosterChanged())]
+    assert parts.heard == [
+        ("deployments", StatementHeard(b"word", b"k", OWN)),
+        ("deployments", RosterChanged()),
+        ("judge again", None),
+    ]
 
 
 async def test_progress_of_others_counts_and_nonsense_is_ignored() -> None:

@@ -1,0 +1,86 @@
+"""What a statement must be before membership keeps it or passes it on."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from gossipd.core.ids import DeploymentId
+from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, Statement, Verb, sign_statement
+from gossipd.deployment.statement_store import StatementStore
+from gossipd.identity.keys import SecretKey
+from membership.events import PayloadKind
+from membership.host_rules import Verdict
+
+KEY, STRANGER = SecretKey(b"s" * 32), SecretKey(b"x" * 32)
+SIGNER = KEY.public.ed25519
+DEPLOYMENT = DeploymentId(b"d" * 32)
+NOW_S = 1_800_000_000
+
+
+def statement(*, epoch: int = 1, verb: Verb = Verb.DEPLOY, key: SecretKey = KEY) -> Statement:
+    return sign_statement(key, DEPLOYMENT, epoch=epoch, verb=verb, manifest_bytes=100, now_s=NOW_S)
+
+
+def rules(known: Statement | None = None) -> GossipRules:
+    store = StatementStore()
+    if known is not None:
+        store.hear(known, {SIGNER})
+    roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: False)
+    return GossipRules(store, cast(ClusterRoster, roster), wall_clock=lambda: NOW_S)
+
+
+def judged(one: Statement, *, version: int | None = None, key: bytes = DEPLOYMENT, wire: bytes = b"") -> Verdict | None:
+    rank = one.rank if version is None else version
+    return rules().judge(PayloadKind.STATEMENT, key, rank, wire or one.encode())
+
+
+def test_a_statement_counts_as_its_signers() -> None:
+    assert judged(statement()) == Verdict(SIGNER, is_known=True)
+
+
+def test_a_statement_of_an_unknown_signer_is_kept_back() -> None:
+    assert judged(statement(key=STRANGER)) == Verdict(STRANGER.public.ed25519, is_known=False)
+
+
+@pytest.mark.parametrize("version", [0, 3, 2**63 - 1])
+def test_a_version_that_is_not_the_statements_rank_is_refused(version: int) -> None:
+    assert judged(statement(), version=version) is None
+
+
+def test_another_deployments_key_is_refused() -> None:
+    assert judged(statement(), key=b"e" * 32) is None
+
+
+@pytest.mark.parametrize("wire", [b"x", statement().encode()[:-1] + b"!", b"\x02" + statement().encode()[1:]])
+def test_bytes_that_nobody_signed_are_refused(wire: bytes) -> None:
+    assert judged(statement(), wire=wire) is None
+
+
+@pytest.mark.parametrize(
+    ("known", "epoch", "counts"),
+    [(0, EPOCH_FIRST_MAX, True), (0, EPOCH_FIRST_MAX + 1, False), (7, 1_007, True), (7, 1_008, False),
+     (5, EPOCH_LIMIT, False), (0, EPOCH_LIMIT, False)],
+)  # fmt: skip
+def test_an_epoch_is_a_few_steps_from_the_last_one(known: int, epoch: int, counts: bool) -> None:
+    one = statement(epoch=epoch)
+    judge = rules(statement(epoch=known) if known else None).judge
+    assert (judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is not None) is counts
+
+
+def test_a_cancel_that_no_host_would_obey_stands_in_nobodys_way() -> None:
+    one = statement(epoch=8, verb=Verb.CANCEL)
+    assert rules(statement(epoch=7)).judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is None
+
+
+def test_a_statement_from_the_future_is_refused() -> None:
+    one = sign_statement(KEY, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=NOW_S + 601)
+    assert judged(one) is None
+
+
+def test_a_boot_number_is_at_most_an_hour_ahead_of_the_clock() -> None:
+    assert rules().latest_boot() == NOW_S + 3_600
