@@ -19,10 +19,11 @@ from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
 from membership.events import JoinRefused, Output, PayloadKind
+from membership.forgets import Forgets
 from membership.host_rules import HostRules, LenientRules
 from membership.indirect_prober import IndirectProber
 from membership.joiner import Joiner
-from membership.judge import Judge
+from membership.judge import WORRY_WANTS_MAX, Judge
 from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
 from membership.node import LEAVE_LABEL, MembershipNode
 from membership.pings import Pings
@@ -65,13 +66,14 @@ class Swim:
         )  # fmt: skip
         self._pings = Pings(node)
         self._judge = Judge(node, self._pings)
-        self._record_merger = RecordMerger(node, self._judge)
+        self._forgets = Forgets(node, self._judge)
+        self._record_merger = RecordMerger(node, self._judge, self._forgets)
         self._event_store = EventStore(node)
         self._prober = Prober(node, self._judge, self._pings, now)
         self._indirect_prober = IndirectProber(node, self._judge, self._pings, now)
         self._answers = SyncServer(node, self._event_store, now)
         self._synchroniser = Synchroniser(node, self._event_store, self._answers, now)
-        self._joiner = Joiner(node, self._record_merger, self._judge, self._synchroniser)
+        self._joiner = Joiner(node, self._record_merger, self._forgets, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
         self._gossip_s: float | None = None
         self._past_life_s = float("-inf")
@@ -90,7 +92,7 @@ class Swim:
             wire.SYNC_WANT: self._answers.on_want,
             wire.BUSY: self._synchroniser.on_busy,
             wire.WORRIES: self._judge.on_worries,
-            wire.WORRY_WANT: self._judge.on_worry_want,
+            wire.WORRY_WANT: self._on_worry_want,
         }
 
     # ---- what a host calls
@@ -148,7 +150,7 @@ class Swim:
         claim = self._node.roster.claims.get(handle)
         if claim is None or claim.node != node or handle not in self._node.roster.gone:
             return False
-        self._record_merger.forget(handle, now)
+        self._forgets.forget(handle, now)
         self._after(now)
         return True
 
@@ -182,7 +184,7 @@ class Swim:
             "members_live": roster.live,
             "members_known": len(roster.claims),
             "members_suspected": len(node.suspected),
-            "tombstones": len(self._record_merger.tombstones),
+            "tombstones": len(self._forgets.tombstones),
             "rumours_queued": sum(map(len, node.rumours.classes)),
             "rumours_dropped": sum(queue.dropped for queue in node.rumours.classes),
             "events_kept": len(self._event_store),
@@ -272,7 +274,10 @@ class Swim:
             return
         if address == home:
             node.roster.note_answered(handle)
-        self._dispatch(opened, sender, address, now)
+        try:
+            self._dispatch(opened, sender, address, now)
+        finally:
+            self._forgets.answer(address, opened.node)
 
     def _dispatch(self, opened: OpenedDatagram, sender: Claim | None, address: Address, now: float) -> None:
         node = self._node
@@ -348,10 +353,14 @@ class Swim:
         """A datagram from a node that has the cluster's key and is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
-            self._take_items(wire.split_items(body, 1), now, opened.node, relay=kind == wire.GOSSIP)
+            items = wire.split_items(body, 1)
+            self._hear_of_sender(items, opened, address, now)
+            self._take_items(items, now, opened.node, relay=kind == wire.GOSSIP)
             return
         if kind == wire.SYNC_ASK:  # a joiner that heard of this node first brings its record along
-            self._take_items(wire.split_items(body, ASK_BYTES), now, opened.node)
+            items = wire.split_items(body, ASK_BYTES)
+            self._hear_of_sender(items, opened, address, now)
+            self._take_items(items, now, opened.node)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
                 if address == claim.address:
@@ -359,6 +368,19 @@ class Swim:
                 self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1
+
+    def _hear_of_sender(self, items: list[bytes], opened: OpenedDatagram, address: Address, now: float) -> None:
+        """A node speaks for itself from the address in its record: it was forgotten while it was away, and is back."""
+        is_buried = self._forgets.tombstones.blocks(opened.node[:HANDLE_BYTES], opened.boot, now)
+        if is_buried and items and items[0][0] == wire.RECORD:
+            record = items[0][wire.ITEM_HEAD_BYTES :]
+            claim = self._node.verified_cache.first_claim(record)
+            if claim.node == opened.node and claim.address == address and claim.record.boot == opened.boot:
+                self._record_merger.on_record(record, now, asker=address)
+
+    def _on_worry_want(self, body: bytes, sender: Claim, now: float) -> None:
+        self._judge.on_worry_want(body, sender, now)
+        self._forgets.on_question(wire.parse_handles(body)[:WORRY_WANTS_MAX], sender)
 
     def _on_welcome(self, body: bytes, source: NodeId, now: float) -> None:
         self._take_items(wire.split_items(body, wire.WELCOME_HEAD.size), now, source, relay=False)
@@ -385,7 +407,7 @@ class Swim:
                 elif kind == wire.ROSTER:
                     self._record_merger.on_roster_item(data, now)
                 elif kind == wire.FORGET:
-                    self._record_merger.on_forget(data, now)
+                    self._forgets.on_forget(data, now)
                 else:
                     self._node.counts["dropped_unknown_items"] += 1
             except WireError:
@@ -429,7 +451,7 @@ class Swim:
         for handle, gone in list(node.roster.gone.items()):
             is_over = now - gone.since_s > (keep / 14 if gone.state is MemberState.LEFT else keep)
             if is_over or node.roster.claims[handle].record.name in names:
-                self._record_merger.remove(handle, now)
+                self._forgets.remove(handle, now)
 
     def _remember(self, record: Record, now: float) -> None:
         """A member of an earlier life: on the roster, to be tried, dead until it answers."""

@@ -106,7 +106,7 @@ def test_a_record_whose_boot_no_clock_explains_is_refused() -> None:
         say(cluster, state)
     row = cluster.swim(OBSERVER).member(cluster.hosts[LIAR].node)
     assert row is not None and row.record.boot == own.boot
-    assert count(cluster, "boots_refused") == 3
+    assert count(cluster, "boots_refused") == 6
     say(cluster, signed_record(cluster, replace(own, boot=own.boot + 60_000), LIAR))
     row = cluster.swim(OBSERVER).member(cluster.hosts[LIAR].node)
     assert row is not None and row.record.boot == own.boot + 60_000
@@ -200,9 +200,9 @@ def test_a_forget_never_takes_a_living_member_off_and_does_not_wait_for_ever() -
     say(cluster, forget_item(cluster, LIAR, VICTIM))
     say(cluster, forget_item(cluster, LIAR, OBSERVER))
     say(cluster, forget_item(cluster, LIAR, LIAR, ahead=2 * 3_600_000))
-    assert list(cluster.swim(OBSERVER)._record_merger._forgets) == [cluster.hosts[VICTIM].node[:8]]
+    assert list(cluster.swim(OBSERVER)._forgets._waiting) == [cluster.hosts[VICTIM].node[:8]]
     cluster.run(cluster.now + 310.0)
-    assert not cluster.swim(OBSERVER)._record_merger._forgets
+    assert not cluster.swim(OBSERVER)._forgets._waiting
     cluster.crash(VICTIM)
     cluster.run(cluster.now + 30.0)
     assert cluster.swim(OBSERVER).member(cluster.hosts[VICTIM].node) is not None
@@ -215,19 +215,19 @@ def test_a_forget_does_not_outlast_the_life_that_it_names() -> None:
     say(cluster, forget_item(cluster, LIAR, VICTIM))
     cluster.restart(VICTIM, join=(OBSERVER,))
     cluster.run(cluster.now + 5.0)
-    assert not cluster.swim(OBSERVER)._record_merger._forgets
+    assert not cluster.swim(OBSERVER)._forgets._waiting
     assert all(count(cluster, "members_live", index) == 6 for index in range(6))
 
 
 def test_forgets_that_wait_are_bounded_and_the_loudest_issuer_loses() -> None:
     cluster = settled()
-    merger = cluster.swim(OBSERVER)._record_merger
+    forgets = cluster.swim(OBSERVER)._forgets
     say(cluster, forget_item(cluster, 3, 4))
-    waiting = merger._forgets[cluster.hosts[4].node[:8]]
+    waiting = forgets._waiting[cluster.hosts[4].node[:8]]
     for number in range(1023):
-        merger._forgets[number.to_bytes(8)] = waiting._replace(issuer=cluster.hosts[LIAR].node[:8])
+        forgets._waiting[number.to_bytes(8)] = waiting._replace(issuer=cluster.hosts[LIAR].node[:8])
     say(cluster, forget_item(cluster, LIAR, VICTIM))
-    assert cluster.hosts[4].node[:8] in merger._forgets
+    assert cluster.hosts[4].node[:8] in forgets._waiting
 
 
 NOBODY = ("192.0.2.9", 7946)

@@ -8,6 +8,8 @@ _VALUES = "tests/membership/test_values.py"
 
 _ATTACKS = "tests/membership/test_attacks.py"
 
+_FORGETS = "tests/membership/test_forgets.py"
+
 MUTANTS = (
     Mutant(
         "believes-a-boot-by-the-header",
@@ -108,18 +110,58 @@ MUTANTS = (
     Mutant(
         "drops-a-forget-that-came-early",
         "A FORGET that is heard before this host's own verdict is lost.",
-        "membership/record_merger.py",
+        "membership/forgets.py",
         "            elif is_meant and now < word.until_s:\n",
-        "            elif is_meant and now < word.until_s - _FORGET_WAIT_S:\n",
+        "            elif is_meant and now < word.until_s - _WAIT_S:\n",
         (_ATTACKS,),
     ),
     Mutant(
         "forgets-the-living",
         "A member that lives is forgotten when another says so.",
-        "membership/record_merger.py",
+        "membership/forgets.py",
         "            if is_meant and subject in self._roster.gone:\n",
         "            if is_meant:\n",
         (_ATTACKS,),
+    ),
+    Mutant(
+        "says-nothing-to-who-speaks-of-the-forgotten",
+        "A host that was away during a FORGET is not told of it when it speaks of the forgotten member.",
+        "membership/forgets.py",
+        "        spoken_of, self._spoken_of = self._spoken_of, {}\n",
+        "        spoken_of, self._spoken_of = {}, {}\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "never-asks-after-the-gone",
+        "A host that saw a member die, and missed the FORGET, keeps it.",
+        "membership/dead_prober.py",
+        "        if node.catching_up or self._ticks % _ASK_EACH == 0:\n",
+        "        if self._ticks < 0:\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "leaves-a-lone-believer-without-a-verdict",
+        "Helpers are silent about a member that they do not know, so who alone has it takes itself for isolated.",
+        "membership/indirect_prober.py",
+        "        if self._relay_tokens < 1 or subject is node.own:\n",
+        "        if self._relay_tokens < 1 or subject is None or subject is node.own:\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "a-forgotten-member-must-restart",
+        "A member that was forgotten while it was cut off is not heard when it speaks for itself.",
+        "membership/swim.py",
+        "        if is_buried and items and items[0][0] == wire.RECORD:\n",
+        "        if is_buried and not items:\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "evidence-without-the-proof",
+        "Accusations at an incarnation that their hearer cannot know come without what raised it.",
+        "membership/sync_server.py",
+        "        return [claim.proof, *gone.evidence] if claim.proof and gone.evidence else list(gone.evidence)\n",
+        "        return list(gone.evidence)\n",
+        (_FORGETS,),
     ),
     Mutant(
         "anybody-may-name-an-address",
