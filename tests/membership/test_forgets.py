@@ -10,6 +10,7 @@ from membership import wire
 from membership.member import MemberState
 from membership.node import FORGET_LABEL
 from membership.record import sign_record
+from membership.roster import Gone
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster
 
 GONE, AWAY, TELLER = 7, 6, 2
@@ -216,3 +217,20 @@ def test_a_later_life_that_is_over_elsewhere_is_heard_of() -> None:
         swim._take_items([wire.roster(wire.STATE_DEAD, 0, later)], cluster.now, FORWARDER, relay=False)
         row = swim.member(cluster.hosts[GONE].node)
         assert row is not None and (row.record.boot, row.state) == (own.boot + 5, state)
+
+
+def test_who_speaks_of_a_forgotten_member_is_told_at_once() -> None:
+    cluster = settled()
+    handle = cluster.hosts[GONE].node[:8]
+    claim = cluster.swim(0)._node.roster.claims[handle]
+    cluster.crash(GONE)
+    cluster.run(cluster.now + 20.0)
+    forget(cluster)
+    cluster.run(cluster.now + 30.0)
+    away = cluster.swim(AWAY)._node
+    away.roster.put(claim, cluster.now, Gone(MemberState.DEAD, cluster.now))
+    away.send_bare(away.roster.claims[cluster.hosts[0].node[:8]], bytes((wire.ITEMS,)) + claim.item)
+    cluster._flush(AWAY)
+    cluster.run(cluster.now + 0.01)
+    assert not knows(cluster, AWAY)
+    assert not knows(cluster, 0)
