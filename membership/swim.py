@@ -138,6 +138,20 @@ class Swim:
         alone. Raises SealError when the ring is another cluster's; then nothing is changed."""
         self._node.set_keys(keyring)
 
+    def has_answered(self, node: NodeId) -> bool:
+        """Whether a member has spoken from the address in its record, in this life of ours or an earlier one."""
+        roster = self._node.roster
+        claim = roster.claims.get(node[:HANDLE_BYTES])
+        return claim is not None and claim.node == node and roster.has_answered(claim.handle)
+
+    def ask(self, node: NodeId, now: float) -> None:
+        """The host is about to speak to a member. Ping it if it has never answered; ``MemberAnswered`` when it does."""
+        claim = self._node.roster.claims.get(node[:HANDLE_BYTES])
+        if claim is not None and claim.node == node and not self._node.roster.has_answered(claim.handle):
+            self._node.asked.add(claim.handle)
+            self._pings.ask(claim, now)
+            self._after(now)
+
     def control_probe_result(self, node: NodeId, ok: bool, now: float) -> None:
         """Answer to ``ControlProbeWanted``. Only True says anything."""
         if ok:
@@ -273,7 +287,7 @@ class Swim:
             node.counts["dropped_replays"] += 1
             return
         if address == home:
-            node.roster.note_answered(handle)
+            node.note_answered(handle)
         try:
             self._dispatch(opened, sender, address, now)
         finally:
@@ -364,7 +378,7 @@ class Swim:
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
                 if address == claim.address:
-                    self._node.roster.note_answered(claim.handle)
+                    self._node.note_answered(claim.handle)
                 self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1

@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from membership import wire
 from membership.bounds import ceiling
-from membership.events import ControlProbeWanted, Event, JoinRefused, PayloadHeard, PayloadKind, SendDatagram
+from membership.events import (
+    ControlProbeWanted,
+    Event,
+    JoinRefused,
+    MemberAnswered,
+    PayloadHeard,
+    PayloadKind,
+    SendDatagram,
+)  # fmt: skip
 from membership.fakes import OpenSeal
 from membership.host_rules import LenientRules, Verdict
 from membership.member import MemberState, NodeId, Record
@@ -454,3 +462,27 @@ def test_a_statement_that_is_refused_here_does_not_make_a_host_catch_up_for_ever
     sessions = count(cluster, "sync_sessions", late)
     cluster.run(cluster.now + 60.0)
     assert count(cluster, "sync_sessions", late) - sessions < 20
+
+
+def test_a_host_that_asks_hears_when_a_member_answers_and_not_before() -> None:
+    cluster = watched()
+    heard: list[tuple[int, NodeId]] = []
+    cluster.on_event = lambda index, event: (
+        heard.append((index, event.node)) if isinstance(event, MemberAnswered) else None
+    )
+    swim, victim = cluster.swim(OBSERVER), cluster.hosts[VICTIM].node
+    say(cluster, sybils(cluster, 1)[0])
+    nobody = next(row.record.node for row in swim.members() if row.record.name == "sybil-0")
+    swim._node.roster.note_answered(victim[:8], False)
+    for node in (nobody, victim, cluster.hosts[3].node, NodeId(b"a stranger......")):
+        assert swim.has_answered(node) is (node == cluster.hosts[3].node)
+        swim.ask(node, cluster.now)
+    cluster._flush(OBSERVER)
+    cluster.run(cluster.now + 0.1)
+    assert heard == [(OBSERVER, victim)]
+    assert swim.has_answered(victim)
+    assert cluster.to_nobody == 1
+    for _ in range(100):
+        swim.ask(nobody, cluster.now)
+    cluster._flush(OBSERVER)
+    assert cluster.to_nobody <= 8 + 1

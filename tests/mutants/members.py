@@ -164,6 +164,14 @@ MUTANTS = (
         (_FORGETS,),
     ),
     Mutant(
+        "dials-where-nobody-answered",
+        "A member's record is enough to have its address dialed, whoever lives there.",
+        "gossipd/sessions/channel_table.py",
+        "        is_asking = not self._directory.has_answered(channel.peer)\n",
+        "        is_asking = False\n",
+        ("tests/gossipd/sessions/test_channel_table.py",),
+    ),
+    Mutant(
         "anybody-may-name-an-address",
         "Any number of members may name one address.",
         "membership/record_merger.py",

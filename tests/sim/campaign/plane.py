@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from gossipd.control.settings import ControlSettings
 from gossipd.core.ids import DeploymentId
 from gossipd.sessions.events import (
+    AskPeer,
     Dial,
     EndpointChanged,
     HangUp,
@@ -88,6 +89,10 @@ class Plane:
             return None
         return Endpoint(str(self._world.index_of[node]), 1, node)
 
+    def has_answered(self, node: NodeId) -> bool:
+        """See EndpointDirectory."""
+        return self._world.wires.swim(self._daemon.index).has_answered(node)
+
     def _feed(self, event: SessionEvent) -> None:
         self.sessions.handle(event, self._world.now)
         self._perform()
@@ -100,6 +105,8 @@ class Plane:
                     self._daemon.post(command.event)
                 case SendReady():
                     self._send(self._connections[self._world.index_of[command.peer]])
+                case AskPeer():
+                    self._world.wires.ask(self._daemon.index, command.peer)
                 case Dial():
                     self._dial(self._world.index_of[command.peer])
                 case HangUp():
