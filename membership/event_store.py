@@ -3,6 +3,10 @@
 Statements take part in the digest and so reach late joiners and nodes that missed the rumour. Progress does not,
 because it is superseded soon; its table only tells new from known, and drops the oldest entry when it is full.
 
+Of two events of one version the one that was heard first stays, whatever its bytes: they say the same, and a mark is
+of key and version alone, so digests agree. Rejected: the larger bytes, because anybody can add bytes to another's
+statement, or sign its own a thousand times, and each would go through all nodes as news.
+
 The host judges every event before it is kept or passed on. A statement whose writer is not known here (yet) is kept
 back, in a small table: neither told to the host, nor passed on, nor part of the digest, so it takes the place of
 nothing. It is judged again when members have come. Each writer has a quota; where all is full, the writer of most
@@ -33,7 +37,7 @@ _WRITERS_SHARE = 4  # one writer may fill this part of the table
 
 
 class _Statement(NamedTuple):
-    """One row. Newer is what has the higher version, then the larger bytes."""
+    """One row. Newer is what has the higher version."""
 
     version: int
     item: bytes
@@ -64,7 +68,7 @@ class EventStore:
         if not 0 <= version <= VERSION_MAX:
             raise PayloadRefusedError("version must be from 0 to 2**63 - 1")
         data = wire.event(_NUMBERS[kind], self._node.own.node, version, key, payload)
-        if not self._is_newer(kind, key, version, data):
+        if not self._is_newer(kind, key, version):
             return
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:
@@ -73,7 +77,7 @@ class EventStore:
             self._note_progress(key, version, data, relay=True)
         elif not verdict.is_known:
             self._keep_back(data, self._node.own.node)
-        elif not self._make_room(key, data, verdict.writer):
+        elif not self._make_room(key, version, verdict.writer):
             raise PayloadRefusedError(f"{len(self._statements)} statements are known already")
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=True)
@@ -86,7 +90,7 @@ class EventStore:
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
-        if not self._is_newer(kind, key, version, data):
+        if not self._is_newer(kind, key, version):
             return
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:
@@ -97,7 +101,7 @@ class EventStore:
         elif not verdict.is_known:
             self._keep_back(data, forwarder)
             return
-        elif not self._make_room(key, data, verdict.writer):
+        elif not self._make_room(key, version, verdict.writer):
             self._node.counts["statements_refused_full"] += 1
             return
         else:
@@ -135,14 +139,14 @@ class EventStore:
     def __len__(self) -> int:
         return len(self._statements) + len(self._progress)
 
-    def _is_newer(self, kind: PayloadKind, key: bytes, version: int, data: bytes) -> bool:
+    def _is_newer(self, kind: PayloadKind, key: bytes, version: int) -> bool:
         if kind is PayloadKind.PROGRESS:
             known = self._progress.get(key, -1)
             if version == known:
                 self._node.rumours.classes[PROGRESS].heard_again(key)
             return version > known
         old = self._statements.get(key)
-        return old is None or (version, data) > (old.version, old.item)
+        return old is None or version > old.version
 
     def _keep_back(self, data: bytes, forwarder: NodeId) -> None:
         """Where there are too many, the forwarder of most of them loses its oldest."""
@@ -154,7 +158,7 @@ class EventStore:
             loudest = Counter(self._kept_back.values()).most_common(1)[0][0]
             del self._kept_back[next(item for item, other in self._kept_back.items() if other == loudest)]
 
-    def _make_room(self, key: bytes, data: bytes, writer: bytes) -> bool:
+    def _make_room(self, key: bytes, version: int, writer: bytes) -> bool:
         """Whether a statement of this writer fits. Of a writer's statements those with the lowest marks stay."""
         old = self._statements.get(key)
         if old is not None and old.writer == writer:
@@ -169,7 +173,7 @@ class EventStore:
             if self._written[loudest] <= max(1, self._written[writer]):
                 return False
         last = max((row.mark, key) for key, row in self._statements.items() if row.writer == loudest)
-        if loudest == writer and _mark(data) >= last[0]:
+        if loudest == writer and _mark(key, version) >= last[0]:
             return False
         self._drop(last[1])
         return True
@@ -187,7 +191,7 @@ class EventStore:
         if key in self._statements:
             self._drop(key)
         row_id = blake2b(key, digest_size=8, person=b"gossip statement").digest()
-        row = self._statements[key] = _Statement(version, data, row_id, _mark(data), writer)
+        row = self._statements[key] = _Statement(version, data, row_id, _mark(key, version), writer)
         self._by_row[row_id] = key
         self._written[writer] += 1
         self._node.roster.digest.change(row_id[0], row.mark)
@@ -205,5 +209,5 @@ class EventStore:
             self._node.rumours.classes[PROGRESS].add(key, data)
 
 
-def _mark(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8).digest())
+def _mark(key: bytes, version: int) -> int:
+    return int.from_bytes(blake2b(version.to_bytes(8) + key, digest_size=8).digest())

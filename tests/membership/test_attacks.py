@@ -486,3 +486,29 @@ def test_a_host_that_asks_hears_when_a_member_answers_and_not_before() -> None:
         swim.ask(nobody, cluster.now)
     cluster._flush(OBSERVER)
     assert cluster.to_nobody <= 8 + 1
+
+
+def test_events_of_one_version_are_news_once_whatever_their_bytes() -> None:
+    cluster, rules, heard = judged()
+    rules.known.update((b"b", b"c"))
+    digest = cluster.swim(OBSERVER).view_digest
+    say(cluster, word(cluster, b"key", 7, b"b7"))
+    cluster.run(cluster.now + 5.0)
+    assert len(heard) == 6
+    assert len({cluster.swim(index).view_digest for index in range(6)} | {digest}) == 2
+    before = count(cluster, "events_kept"), cluster.swim(OBSERVER).view_digest
+    for payload in (b"a7", b"c7"):
+        for origin in (b"\x00" * 16, b"\xff" * 16):
+            say(cluster, wire.event(1, NodeId(origin), 7, b"key", payload))
+    cluster.run(cluster.now + 5.0)
+    assert len(heard) == 6
+    assert (count(cluster, "events_kept"), cluster.swim(OBSERVER).view_digest) == before
+
+
+def test_hosts_that_hold_different_events_of_one_version_agree() -> None:
+    cluster, rules, _ = judged()
+    rules.known.add(b"b")
+    for index, payload in ((OBSERVER, b"a3"), (VICTIM, b"b3")):
+        item = word(cluster, b"key", 3, payload)
+        cluster.swim(index)._take_items([item], cluster.now, FORWARDER, relay=False)
+    assert cluster.swim(OBSERVER).view_digest == cluster.swim(VICTIM).view_digest

@@ -172,6 +172,14 @@ MUTANTS = (
         ("tests/gossipd/sessions/test_channel_table.py",),
     ),
     Mutant(
+        "the-same-word-is-news-again",
+        "A statement of a rank that is known replaces the one that is kept, and goes through all hosts again.",
+        "membership/event_store.py",
+        "        return old is None or version > old.version\n",
+        "        return old is None or version >= old.version\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
         "anybody-may-name-an-address",
         "Any number of members may name one address.",
         "membership/record_merger.py",
