@@ -83,32 +83,34 @@ class EventStore:
             self._note_statement(key, version, data, verdict.writer, now, relay=True)
             self._node.gossip_due = True
 
-    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> None:
-        """An EVENT item was heard. A new statement is passed on at once, and twice more often
-        than other rumours, because a node that the first wave misses would hear it seconds later, from a probe."""
+    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
+        """An EVENT item was heard; False when the host's rules refuse it. A new statement is passed on at once, and
+        twice more often than other rumours, because a node that the first wave misses hears it seconds later, from a
+        probe."""
         number, origin, version, key, payload = wire.parse_event(data)
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
         if not self._is_newer(kind, key, version):
-            return
+            return True
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:
             self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
-            return
+            return False
         if kind is PayloadKind.PROGRESS:
             self._note_progress(key, version, data, relay=relay)
         elif not verdict.is_known:
             self._keep_back(data, forwarder)
-            return
+            return True
         elif not self._make_room(key, version, verdict.writer):
             self._node.counts["statements_refused_full"] += 1
-            return
+            return True
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=relay)
         self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
         if kind is PayloadKind.STATEMENT and relay:
             self._node.gossip_due = True
+        return True
 
     def judge_again(self, now: float) -> None:
         """Members have come: what was kept back may be somebody's now. It is passed on like news."""

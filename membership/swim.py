@@ -9,7 +9,7 @@ hand over waiting datagrams before it calls the timer, because answers that were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from struct import error as struct_error
@@ -19,6 +19,7 @@ from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
 from membership.events import JoinRefused, Output, PayloadKind
+from membership.forgeries import ForgeryBudgets
 from membership.forgets import Forgets
 from membership.host_rules import HostRules, LenientRules
 from membership.indirect_prober import IndirectProber
@@ -40,7 +41,10 @@ from membership.verified_cache import Claim
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN must not make this node send much
+_FORGERIES = (32.0, 2.0)  # badly signed words of one sender that are checked: at once, and in a second
+_REFUSED_EVENTS = (256.0, 50.0)  # likewise; hosts differ in whom they trust, so an honest relay may bring some
 _FAREWELL_FANOUT = 12  # goodbye goes to this many at once, without waiting for rounds
+_KNOCKS = tuple(bytes((kind,)) for kind in (wire.JOIN, wire.WELCOME, wire.REFUSAL))  # checked before items are
 
 
 class Swim:
@@ -75,6 +79,9 @@ class Swim:
         self._synchroniser = Synchroniser(node, self._event_store, self._answers, now)
         self._joiner = Joiner(node, self._record_merger, self._forgets, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
+        self._forgeries = ForgeryBudgets(*_FORGERIES)
+        self._refused_events = ForgeryBudgets(*_REFUSED_EVENTS)
+        self._source: Hashable = None  # of the datagram at hand, see ``forgeries``
         self._gossip_s: float | None = None
         self._past_life_s = float("-inf")
         for old in roster:
@@ -254,6 +261,7 @@ class Swim:
         if node.has_left:
             return
         self._check_gap(now)
+        checked = node.verified_cache.verifications
         try:
             opened = node.seal.open(datagram)
             if opened.node == node.own.node:
@@ -264,6 +272,8 @@ class Swim:
             node.counts["dropped_unsealed"] += 1
         except (WireError, ValueError, struct_error):
             node.counts["dropped_malformed"] += 1
+            if node.verified_cache.verifications > checked:
+                self._forgeries.charge(self._source, now)
         self._after(now)
 
     def _on_opened(self, opened: OpenedDatagram, address: Address, now: float) -> None:
@@ -285,6 +295,10 @@ class Swim:
         home = None if sender is None else sender.address
         if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
             node.counts["dropped_replays"] += 1
+            return
+        self._source = handle if address == home else address[0]
+        if opened.body[:1] in _KNOCKS and self._forgeries.is_spent(self._source, now):
+            node.counts["dropped_forgers"] += 1
             return
         if address == home:
             node.note_answered(handle)
@@ -403,29 +417,43 @@ class Swim:
             self._joiner.on_welcome(sender, now)
 
     def _take_items(self, items: list[bytes], now: float, forwarder: NodeId, *, relay: bool = True) -> None:
+        cache, counts = self._node.verified_cache, self._node.counts
         for data in items:
-            kind = data[0]
+            budgets = self._refused_events if data[0] == wire.EVENT else self._forgeries
+            if budgets.is_spent(self._source, now):
+                counts["dropped_forgers"] += 1
+                continue
+            checked = cache.verifications
             try:
-                if kind == wire.ACCUSE:
-                    self._judge.on_accuse(data, now, relay=relay)
-                elif kind == wire.EVENT:
-                    self._event_store.on_event(data, now, forwarder, relay=relay)
-                elif kind == wire.RECORD:
-                    self._record_merger.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
-                elif kind == wire.ALIVE:
-                    self._judge.on_alive(data, now, relay=relay)
-                elif kind == wire.NOTICE:
-                    self._judge.on_notice(data, now)
-                elif kind == wire.LEAVE:
-                    self._record_merger.on_leave(data, now, relay=relay)
-                elif kind == wire.ROSTER:
-                    self._record_merger.on_roster_item(data, now)
-                elif kind == wire.FORGET:
-                    self._forgets.on_forget(data, now)
-                else:
-                    self._node.counts["dropped_unknown_items"] += 1
+                if not self._take_item(data, now, forwarder, relay=relay):
+                    budgets.charge(self._source, now)
             except WireError:
-                self._node.counts["dropped_bad_items"] += 1
+                counts["dropped_bad_items"] += 1
+                if cache.verifications > checked:
+                    budgets.charge(self._source, now)
+
+    def _take_item(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool) -> bool:
+        """False when it is an event that the host's rules refuse."""
+        kind = data[0]
+        if kind == wire.ACCUSE:
+            self._judge.on_accuse(data, now, relay=relay)
+        elif kind == wire.EVENT:
+            return self._event_store.on_event(data, now, forwarder, relay=relay)
+        elif kind == wire.RECORD:
+            self._record_merger.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
+        elif kind == wire.ALIVE:
+            self._judge.on_alive(data, now, relay=relay)
+        elif kind == wire.NOTICE:
+            self._judge.on_notice(data, now)
+        elif kind == wire.LEAVE:
+            self._record_merger.on_leave(data, now, relay=relay)
+        elif kind == wire.ROSTER:
+            self._record_merger.on_roster_item(data, now)
+        elif kind == wire.FORGET:
+            self._forgets.on_forget(data, now)
+        else:
+            self._node.counts["dropped_unknown_items"] += 1
+        return True
 
     # ---- rounds
 

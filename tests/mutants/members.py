@@ -165,7 +165,7 @@ MUTANTS = (
     ),
     Mutant(
         "dials-where-nobody-answered",
-        "A member's record is enough to have its address dialed, whoever lives there.",
+        "A member's record is enough to have its address dialed.",
         "gossipd/sessions/channel_table.py",
         "        is_asking = not self._directory.has_answered(channel.peer)\n",
         "        is_asking = False\n",
@@ -178,6 +178,22 @@ MUTANTS = (
         "        return old is None or version > old.version\n",
         "        return old is None or version >= old.version\n",
         (_ATTACKS,),
+    ),
+    Mutant(
+        "checks-every-forgery",
+        "One sender can have any number of bad signatures checked.",
+        "membership/forgeries.py",
+        "        return sender in self._left and self._now(sender, now) < 1.0\n",
+        "        return False\n",
+        ("tests/membership/test_forgeries.py",),
+    ),
+    Mutant(
+        "a-header-names-who-pays-for-forgeries",
+        "Forgeries are charged to the member that the header names, from whatever address.",
+        "membership/swim.py",
+        "        self._source = handle if address == home else address[0]\n",
+        "        self._source = handle\n",
+        ("tests/membership/test_forgeries.py",),
     ),
     Mutant(
         "anybody-may-name-an-address",
