@@ -127,8 +127,9 @@ class DeploymentSteps:
         self._go_on()
 
     def _stop(self, *, is_forgotten: bool = False) -> None:
-        """End what is under way. Of one that is forgotten it ends by itself: a pull that is given up would free its
-        share while its thread still waits for the peer, and a signer about nothing could hold all threads."""
+        """End what is under way. A manifest that was verified is kept all the same, for hosts that ask for it. Of a
+        life that is forgotten all ends by itself: a pull that is given up would free its share while its thread still
+        waits for the peer, and a signer about nothing could hold all threads."""
         self._begins_next = False
         self._given = None
         if self.step is Step.DELETE:
@@ -138,7 +139,7 @@ class DeploymentSteps:
             self._enter(Step.IDLE)
         elif not self._is_stale:
             self._is_stale = True
-            if self.step is not Step.PUBLISH and not is_forgotten:
+            if self.step not in (Step.KEEP, Step.PUBLISH) and not is_forgotten:
                 self._context.put(commands.AbandonWork(self._work))
 
     def _go_on(self) -> None:
@@ -263,6 +264,8 @@ class DeploymentSteps:
         is_kept = self.id in self._context.complete_before
         if was_unproven and self.record.statement.verb is Verb.CANCEL and not is_kept:
             self.record.manifest = manifest
+            if not self._is_from_disk:
+                self._ask(Step.KEEP, manifest)  # for hosts that ask: none would believe the cancel without it
             self.close(HostState.CANCELLED)
             return
         try:

@@ -105,6 +105,28 @@ def test_a_cancel_that_comes_before_the_manifest_is_the_last_word() -> None:
     assert not host.all_of(commands.OpenSwarm)
 
 
+def test_a_manifest_that_proves_a_cancel_is_kept_for_those_who_ask() -> None:
+    host = ScriptedHost()
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.CANCELLED
+    assert host.files == {ONE.id: ONE.envelope}
+    assert not host.all_of(commands.AbandonWork)
+    assert host.statements.accepted(ONE.id) is None, "a joiner may need a lower version"
+    host.hear(said(epoch=3))
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_a_manifest_that_is_kept_for_a_cancel_may_be_deployed_meanwhile() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.KeepManifest)
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.hear(said(epoch=3))
+    assert host.record().state is HostState.INIT
+    host.release(commands.KeepManifest)
+    assert host.record().state is HostState.DOWNLOADING
+    assert host.statements.accepted(ONE.id) is not None
+
+
 def test_a_statement_from_the_future_is_refused_and_written_down() -> None:
     host = ScriptedHost()
     host.hear(said(issued_s=WALL_S + 599))
