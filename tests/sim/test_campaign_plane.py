@@ -12,7 +12,7 @@ from tests.sim.campaign.plane import Connection, Plane
 from tests.sim.campaign.world import World
 
 OWN, PEER = 0, 1
-WORDS: list[Outgoing] = [(Subscribe(DeploymentId(bytes([number]) * 32)), 0) for number in range(4)]
+WORDS = [Outgoing(Subscribe(DeploymentId(bytes([number]) * 32)), 0) for number in range(4)]
 
 
 def test_messages_that_a_cut_held_back_arrive_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
