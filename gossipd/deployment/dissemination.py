@@ -145,7 +145,9 @@ class Dissemination:
         rank = sum(node < self._context.identity.node for node in live)
         for orphan in orphans:
             if self._orphaned[orphan.deployment] >= 2 + min(rank, settings.orphan_ranks_max):
-                self.tell(self.sign(orphan.deployment, orphan.verb, orphan.manifest_bytes, wall_s), wall_s)
+                manifest = self._lifecycle.manifest_of(orphan.deployment)
+                size = orphan.manifest_bytes if manifest is None else len(manifest.envelope)  # what is so, not was said
+                self.tell(self.sign(orphan.deployment, orphan.verb, size, wall_s), wall_s)
 
     def next_deadline(self) -> float:
         """When ``tick`` is wanted next."""

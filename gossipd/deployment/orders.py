@@ -158,8 +158,8 @@ class Orders:
         record = self._one(order.name, order.version)
         if record.statement.verb is Verb.CANCEL:
             return f"{record.label} is cancelled already", False
-        size = record.statement.manifest_bytes
-        statement = self._dissemination.sign(record.id, Verb.CANCEL, size, running.wall_s)
+        assert record.manifest is not None
+        statement = self._dissemination.sign(record.id, Verb.CANCEL, len(record.manifest.envelope), running.wall_s)
         self._dissemination.tell(statement, running.wall_s)
         yield from running.keep_statements()
         self._context.audit("cancelled", name=order.name, version=order.version)

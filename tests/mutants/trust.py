@@ -148,6 +148,22 @@ MUTANTS = (
         (_UNPROVEN,),
     ),
     Mutant(
+        "believes-any-size-that-gossip-tells",
+        "A manifest is asked for in the size that a member has told, and in no other.",
+        "gossipd/transfer/client.py",
+        "            if not error.length:\n",
+        "            if error.length >= 0:\n",
+        ("tests/gossipd/transfer/test_server_and_client.py::test_the_manifest_arrives_whatever_size_gossip_told",),
+    ),
+    Mutant(
+        "gives-up-the-manifest-that-proves-a-cancel",
+        "A host that heard a cancel first cannot give the manifest to those who ask it.",
+        "gossipd/deployment/deployment_steps.py",
+        "            if self.step not in (Step.KEEP, Step.PUBLISH) and not is_forgotten:\n",
+        "            if self.step is not Step.PUBLISH and not is_forgotten:\n",
+        (_UNPROVEN,),
+    ),
+    Mutant(
         "believes-any-epoch",
         "One statement may take all epochs that there are.",
         "gossipd/deployment/statement_store.py",
