@@ -260,7 +260,7 @@ class DeploymentSteps:
             self._look_further(now)
             return
         was_unproven = not self.record.is_proven
-        self._prove()
+        self._prove(wall_s)
         is_kept = self.id in self._context.complete_before
         if was_unproven and self.record.statement.verb is Verb.CANCEL and not is_kept:
             self.record.manifest = manifest
@@ -280,10 +280,10 @@ class DeploymentSteps:
         else:
             self._ask(Step.KEEP, manifest)
 
-    def _prove(self) -> None:
+    def _prove(self, wall_s: float) -> None:
         """The manifest is verified: what was said of it counts now."""
         context, record = self._context, self.record
-        context.believe_unproven(self.id)
+        context.believe_unproven(self.id, wall_s)
         record.statement = context.statements.statement(self.id) or record.statement
         record.is_proven = True
 

@@ -64,7 +64,7 @@ class Dissemination:
             signers = context.roster.signers
             is_proven = context.statements.is_proven(statement.deployment)
             if is_proven:
-                heard = context.believe(statement, signers, event.forwarder)
+                heard = context.believe(statement, signers, event.forwarder, wall_s)
             else:
                 heard = context.statements.judge(statement, signers)
         except ManifestError as error:
@@ -111,7 +111,7 @@ class Dissemination:
         statement = sign_statement(
             context.identity.secret, deployment, epoch=epoch, verb=verb, manifest_bytes=manifest_bytes, now_s=wall_s
         )
-        context.believe(statement, (statement.signer,), None)
+        context.believe(statement, (statement.signer,), None, wall_s)
         return statement
 
     def tell(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:

@@ -31,6 +31,7 @@ from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
+from membership.member import node_id
 
 STATEMENTS_MAX = 1_024  # a deployment a day for three years; 150 KB in all
 NAMES_MAX = 4_096
@@ -39,6 +40,7 @@ REMOVED_MAX = 4_096
 ALARMS_MAX = 64
 UNTRUSTED_MAX = 4_096
 ACCEPTED_MAX = 16_384  # 80 bytes each on disk
+DEPLOYER_SETTLES_S = 60.0  # a statement is everywhere within seconds, and within a minute after a short partition
 _Key = TypeVar("_Key")
 
 
@@ -147,6 +149,20 @@ class StatementStore:
         self._forget_oldest()
         self.revision += 1
         return Heard.NEWS if statement.deployment in self.state.statements else Heard.OLDER
+
+    def hear_twin(self, statement: Statement, now_s: float) -> None:
+        """Another statement of the rank of the last one, whose signer may sign. Where two hosts deployed a manifest in
+        one moment, that of the higher node id counts as the first, on all hosts: gossip keeps that one. Later it does
+        not, or a member could take the right to cancel from the host that has it.
+        """
+        deployment = statement.deployment
+        known, accepted = self.state.statements[deployment], self.state.accepted.get(deployment)
+        is_settled = accepted is not None and abs(now_s - accepted.accepted_s) > DEPLOYER_SETTLES_S
+        is_first = known.verb is Verb.DEPLOY and self.state.deployers.get(deployment) == known.signer
+        if is_first and not is_settled and node_id(statement.signer) > node_id(known.signer):
+            self.state.statements[deployment] = statement
+            self.state.deployers[deployment] = statement.signer
+            self.revision += 1
 
     def is_proven(self, deployment: DeploymentId) -> bool:
         """Whether a manifest of that id was verified here: only statements on those are believed and kept."""

@@ -188,6 +188,22 @@ MUTANTS = (
         (_ORDERS,),
     ),
     Mutant(
+        "takes-whom-it-heard-first-for-the-deployer",
+        "Where two hosts deployed at once, hosts differ about which one did.",
+        "gossipd/deployment/statement_store.py",
+        "        if is_first and not is_settled and node_id(statement.signer) > node_id(known.signer):\n",
+        "        if is_first and not is_settled and not known.signer:\n",
+        (_ORDERS,),
+    ),
+    Mutant(
+        "gives-the-right-to-cancel-away-later",
+        "A first statement that comes late takes the right to cancel from the host that has it.",
+        "gossipd/deployment/statement_store.py",
+        "        if is_first and not is_settled and node_id(",
+        "        if is_first and node_id(",
+        (_ORDERS,),
+    ),
+    Mutant(
         "asks-again-whether-an-accepted-model-is-trusted",
         "What was accepted is judged by the keys that are trusted today.",
         "gossipd/deployment/deployment_steps.py",

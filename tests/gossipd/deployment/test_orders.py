@@ -19,7 +19,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, seal_manifest
-from membership.member import NodeId
+from membership.member import NodeId, node_id
 from tests.gossipd.deployment.scripted_host import ONE, PEER, PEER_KEY, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import PUBLISHER, draft, manifest
 
@@ -396,6 +396,55 @@ def test_deploying_it_again_gives_no_right_to_cancel(host: ScriptedHost) -> None
     host.hear(said(epoch=2))
     host.hear(said(epoch=3, verb=Verb.CANCEL))
     assert host.record().state is HostState.DOWNLOADING
+
+
+def after_two_deploys_at_once(first: SecretKey, second: SecretKey, *, apart_s: float = 0.0) -> ScriptedHost:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.roster.signers.add(STRANGER.public.ed25519)
+    host.hear(said(secret=first))
+    host.wall_s += apart_s
+    host.hear(said(secret=second))
+    return host
+
+
+def test_of_two_hosts_that_deploy_at_once_all_take_the_same_one_for_the_deployer() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: node_id(one.public.ed25519))
+    for order in ((low, high), (high, low)):
+        host = after_two_deploys_at_once(*order)
+        assert host.statements.authors(ONE.id).deployer == high.public.ed25519
+        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=low))
+        assert host.record().state is HostState.DOWNLOADING
+        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=high))
+        assert host.record().state is HostState.CANCELLED
+
+
+def test_of_two_first_statements_that_wait_for_the_manifest_the_same_one_counts() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: node_id(one.public.ed25519))
+    for order in ((low, high), (high, low)):
+        host = ScriptedHost()
+        host.held_back.add(commands.PullManifest)
+        host.roster.signers.add(STRANGER.public.ed25519)
+        for secret in order:
+            host.hear(said(secret=secret))
+        host.release(commands.PullManifest)
+        assert host.statements.authors(ONE.id).deployer == high.public.ed25519
+
+
+def test_a_first_statement_that_comes_a_minute_later_takes_no_right_to_cancel() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: node_id(one.public.ed25519))
+    for apart_s, deployer in ((60.0, high), (61.0, low)):
+        host = after_two_deploys_at_once(low, high, apart_s=apart_s)
+        assert host.statements.authors(ONE.id).deployer == deployer.public.ed25519
+
+
+def test_a_first_statement_of_a_stranger_takes_no_right() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: node_id(one.public.ed25519))
+    host = ScriptedHost()
+    host.roster.signers = {low.public.ed25519}
+    host.hear(said(secret=low))
+    host.hear(said(secret=high))
+    assert host.statements.authors(ONE.id).deployer == low.public.ed25519
 
 
 def test_who_deployed_it_who_published_it_and_clients_may_cancel() -> None:
