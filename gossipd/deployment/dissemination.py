@@ -27,7 +27,7 @@ from gossipd.deployment.commands import TellStatement
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import StatementHeard
-from gossipd.deployment.statement import EPOCH_LIMIT, Statement, Verb, sign_statement
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, Statement, Verb, sign_statement
 from gossipd.deployment.statement_rules import check_issued
 from gossipd.deployment.statement_store import Heard
 from gossipd.manifest.errors import ManifestError
@@ -139,7 +139,7 @@ class Dissemination:
         orphans = [
             one
             for one in (self._context.statements.orphans(roster.vouchers()) if is_majority else ())
-            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_LIMIT
+            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_FIRST_MAX
         ]
         self._orphaned = {one.deployment: self._orphaned.get(one.deployment, 0) + 1 for one in orphans}
         rank = sum(node < self._context.identity.node for node in live)

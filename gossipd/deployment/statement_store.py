@@ -6,8 +6,8 @@ gossip, and whether a manifest is signed (``manifest``).
 
 **Statements** merge like a register per deployment that only moves up: the highest rank wins, in any order and
 number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
-issued longest ago are dropped first. The order is the same everywhere, so all nodes drop the same ones and do not teach
-them to each other again.
+issued longest ago are dropped first, or accepted here longest ago, whichever is later: nearly the same on all nodes, so
+that they do not teach each other again what they drop.
 
 **Versions** of one name only go up. A manifest is judged when this host first accepts it (rollback, equivocation,
 expiry) and never again: accepted ones are remembered by id, so a restart, or hearing an old one once more, is
@@ -182,7 +182,7 @@ class StatementStore:
 
     def statements(self) -> tuple[Statement, ...]:
         """All last statements, oldest issued first; the order does not depend on the order of hearing."""
-        return tuple(sorted(self.state.statements.values(), key=_age))
+        return tuple(sorted(self.state.statements.values(), key=lambda one: (one.issued_s, one.deployment)))
 
     def next_epoch(self, deployment: DeploymentId) -> int:
         """The epoch that a new statement on a deployment must have."""
@@ -201,9 +201,14 @@ class StatementStore:
     def _forget_oldest(self) -> None:
         statements = self.state.statements
         while len(statements) > STATEMENTS_MAX:
-            oldest = min(statements.values(), key=_age).deployment
+            oldest = min(statements.values(), key=self._age).deployment
             del statements[oldest]
             self.state.deployers.pop(oldest, None)
+
+    def _age(self, statement: Statement) -> tuple[int, DeploymentId]:
+        """A signer may name any time that has been, so none counts as older than its acceptance here."""
+        accepted = self.state.accepted.get(statement.deployment)
+        return max(statement.issued_s, accepted.accepted_s if accepted else 0), statement.deployment
 
     # ---- versions ----
 
@@ -337,7 +342,3 @@ class StatementStore:
     def is_removed(self, deployment: DeploymentId) -> bool:
         """Whether the deployment must not be fetched here."""
         return deployment in self.state.removed
-
-
-def _age(statement: Statement) -> tuple[int, DeploymentId]:
-    return statement.issued_s, statement.deployment

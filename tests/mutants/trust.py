@@ -172,6 +172,22 @@ MUTANTS = (
         (_ORDERS,),
     ),
     Mutant(
+        "lets-a-member-use-up-the-epochs",
+        "A member that deploys again and again gets to an epoch that no cancel can follow.",
+        "gossipd/deployment/statement_rules.py",
+        "    if is_judged and statement.epoch > EPOCH_FIRST_MAX and not rights",
+        "    if is_judged and statement.epoch > EPOCH_FIRST_MAX**2 and not rights",
+        (_ORDERS,),
+    ),
+    Mutant(
+        "forgets-what-is-said-to-be-old",
+        "A member says a deployment again with a date of long ago, and it is the first to be forgotten.",
+        "gossipd/deployment/statement_store.py",
+        "        return max(statement.issued_s, accepted.accepted_s if accepted else 0), statement.deployment\n",
+        "        return max(statement.issued_s, 0 if accepted else 0), statement.deployment\n",
+        ("tests/gossipd/deployment/test_statement_store.py",),
+    ),
+    Mutant(
         "lets-any-member-cancel",
         "Whoever may sign statements may cancel what others deployed.",
         "gossipd/identity/cancel_rights.py",

@@ -12,7 +12,7 @@ from gossipd.deployment import commands, events
 from gossipd.deployment.context import DeploymentSettings
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostReason, HostState
-from gossipd.deployment.statement import EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
@@ -351,6 +351,32 @@ def test_an_epoch_counts_only_near_the_one_before(host: ScriptedHost) -> None:
     assert host.record().statement.epoch == 1_001
     [refused] = [one for one in host.all_of(commands.RecordAudit) if one.kind == "statement refused"]
     assert (refused.fields["code"], refused.fields["epoch"]) == ("E_STATEMENT_BOUNDS", 1_002)
+
+
+def test_a_member_that_deploys_again_and_again_leaves_epochs_to_those_who_may_cancel(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.drop()
+    host.statements.state.statements[ONE.id] = said(epoch=EPOCH_FIRST_MAX)
+    host.hear(said(epoch=EPOCH_FIRST_MAX + 1))
+    [refused] = [one for one in host.all_of(commands.RecordAudit) if one.kind == "statement refused"]
+    assert refused.fields["code"] == "E_STATEMENT_BOUNDS"
+    assert host.request(events.CancelOrdered, ONE.name, 1).error is None
+    last = host.statements.statement(ONE.id)
+    assert last is not None
+    assert (last.verb, last.epoch) == (Verb.CANCEL, EPOCH_FIRST_MAX + 1)
+    host.hear(said(epoch=EPOCH_FIRST_MAX + 2))
+    assert host.record().state is HostState.CANCELLED
+
+
+def test_an_orphan_of_the_highest_epoch_that_a_member_may_use_stays_one(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.statements.state.deployers[ONE.id] = STRANGER.public.ed25519
+    host.statements.state.statements[ONE.id] = said(epoch=EPOCH_FIRST_MAX)
+    host.tell(events.DaemonStarted())
+    host.roster.signers.discard(PEER_KEY.public.ed25519)
+    del host.roster.peers[PEER]
+    host.wait(1_000.0)
+    assert {one.statement.epoch for one in host.all_of(commands.TellStatement)} == {EPOCH_FIRST_MAX}
 
 
 @pytest.mark.parametrize("epoch", [EPOCH_LIMIT + 1, EPOCH_MAX])
