@@ -127,6 +127,44 @@ def test_a_manifest_that_is_kept_for_a_cancel_may_be_deployed_meanwhile() -> Non
     assert host.statements.accepted(ONE.id) is not None
 
 
+def test_a_restart_keeps_exactly_what_was_proven() -> None:
+    two, three = manifest(version=2), manifest(version=3, name="org/other")
+    host = lied_to(20)
+    host.held_back.clear()
+    host.peers_have |= {two.id: two.envelope, three.id: three.envelope}
+    host.hear(said())
+    host.hear(said(two.id, epoch=4, verb=Verb.CANCEL))
+    host.drop(three)
+    restarted = ScriptedHost(statements=register_from_bytes(register_to_bytes(host.statements)))
+    restarted.files = host.files
+    restarted.tell(events.DaemonStarted())
+    told = {one.statement.deployment: one.statement for one in restarted.all_of(commands.TellStatement)}
+    assert told == {one.deployment: one for one in host.statements.statements()}
+    assert {one: told[one].verb for one in told} == {
+        ONE.id: Verb.DEPLOY, two.id: Verb.CANCEL, three.id: Verb.DEPLOY,
+    }  # fmt: skip
+    states = {record.id: record.state for record in restarted.brain.lifecycle}
+    assert states == {
+        ONE.id: HostState.DOWNLOADING, two.id: HostState.CANCELLED, three.id: HostState.DOWNLOADING,
+    }  # fmt: skip
+    for one in (ONE, two, three):
+        assert restarted.statements.authors(one.id) == host.statements.authors(one.id)
+        assert restarted.statements.is_proven(one.id)
+
+
+def test_a_client_that_is_taken_out_of_the_list_says_nothing_more() -> None:
+    host = ScriptedHost()
+    host.roster.signers.add(LIAR.public.ed25519)
+    host.roster.clients.add(LIAR.public.ed25519)
+    host.hear(said(secret=LIAR))
+    host.roster.signers.discard(LIAR.public.ed25519)
+    host.roster.clients.clear()
+    host.hear(said(epoch=2, verb=Verb.CANCEL, secret=LIAR))
+    host.hear(said(manifest(version=2).id, secret=LIAR))
+    assert host.record().state is HostState.DOWNLOADING, "what it said before stands"
+    assert host.brain.lifecycle.get(manifest(version=2).id) is None
+
+
 def test_a_statement_from_the_future_is_refused_and_written_down() -> None:
     host = ScriptedHost()
     host.hear(said(issued_s=WALL_S + 599))
