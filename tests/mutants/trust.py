@@ -303,7 +303,7 @@ MUTANTS = (
         "uses-an-exposed-secret",
         "A secret key that its group can read is used.",
         "gossipd/identity/key_files.py",
-        "    if (secret and mode & 0o077) or",
+        "    if (secret and mode & (0o037 if is_handed else 0o077)) or",
         "    if (secret and mode & 0o007) or",
         ("tests/gossipd/identity/test_key_files.py",),
     ),
