@@ -260,7 +260,10 @@ class DeploymentSteps:
             self._look_further(now)
             return
         was_unproven = not self.record.is_proven
-        self._prove(wall_s)
+        self._prove(manifest.signer, wall_s)
+        if not self.record.is_proven:
+            self._enter(Step.IDLE)  # nobody who may has said anything of it: it is forgotten
+            return
         is_kept = self.id in self._context.complete_before
         if was_unproven and self.record.statement.verb is Verb.CANCEL and not is_kept:
             self.record.manifest = manifest
@@ -280,12 +283,13 @@ class DeploymentSteps:
         else:
             self._ask(Step.KEEP, manifest)
 
-    def _prove(self, wall_s: float) -> None:
+    def _prove(self, publisher: bytes, wall_s: float) -> None:
         """The manifest is verified: what was said of it counts now."""
         context, record = self._context, self.record
-        context.believe_unproven(self.id, wall_s)
-        record.statement = context.statements.statement(self.id) or record.statement
-        record.is_proven = True
+        context.believe_unproven(self.id, publisher, wall_s)
+        last = context.statements.statement(self.id)
+        record.statement = last or record.statement
+        record.is_proven = record.is_proven or last is not None
 
     def _register(self) -> None:
         assert self._manifest is not None

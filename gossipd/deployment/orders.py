@@ -100,7 +100,7 @@ class Orders:
         self._lifecycle.check_room(deployment)
         acceptance = statements.accept(manifest, running.wall_s)
         yield from running.work(lambda number: commands.KeepManifest(number, manifest))
-        self._context.believe_unproven(deployment, running.wall_s)
+        self._context.believe_unproven(deployment, manifest.signer, running.wall_s)
         before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
         statement = take_in(manifest)
         statements.clear_removed(deployment)

@@ -32,20 +32,23 @@ class CancelRights(Protocol):
 
 
 def judge_statement(
-    statement: Statement, statements: StatementStore, signers: Container[bytes], rights: CancelRights
-) -> Heard:
+    statement: Statement, statements: StatementStore, signers: Container[bytes], rights: CancelRights,
+    *, publisher: bytes = b"",
+) -> Heard:  # fmt: skip
     """What a statement with a proved signature would mean to this host; nothing is changed.
 
     Args:
         signers: Ed25519 keys that may sign statements.
+        publisher: who signed the manifest, if that was verified a moment ago and is not in the store yet.
     Raises:
         ManifestError: ``E_KEY_UNKNOWN``, ``E_STATEMENT_BOUNDS``, ``E_MAY_NOT_CANCEL``. Fault: the signer.
     """
     authors = statements.authors(statement.deployment)
+    authors = Authors(publisher or authors.publisher, authors.deployer)
     is_publishers = statement.verb is Verb.CANCEL and statement.signer == authors.publisher
     heard = statements.judge(statement, (statement.signer,) if is_publishers else signers)
     # Before a manifest is verified here, nobody knows its publisher: then the brain asks again when it is.
-    is_judged = heard is Heard.NEWS and statements.is_proven(statement.deployment)
+    is_judged = heard is Heard.NEWS and (publisher != b"" or statements.is_proven(statement.deployment))
     if is_judged and statement.epoch > EPOCH_FIRST_MAX and not rights.may_cancel(statement.signer, authors):
         raise ManifestError(
             f"the statements on {short(statement.deployment)} have come to epoch {statement.epoch}: from there on only "

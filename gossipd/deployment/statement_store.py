@@ -31,7 +31,6 @@ from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
-from membership.member import node_id
 
 STATEMENTS_MAX = 1_024  # a deployment a day for three years; 150 KB in all
 NAMES_MAX = 4_096
@@ -152,14 +151,14 @@ class StatementStore:
 
     def hear_twin(self, statement: Statement, now_s: float) -> None:
         """Another statement of the rank of the last one, whose signer may sign. Where two hosts deployed a manifest in
-        one moment, that of the higher node id counts as the first, on all hosts: gossip keeps that one. Later it does
+        one moment, that of the higher key counts as the first, so that all hosts that hear of both agree. Later it does
         not, or a member could take the right to cancel from the host that has it.
         """
         deployment = statement.deployment
         known, accepted = self.state.statements[deployment], self.state.accepted.get(deployment)
         is_settled = accepted is not None and abs(now_s - accepted.accepted_s) > DEPLOYER_SETTLES_S
         is_first = known.verb is Verb.DEPLOY and self.state.deployers.get(deployment) == known.signer
-        if is_first and not is_settled and node_id(statement.signer) > node_id(known.signer):
+        if is_first and not is_settled and statement.signer > known.signer:
             self.state.statements[deployment] = statement
             self.state.deployers[deployment] = statement.signer
             self.revision += 1

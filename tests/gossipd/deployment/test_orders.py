@@ -19,7 +19,7 @@ from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, seal_manifest
-from membership.member import NodeId, node_id
+from membership.member import NodeId
 from tests.gossipd.deployment.scripted_host import ONE, PEER, PEER_KEY, WALL_S, ScriptedHost, said
 from tests.gossipd.manifest.making import PUBLISHER, draft, manifest
 
@@ -435,7 +435,7 @@ def after_two_deploys_at_once(first: SecretKey, second: SecretKey, *, apart_s: f
 
 
 def test_of_two_hosts_that_deploy_at_once_all_take_the_same_one_for_the_deployer() -> None:
-    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: node_id(one.public.ed25519))
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
     for order in ((low, high), (high, low)):
         host = after_two_deploys_at_once(*order)
         assert host.statements.authors(ONE.id).deployer == high.public.ed25519
@@ -446,7 +446,7 @@ def test_of_two_hosts_that_deploy_at_once_all_take_the_same_one_for_the_deployer
 
 
 def test_of_two_first_statements_that_wait_for_the_manifest_the_same_one_counts() -> None:
-    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: node_id(one.public.ed25519))
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
     for order in ((low, high), (high, low)):
         host = ScriptedHost()
         host.held_back.add(commands.PullManifest)
@@ -458,14 +458,14 @@ def test_of_two_first_statements_that_wait_for_the_manifest_the_same_one_counts(
 
 
 def test_a_first_statement_that_comes_a_minute_later_takes_no_right_to_cancel() -> None:
-    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: node_id(one.public.ed25519))
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
     for apart_s, deployer in ((60.0, high), (61.0, low)):
         host = after_two_deploys_at_once(low, high, apart_s=apart_s)
         assert host.statements.authors(ONE.id).deployer == deployer.public.ed25519
 
 
 def test_a_first_statement_of_a_stranger_takes_no_right() -> None:
-    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: node_id(one.public.ed25519))
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
     host = ScriptedHost()
     host.roster.signers = {low.public.ed25519}
     host.hear(said(secret=low))

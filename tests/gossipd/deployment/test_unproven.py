@@ -9,10 +9,11 @@ from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.deployment.unproven import PullShares, UnprovenStatements
+from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
 from membership.member import NodeId, node_id
 from tests.gossipd.deployment.scripted_host import ONE, PEER, PEER_KEY, WALL_S, ScriptedHost, said
-from tests.gossipd.manifest.making import manifest
+from tests.gossipd.manifest.making import PUBLISHER, manifest
 
 LIAR = SecretKey(b"l" * 32)
 LIAR_NODE = node_id(LIAR.public.ed25519)
@@ -114,6 +115,52 @@ def test_a_manifest_that_proves_a_cancel_is_kept_for_those_who_ask() -> None:
     assert host.statements.accepted(ONE.id) is None, "a joiner may need a lower version"
     host.hear(said(epoch=3))
     assert host.record().state is HostState.DOWNLOADING
+
+
+def test_a_cancel_by_one_that_may_not_ends_nothing_though_it_comes_first() -> None:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.roster.signers.add(LIAR.public.ed25519)
+    host.hear(said(epoch=2, verb=Verb.CANCEL, secret=LIAR), LIAR_NODE)
+    assert host.all_of(commands.PullManifest) == [], "alone it counts for nothing"
+    host.hear(said())
+    assert "statement refused" in host.audited()
+    assert host.record().state is HostState.DOWNLOADING
+    assert not host.all_of(commands.DeleteModel)
+
+
+def test_the_deployers_own_cancel_ends_the_search_for_the_manifest() -> None:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.held_back.add(commands.PullManifest)
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.brain.lifecycle.get(ONE.id) is None
+    host.release(commands.PullManifest)
+    assert not host.all_of(commands.OpenSwarm)
+
+
+def test_a_manifest_of_which_nobody_who_may_has_said_anything_is_forgotten() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.PullManifest)
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.roster.roles = DEFAULT_ROLES  # a reload
+    host.release(commands.PullManifest)
+    assert "statement refused" in host.audited()
+    assert host.brain.lifecycle.get(ONE.id) is None
+    host.hear(said())
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_the_publishers_cancel_counts_as_soon_as_the_manifest_is_verified() -> None:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.roster.signers.add(PUBLISHER.public.ed25519)
+    host.held_back.add(commands.PullManifest)
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.CANCEL, secret=PUBLISHER))
+    host.release(commands.PullManifest)
+    assert host.record().state is HostState.CANCELLED
 
 
 def test_a_manifest_that_is_kept_for_a_cancel_may_be_deployed_meanwhile() -> None:
