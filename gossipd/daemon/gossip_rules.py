@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.statement import Statement
-from gossipd.deployment.statement_rules import check_issued, judge_statement
+from gossipd.deployment.statement_rules import check_issued, is_moot, judge_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from membership.events import PayloadKind
@@ -47,4 +47,4 @@ class GossipRules:
             judge_statement(statement, self._statements, self._roster.signers, self._roster)
         except ManifestError as error:
             return Verdict(statement.signer, is_known=False) if error.code == "E_KEY_UNKNOWN" else None
-        return Verdict(statement.signer)
+        return Verdict(statement.signer, is_known=not is_moot(statement, self._statements, self._roster))

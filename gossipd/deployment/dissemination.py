@@ -28,9 +28,8 @@ from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import StatementHeard
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, Statement, Verb, sign_statement
-from gossipd.deployment.statement_rules import check_issued
+from gossipd.deployment.statement_rules import check_issued, is_moot
 from gossipd.deployment.statement_store import Heard
-from gossipd.identity.cancel_rights import NOBODY
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
 
@@ -77,8 +76,8 @@ class Dissemination:
                 context.audit("statement refused", subject=short(event.forwarder), code=error.code)
             return
         if not is_proven:
-            is_moot = statement.verb is Verb.CANCEL and not context.roster.may_cancel(statement.signer, NOBODY)
-            context.unproven.add(statement, event.forwarder, now, is_moot=is_moot)
+            moot = is_moot(statement, context.statements, context.roster)
+            context.unproven.add(statement, event.forwarder, now, is_moot=moot)
         elif heard is Heard.NEWS:
             self.act(statement, wall_s)
         self._lifecycle.holder_heard(statement.deployment, event.forwarder)

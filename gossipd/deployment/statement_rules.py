@@ -17,7 +17,7 @@ from typing import Protocol
 from gossipd.core.ids import short
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, Statement, Verb
 from gossipd.deployment.statement_store import Heard, StatementStore
-from gossipd.identity.cancel_rights import Authors
+from gossipd.identity.cancel_rights import NOBODY, Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
 
@@ -62,6 +62,14 @@ def judge_statement(
             code="E_MAY_NOT_CANCEL",
         )
     return heard
+
+
+def is_moot(statement: Statement, statements: StatementStore, rights: CancelRights) -> bool:
+    """Whether a statement counts can be said only when its manifest is verified here: a cancel by a member that perhaps
+    has deployed it. Until then it must stand in the way of no other statement.
+    """
+    is_open = statement.verb is Verb.CANCEL and not statements.is_proven(statement.deployment)
+    return is_open and not rights.may_cancel(statement.signer, NOBODY)
 
 
 def check_issued(statement: Statement, wall_s: float) -> None:

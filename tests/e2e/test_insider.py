@@ -22,7 +22,7 @@ from tests.e2e.insider import Insider
 from tests.e2e.toy import make_model
 
 HOSTS, FAKES = 4, 100
-LIAR, WATCHER = SecretKey(b"l" * 32), SecretKey(b"w" * 32)
+LIAR, OTHER_LIAR, WATCHER = SecretKey(b"l" * 32), SecretKey(b"o" * 32), SecretKey(b"w" * 32)
 
 
 @pytest.fixture
@@ -84,15 +84,18 @@ def test_a_hundred_statements_about_nothing_stop_no_delivery_and_are_gone_after_
 
 
 @pytest.mark.needs("nginx")
-def test_a_member_that_deploys_a_real_manifest_with_a_wrong_size_keeps_it_from_nobody(
+def test_lies_about_a_real_manifest_keep_it_from_no_late_joiner(
     four: tuple[Cluster, servers.Nginx],
 ) -> None:
     made, site = four
     found = deliver(made, site, "good", 1)
     wrong = sign_statement(LIAR, found, epoch=2, verb=Verb.DEPLOY, manifest_bytes=77, now_s=time.time())
-    evil, late = Insider("evil", LIAR, made[1]), made.add("late", "rack-1")
-    with ThreadPoolExecutor(1) as threads:
-        lie = threads.submit(evil.live, [wrong], members=HOSTS + 1, seconds=60.0)
+    cancel = sign_statement(OTHER_LIAR, found, epoch=999_999, verb=Verb.CANCEL, manifest_bytes=77, now_s=time.time())
+    evil, worse = Insider("evil", LIAR, made[1]), Insider("worse", OTHER_LIAR, made[1])
+    late = made.add("late", "rack-1")
+    with ThreadPoolExecutor(2) as threads:
+        lies = [threads.submit(evil.live, [wrong], members=HOSTS + 2, seconds=60.0)]
+        lies.append(threads.submit(worse.live, [cancel], members=HOSTS + 2, seconds=60.0))
         try:
             log = made[4].home / "audit.jsonl"
             until("the lie is the last word", lambda: '"epoch":2' in log.read_text())
@@ -100,5 +103,6 @@ def test_a_member_that_deploys_a_real_manifest_with_a_wrong_size_keeps_it_from_n
             late.wait_ready()
             until("the late joiner has it", late.tree("good", 1).exists)
         finally:
-            evil.is_over = True
-        lie.result()
+            evil.is_over = worse.is_over = True
+        for lie in lies:
+            lie.result()

@@ -132,6 +132,14 @@ MUTANTS = (
         (_UNPROVEN,),
     ),
     Mutant(
+        "lets-a-cancel-stand-in-the-way",
+        "A cancel that no host would obey keeps the deployment's own statement from hosts that lack the manifest.",
+        "gossipd/daemon/gossip_rules.py",
+        "is_known=not is_moot(statement, self._statements, self._roster))\n",
+        "is_known=bool(is_moot(statement, self._statements, self._roster) or statement))\n",
+        ("tests/gossipd/daemon/test_gossip_rules.py",),
+    ),
+    Mutant(
         "obeys-a-cancel-that-it-has-refused",
         "A cancel that comes before the manifest ends the deployment, though its signer may not cancel.",
         "gossipd/deployment/deployment_steps.py",

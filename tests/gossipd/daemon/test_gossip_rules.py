@@ -77,6 +77,14 @@ def test_a_cancel_that_no_host_would_obey_stands_in_nobodys_way() -> None:
     assert rules(statement(epoch=7)).judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is None
 
 
+def test_a_cancel_before_its_manifest_is_kept_back_until_it_can_be_judged() -> None:
+    one = statement(epoch=EPOCH_FIRST_MAX, verb=Verb.CANCEL)
+    assert judged(one) == Verdict(SIGNER, is_known=False), "it stands in no statement's way"
+    roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: True)
+    clients = GossipRules(StatementStore(), cast(ClusterRoster, roster), wall_clock=lambda: NOW_S)
+    assert clients.judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) == Verdict(SIGNER)
+
+
 def test_a_statement_from_the_future_is_refused() -> None:
     one = sign_statement(KEY, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=NOW_S + 601)
     assert judged(one) is None
