@@ -32,6 +32,7 @@ from gossipd.publish.errors import PublishError, StorageAuthError, StorageError,
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
 from gossipd.publish.selection import Selection
+from gossipd.sources.proxies import ProxyError, client_options
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -63,6 +64,10 @@ def open_storage(url: SourceUrl) -> Any:
     client: dict[str, Any] = dict(_CLIENT_OPTIONS)
     if any(os.environ.get(name, "").startswith("http://") for name in _ENDPOINT_VARIABLES):
         client["allow_http"] = True  # the operator's own endpoint
+    try:
+        client |= client_options(url.scheme, url.host, os.environ)
+    except ProxyError as error:
+        raise PublishError(f"{error}, in this environment", code="E_SOURCE_PROXY") from None
     try:
         options: dict[str, Any] = {"client_options": client, "retry_config": _RETRIES}
         return from_url(f"{url.text.rstrip('/')}/", **options)

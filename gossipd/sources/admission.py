@@ -22,15 +22,15 @@ from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 from gossipd.sources import errors
 from gossipd.sources.clients import Clock
-from gossipd.sources.first_request import Addresses, resolve, uses_proxy
 from gossipd.sources.location import Location, authority
 from gossipd.sources.pace import Pace
 from gossipd.sources.settings import SourceSettings
+from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 
 _WAITING_HELPS = (errors.SourceBusyError, errors.SourceUnreachableError, errors.SourceShortError)
 _ABOUT_THE_HOST = (
     errors.SourceAuthError, errors.SourceNotFoundError, errors.SourceChangedError, errors.SourceRangeError,
-    errors.SourceLongError,
+    errors.SourceLongError, errors.SourceTruncatedError, errors.SourceNoRangesError, errors.SourceEncodingError,
 )  # fmt: skip
 REFUSALS_MAX = 3  # refusing objects of one source before the whole source is left alone
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
@@ -77,15 +77,15 @@ class SourceAdmission:
         self._policy = policy
 
     def admit(self, source: SourceUrl, what: str) -> Addresses:
-        """Addresses that the policy admits, resolved now or lately; empty where obstore resolves the host. Raises
-        SourceForbiddenError, SourceUnreachableError.
+        """Addresses that the policy admits, resolved now or lately; empty where a proxy or obstore resolves the host.
+        Raises SourceForbiddenError, SourceUnreachableError, SourceProxyError.
         """
         place = authority(source)
         now = self._clock()
         with self._lock:
             known_until_s, addresses = self._admitted.get(place, (-math.inf, ()))
         if now >= known_until_s:
-            direct = source.scheme in WEB_SCHEMES and not uses_proxy(source)
+            direct = source.scheme in WEB_SCHEMES and proxy_of(source, what) is None
             addresses = self._find(source, what) if direct else ()
         try:
             self._policy.check_url(source)

@@ -11,6 +11,7 @@ and again when it no longer is. A whole range has a short time-out instead of th
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from gossipd.runtime.thread_priority import lower_priority
 from gossipd.sources import errors
 from gossipd.sources.first_request import check_rate
 from gossipd.sources.location import Location, allows_clear_text
+from gossipd.sources.proxies import ProxyError, client_options
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion
 
@@ -88,16 +90,23 @@ class Clients:
             "timeout": f"{timeout_s * 1000:.0f}ms",
             "user_agent": "gossipd",
             "allow_http": allows_clear_text(location.source),
+            **_proxy_options(location),
         }
         return {"client_options": client, "retry_config": {"max_retries": 0}}
+
+
+def _proxy_options(location: Location) -> dict[str, str]:
+    try:
+        return client_options(location.source.scheme, location.source.host, os.environ)
+    except ProxyError as error:
+        raise errors.SourceProxyError(location.shown, f"{error}, in this daemon's environment") from None
 
 
 class Stream:
     """One range: ``version`` after the head, then exactly its bytes. Constructor and iteration raise SourceErrors."""
 
     def __init__(
-        self, store: Any, location: Location, part: Segment, pinned: ObjectVersion | None, *,
-        whole: bool, settings: SourceSettings, clock: Clock,
+        self, store: Any, location: Location, part: Segment, *, whole: bool, settings: SourceSettings, clock: Clock,
     ) -> None:  # fmt: skip
         self._whole = whole
         self._what = location.shown
@@ -107,8 +116,6 @@ class Stream:
         self.waited_s = 0.0
         """Time spent waiting for the source: its speed, independent of ours."""
         options: Any = {"range": (part.offset, part.offset + part.length)}
-        if pinned is not None and pinned.if_match is not None:
-            options["if_match"] = pinned.if_match
         began = clock()
         with errors.in_our_words(self._what):
             self._result = obstore.get(store, location.path, options=options)
@@ -127,7 +134,7 @@ class Stream:
             if self._whole and received < self._length:
                 break
             if received > self._length:
-                raise errors.SourceLongError(self._what, f"more than the {self._length} bytes asked for came")
+                raise errors.SourceRangeError(self._what, f"more than the {self._length} bytes asked for came")
             # Only waiting for the source counts, because our disk and rate limit may be slower than the least rate.
             check_rate(self._what, received, self.waited_s, self._settings)
             yield piece

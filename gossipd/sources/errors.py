@@ -29,49 +29,69 @@ _OTHER_RANGE = re.compile(r"Requested (\d{1,19})\.\.(\d{1,19}), got (\d{1,19})\.
 
 class SourceError(RemoteError):
     """A read from external storage failed. Fault: the source or the way to it. State: nothing was written. ``again``:
-    how many times the same request may be repeated at once. ``reason``: for the planner.
+    how many times the same request may be repeated at once. ``reason``: for the planner. ``is_permanent``: only another
+    object, server or manifest helps; then the sentence says so.
     """
 
     code = "E_SOURCE"
     exit_code = ExitCode.SOURCE_UNREACHABLE
     again: ClassVar[int] = 0
     reason: ClassVar[FailReason] = FailReason.SOURCE
+    is_permanent: ClassVar[bool] = False
+    cure: ClassVar[str] = ""
+    """What helps, where trying again does not."""
 
     def __init__(self, what: str, why: str, *, retry_after_s: float | None = None) -> None:
-        super().__init__(f"{what}: {why}")
+        super().__init__(f"{what}: {why}" + (f"; permanent: {self.cure}" if self.is_permanent else ""))
         self.what = what
         self.retry_after_s = retry_after_s
 
 
 class SourceShortError(SourceError):
-    """Fewer bytes came than promised, or the object is shorter than in the manifest. Retry: yes."""
+    """Fewer bytes came than promised. Retry: yes."""
 
     code = "E_SOURCE_SHORT"
     again = 2
+
+
+class SourceTruncatedError(SourceError):
+    """The object is shorter than in the manifest, so it is not the published one. Retry: elsewhere."""
+
+    code = "E_SOURCE_TRUNCATED"
+    is_permanent = True
+    cure = "put the published file there, or publish again"
 
 
 class SourceLongError(SourceError):
     """The object is longer than in the manifest, so it is not the published one. Retry: elsewhere."""
 
     code = "E_SOURCE_LONG"
+    is_permanent = True
+    cure = SourceTruncatedError.cure
 
 
 class SourceRangeError(SourceError):
     """The answer to a range request was something else: the whole object, another range, a page. Retry: elsewhere."""
 
     code = "E_SOURCE_RANGE"
+    is_permanent = True
+    cure = "name a server that answers range requests"
+
+
+class SourceNoRangesError(SourceError):
+    """The server has no ranges, and the file is too large to be taken whole for each of them. Retry: elsewhere."""
+
+    code = "E_SOURCE_NO_RANGES"
+    is_permanent = True
+    cure = "serve the files with a server that answers range requests, such as nginx"
 
 
 class SourceEncodingError(SourceError):
     """The server compressed or otherwise encoded the bytes. Retry: elsewhere."""
 
     code = "E_SOURCE_ENCODING"
-
-
-class SourceChangedError(SourceError):
-    """The object is not the version first seen; versions are never mixed. Retry: elsewhere."""
-
-    code = "E_SOURCE_CHANGED"
+    is_permanent = True
+    cure = "switch compression off for these files"
 
 
 class SourceHashError(SourceError):
@@ -81,6 +101,15 @@ class SourceHashError(SourceError):
     exit_code = ExitCode.VERIFICATION
     again = 1
     reason = FailReason.CORRUPT
+    is_permanent = True
+    cure = SourceTruncatedError.cure
+
+
+class SourceChangedError(SourceHashError):
+    """The same, and the object's tag or date says that it was replaced while it was read. Retry: elsewhere."""
+
+    code = "E_SOURCE_CHANGED"
+    again = 0
 
 
 class SourceAuthError(SourceError):
@@ -94,6 +123,8 @@ class SourceNotFoundError(SourceError):
     """The object or its bucket does not exist. Retry: elsewhere."""
 
     code = "E_SOURCE_NOT_FOUND"
+    is_permanent = True
+    cure = SourceTruncatedError.cure
 
 
 class SourceRedirectError(SourceError):
@@ -133,6 +164,14 @@ class SourceUnreachableError(SourceError):
     again = 3
 
 
+class SourceProxyError(SourceError):
+    """The proxy of this host's environment is none that gossipd can use, or refuses this host. Retry: after the
+    remedy.
+    """
+
+    code = "E_SOURCE_PROXY"
+
+
 class SourceCancelledError(SourceError):
     """We stopped the read. Fault: nobody."""
 
@@ -143,10 +182,10 @@ class SourceCancelledError(SourceError):
 # The first matching row decides.
 _STATUSES: tuple[tuple[Container[int], type[SourceError], str], ...] = (
     ((429, 503), SourceBusyError, "the server is busy"),
-    ((401, 403, 407), SourceAuthError, "access refused; see this host's credentials for it"),
+    ((407,), SourceProxyError, "the proxy of this host's environment asks for credentials, or other ones"),
+    ((401, 403), SourceAuthError, "access refused; see this host's credentials for it"),
     ((404, 410), SourceNotFoundError, "not there"),
-    ((412,), SourceChangedError, "the object has changed since it was first seen"),
-    ((416,), SourceShortError, "the object ends before the range begins"),
+    ((416,), SourceTruncatedError, "the object ends before the range begins"),
     (range(300, 400), SourceRedirectError, "the server redirects; name the final address as the source"),
     (range(500, 600), SourceUnreachableError, "the server failed"),
 )
@@ -157,21 +196,20 @@ def from_status(status: int, what: str, *, retry_after_s: float | None = None) -
     for statuses, kind, why in _STATUSES:
         if status in statuses:
             return kind(what, f"{why} (status {status})", retry_after_s=retry_after_s)
-    return SourceRangeError(what, f"the server refused the request (status {status})")
+    return SourceError(what, f"the server refused the request (status {status})", retry_after_s=retry_after_s)
 
 
-_WHOLE_OBJECT = "the server answered a range request with something else (status 200)"
+_WHOLE_OBJECT = "the server answered a range request with the whole object or a page (status 200)"
 # obstore's classes, where the text is not needed; the first match decides.
 _CLASSES: tuple[tuple[type[Exception], type[SourceError], str], ...] = (
     (FileNotFoundError, SourceNotFoundError, "not there"),
     (exceptions.UnauthenticatedError, SourceAuthError, "access refused; see this host's credentials for it"),
     (exceptions.PermissionDeniedError, SourceAuthError, "access refused; see this host's credentials for it"),
-    (exceptions.PreconditionError, SourceChangedError, "the object has changed since it was first seen"),
-    (exceptions.NotSupportedError, SourceRangeError, _WHOLE_OBJECT),
+    (exceptions.NotSupportedError, SourceNoRangesError, _WHOLE_OBJECT),
 )
 # Words of obstore's text, where there is nothing better; the first that occurs decides.
 _WORDS: tuple[tuple[str, type[SourceError], str], ...] = (
-    ("StartTooLarge", SourceShortError, "the object ends before the range begins"),
+    ("StartTooLarge", SourceTruncatedError, "the object ends before the range begins"),
     ("TimedOut", SourceSlowError, "no answer within the time-out"),
     ("kind: Timeout", SourceSlowError, "no answer within the time-out"),
     ("IncompleteBody", SourceShortError, "the connection ended before the promised bytes had come"),

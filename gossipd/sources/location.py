@@ -7,10 +7,10 @@ userinfo, because a checked source URL has none.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
-from gossipd.manifest.source_url import SourceUrl
+from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
@@ -22,8 +22,10 @@ class Location:
     source: SourceUrl
     base: str
     path: str
-    target: str
+    target: str = field(repr=False)
     """Request target of an HTTP object, percent-encoded."""
+    authorization: str = field(default="", repr=False)
+    """Value of the header of that name, or empty."""
 
     @classmethod
     def of(cls, source: SourceUrl, file_path: str) -> Location:
@@ -35,6 +37,11 @@ class Location:
     def shown(self) -> str:
         """For messages: as in the manifest, with the file's path not encoded."""
         return self.base + self.path
+
+    @property
+    def is_on_web(self) -> bool:
+        """Whether it is read by gossipd's own reader of web objects."""
+        return self.source.scheme in WEB_SCHEMES
 
     @property
     def key(self) -> tuple[str, str]:
