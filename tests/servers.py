@@ -402,7 +402,7 @@ class Squid:
             stderr=subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            _wait_for_port(self.port, self._process)
+            wait_for_port(self.port, self._process)
         except TimeoutError:
             self.stop()
             raise
@@ -421,7 +421,8 @@ def _apr1(password: str) -> str:
     return found.stdout.strip()
 
 
-def _wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+def wait_for_port(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Until it accepts connections there. Raises TimeoutError."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while process.poll() is None and time.monotonic() < deadline:
         with socket.socket() as probe:
