@@ -44,6 +44,8 @@ class SourceError(RemoteError):
     def __init__(self, what: str, why: str, *, retry_after_s: float | None = None) -> None:
         super().__init__(f"{what}: {why}" + (f"; permanent: {self.cure}" if self.is_permanent else ""))
         self.what = what
+        self.said = ""
+        """A word of the hub for what is wrong (``X-Error-Code``); compared, never shown."""
         self.retry_after_s = retry_after_s
 
 
@@ -128,7 +130,9 @@ class SourceNotFoundError(SourceError):
 
 
 class SourceRedirectError(SourceError):
-    """The server redirects, which is not followed. ``target``: the address that it named. Retry: elsewhere."""
+    """The server redirects, which is followed for hubs only. ``target``: the address that it named, which may be as
+    good as a password. Retry: elsewhere.
+    """
 
     code = "E_SOURCE_REDIRECT"
     target = ""

@@ -110,6 +110,7 @@ def check_head(response: http.client.HTTPResponse, what: str, wanted: Wanted, se
         error = errors.from_status(response.status, what, retry_after_s=_retry_after(response.getheader("Retry-After")))
         if isinstance(error, errors.SourceRedirectError):
             error.target = response.getheader("Location") or ""
+        error.said = response.getheader("X-Error-Code") or ""
         raise error
     encoding = (response.getheader("Content-Encoding") or "identity").strip().lower()
     if encoding != "identity":

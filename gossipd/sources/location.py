@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass, field
 from urllib.parse import quote, urlsplit
 
-from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
+from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl
 
 _ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 
@@ -42,6 +42,11 @@ class Location:
     def is_on_web(self) -> bool:
         """Whether it is read by gossipd's own reader of web objects."""
         return self.source.scheme in WEB_SCHEMES
+
+    @property
+    def is_on_hub(self) -> bool:
+        """Whether a hub says where it is."""
+        return self.base.startswith(f"{HUB_SCHEME}://")
 
     @property
     def key(self) -> tuple[str, str]:

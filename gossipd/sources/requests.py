@@ -6,6 +6,7 @@ repeats (``reader``). Used by many threads at once.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -29,6 +30,7 @@ from gossipd.sources.errors import (
     SourceRedirectError,
 )
 from gossipd.sources.first_request import Wanted, touch
+from gossipd.sources.hub import HubRoutes
 from gossipd.sources.location import Location
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion, SeenVersions, check_size
@@ -84,6 +86,7 @@ class SourceRequests:
         self._clients = Clients(settings)
         self._connections = WebConnections(settings, clock)
         self._versions = SeenVersions()
+        self._hub = HubRoutes(os.environ, admission)
         self._first_looks = [threading.Lock() for _ in range(_FIRST_LOOKS)]
         self._pool_bytes = pool.statistics().pool_bytes
         quarter = self._pool_bytes // 4
@@ -92,6 +95,7 @@ class SourceRequests:
 
     def forget(self, deployment: DeploymentId) -> None:
         self._versions.forget(deployment)
+        self._hub.forget()
         self._connections.close()
 
     def reads_whole(self, source: SourceUrl) -> bool:
@@ -106,7 +110,8 @@ class SourceRequests:
         """Pass the bytes of one range to ``sink``, in pieces. Raises SourceError, and the exceptions of ``sink``."""
         if (refused := self._admission.refusal(job.manifest.id, location)) is not None:
             raise refused
-        if location.is_on_web and part.length > self._settings.touch_bytes_max:
+        on_web = location.is_on_web or location.is_on_hub
+        if on_web and part.length > self._settings.touch_bytes_max:
             self._look_once(job, location, part)
         self._led(location, lambda at, addresses: self._read_at(job, at, addresses, part, sink))
 
@@ -116,7 +121,10 @@ class SourceRequests:
         return error if change is None else SourceChangedError(location.shown, f"the object has changed: {change}")
 
     def _led(self, location: Location, attempt: Attempt) -> None:
-        """Call ``attempt`` with the place where the object is asked for."""
+        """Call ``attempt`` with the place where the object is asked for, and its addresses."""
+        if location.is_on_hub:
+            self._hub.lead(location, attempt)
+            return
         attempt(location, self._admission.admit(location.source, location.shown))
 
     def _read_at(self, job: Job, location: Location, addresses: Addresses, part: Segment, sink: Sink) -> None:
@@ -210,6 +218,8 @@ class SourceRequests:
         try:
             yield request
         except SourceRedirectError as caught:
+            if location.is_on_hub:
+                raise  # a good answer, which is followed
             error = self._admission.judge_redirect(location.source, caught)
             raise error from None
         except GossipdError as caught:
