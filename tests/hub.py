@@ -129,6 +129,8 @@ class _HubHandler(_Handler):
         path = urlsplit(self.path).path
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/revision/(.+))?", path):
             self._info(found[1], unquote(found[2] or "main"))
+        elif found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/(.+)", path):
+            self._tree(found[1], unquote(found[2]))
         elif found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             self._resolve(found[1], unquote(found[2]), unquote(found[3]))
         else:
@@ -163,6 +165,15 @@ class _HubHandler(_Handler):
             siblings.append(sibling)
         found = {"id": name, "modelId": name, "sha": repository.commit, "private": False, "siblings": siblings}
         self.say(200, json.dumps(found).encode(), Content_Type="application/json")
+
+    def _tree(self, name: str, revision: str) -> None:
+        repository = self._repository(name, revision)
+        if repository is not None:
+            entries = [
+                {"type": "file", "path": path, "size": len(body), "oid": _oid(body)}
+                for path, body in repository.files.items()
+            ]
+            self.say(200, json.dumps(entries).encode(), Content_Type="application/json")
 
     def _resolve(self, name: str, revision: str, path: str) -> None:
         repository = self._repository(name, revision)

@@ -24,11 +24,12 @@ from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.manifest import FileEntry, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.manifest.paths import check_paths
-from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
+from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
 from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.hashing import ExtentReader, hash_chunks
+from gossipd.publish.hub import HubFiles, list_repository
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection
 from gossipd.publish.tree import FoundFile, find_files
@@ -157,7 +158,16 @@ def _open(order: PublishOrder) -> _Origin:
             f"'gossipd publish DIRECTORY --source {url.scheme}://HOST/PATH/'",
             code="E_SOURCE_LISTING",
         )
+    if url.scheme == HUB_SCHEME:
+        return _open_hub(url, order.selection)
     return _open_storage(order)
+
+
+def _open_hub(url: SourceUrl, selection: Selection) -> _Origin:
+    listing = list_repository(url, selection)
+    return _Origin(
+        listing.files, HubFiles(listing), listing.url.text, lambda: list_repository(listing.url, selection).files
+    )
 
 
 def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
@@ -217,6 +227,8 @@ def _source_base(text: str, files: Sequence[FileEntry]) -> str:
     """``--source`` as the directory for the manifest, also when it is the address of the only file."""
     url = parse_source_url(text, "--source")
     check_scheme(url.scheme, "--source")
+    if url.scheme == HUB_SCHEME:
+        return list_repository(url, EVERYTHING).url.text  # its commit: a branch moves
     last = url.path.rpartition("/")[2]
     if last and len(files) == 1 and last == files[0].path:
         return text[: text.rindex("/") + 1]
