@@ -31,6 +31,7 @@ from gossipd.manifest.source_url import SourceUrl
 from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
+from gossipd.publish.odd_keys import listed_past, odd_key
 from gossipd.publish.selection import Selection
 from gossipd.sources.proxies import ProxyError, client_options
 
@@ -92,7 +93,10 @@ def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[Found
             if len(found) > FILES_MAX + len(parents):
                 raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")
     except _OBSTORE_ERRORS as error:
-        raise _from_obstore(error, url.shown) from None
+        odd = odd_key(str(error), url)
+        if odd is None:
+            raise _from_obstore(error, url.shown) from None
+        found = [FoundObject(one.path, one.size, one.tag, one.tag) for one in listed_past(odd, url, selection)]
     files = [one for one in found if one.size or one.path not in parents]
     if not files:
         raise PublishError(f"no object below {shown(url.text)} is selected, or there is none", code="E_EMPTY")
@@ -153,6 +157,11 @@ class StoredObjects:
                 if left < 0:
                     break
                 yield memoryview(part)
+        except FileNotFoundError:
+            raise StorageNotFoundError(
+                f"{shown(one.path)} is listed but not there: it was deleted, or its key ends in '/', which no file's "
+                f"name does; leave it out with --exclude {shown(one.path)}"
+            ) from None
         except _OBSTORE_ERRORS as error:
             raise _from_obstore(error, shown(one.path)) from None
         if left:
