@@ -25,7 +25,7 @@ import trio
 from gossipd.api.counters import LoopLag
 from gossipd.api.local_socket import bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
-from gossipd.api.server import health_app, status_app
+from gossipd.api.server import health_app, read_app, status_app
 from gossipd.audit.log import AuditLog
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
@@ -64,6 +64,7 @@ from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import DaemonStarted, RosterChanged
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
+from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import set_level
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.turn_loop import TurnLoop
@@ -247,6 +248,11 @@ class App:
         await nursery.start(self._inbox.run)
         self._request_guards.append(RequestGuard(status_app(self._view, self._operations)))
         nursery.start_soon(self._request_guards[-1].serve, bind_unix(status.socket))
+        if status.readers != "none":
+            self._request_guards.append(RequestGuard(read_app(self._view)))
+            mode = 0o666 if status.readers == "all" else 0o660
+            readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
+            nursery.start_soon(self._request_guards[-1].serve, readers)
         if status.metrics_port:
             self._request_guards.append(RequestGuard(health_app(self._view)))
             nursery.start_soon(self._request_guards[-1].serve, bind_loopback("127.0.0.1", status.metrics_port))
