@@ -135,7 +135,7 @@ class _OwnCommand:
 
 
 class _BusyError(StorageError):
-    """The hub asks for a pause, or failed in passing."""
+    """The hub asks for a pause, or failed in passing. Retry: yes, at the time that it names."""
 
     def __init__(self, message: str, *, code: str, retry_after_s: float | None) -> None:
         super().__init__(message, code=code)
