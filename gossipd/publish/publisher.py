@@ -190,7 +190,7 @@ def _open_storage(order: PublishOrder) -> _Origin:
             raise
         return single
     base = f"{url.text.rstrip('/')}/"
-    return _Origin(found, StoredObjects(store, found), base, lambda: find_objects(store, url, order.selection))
+    return _Origin(found, StoredObjects(store, url, found), base, lambda: find_objects(store, url, order.selection))
 
 
 def _open_object(source: str) -> _Origin | None:
@@ -210,7 +210,7 @@ def _open_object(source: str) -> _Origin | None:
     if find_object(store, name, url) is None:
         return None
     found = look()
-    return _Origin(found, StoredObjects(store, found), url.text, look)
+    return _Origin(found, StoredObjects(store, url, found), url.text, look)
 
 
 def _source_base(text: str, files: Sequence[FileEntry]) -> str:

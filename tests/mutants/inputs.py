@@ -461,4 +461,20 @@ MUTANTS = (
         "",
         (f"{_DAEMON}/test_limits_watch.py",),
     ),
+    Mutant(
+        "a-page-speaks-through-us",
+        "A refusal repeats whatever the storage wrote where the name of an error stands.",
+        "gossipd/sources/refusals.py",
+        "next(filter(_PLAIN_NAME.fullmatch, names), None)",
+        "next(iter(names), None)",
+        ("tests/gossipd/sources/test_refusals.py",),
+    ),
+    Mutant(
+        "an-old-token-for-ever",
+        "Credentials of AWS' profiles are fetched once in the life of a daemon.",
+        "gossipd/sources/aws_credentials.py",
+        "if self._credential is None or self._clock() >= self._fresh_until_s:",
+        "if self._credential is None:",
+        ("tests/gossipd/sources/test_aws_credentials.py",),
+    ),
 )
