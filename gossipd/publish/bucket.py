@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -83,9 +84,11 @@ def open_storage(url: SourceUrl) -> Any:
         raise _from_obstore(error, url.shown) from None
 
 
-def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[FoundObject]:
-    """The selected objects below the prefix, in order of path. Raises StorageError; PublishError ``E_EMPTY``;
-    ManifestError ``E_LIMIT`` beyond 100,000 objects."""
+def find_objects(
+    store: Any, url: SourceUrl, selection: Selection, left_out: Counter[str] | None = None
+) -> list[FoundObject]:
+    """The selected objects below the prefix, in order of path. ``left_out``: as in ``tree.find_files``. Raises
+    StorageError; PublishError ``E_EMPTY``; ManifestError ``E_LIMIT`` beyond 100,000 objects."""
     found: list[FoundObject] = []
     parents: set[str] = set()
     try:
@@ -95,7 +98,7 @@ def find_objects(store: Any, url: SourceUrl, selection: Selection) -> list[Found
                 for at, character in enumerate(path):
                     if character == "/":
                         parents.add(path[:at])
-                if path and selection.admits(path):
+                if path and selection.admits(path, left_out):
                     found.append(_found(meta))
             if len(found) > FILES_MAX + len(parents):
                 raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")

@@ -477,4 +477,20 @@ MUTANTS = (
         "if self._credential is None:",
         ("tests/gossipd/sources/test_aws_credentials.py",),
     ),
+    Mutant(
+        "any-link-is-followed",
+        "A link in a published tree is followed wherever it leads.",
+        "gossipd/publish/tree.py",
+        "if root is not None and end.is_relative_to(root):",
+        "if root is not None:",
+        ("tests/gossipd/publish/test_tree.py",),
+    ),
+    Mutant(
+        "a-link-of-the-last-moment",
+        "A published file is opened by its path, through links that appeared after the walk.",
+        "gossipd/publish/file_reading.py",
+        "        return open_beneath(root, file.location, os.O_RDONLY | os.O_NONBLOCK)\n",
+        "        return os.open(os.path.join(file.root, file.location), os.O_RDONLY)\n",
+        ("tests/gossipd/publish/test_file_reading.py",),
+    ),
 )
