@@ -134,9 +134,17 @@ class StoredObjects:
 
     def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """Raises TreeChangedError, StorageError."""
+        return self._again(lambda: self._hash_once(run, chunk_bytes))
+
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        """A small part of one object. Raises TreeChangedError, StorageError."""
+        segment = Segment(index, offset, length)
+        return self._again(lambda: b"".join(bytes(piece) for piece in self._pieces(segment)))
+
+    def _again(self, ask: Callable[[], bytes]) -> bytes:
         for attempt in range(ATTEMPTS):
             try:
-                return self._hash_once(run, chunk_bytes)
+                return ask()
             except (StorageAuthError, StorageNotFoundError):
                 raise
             except StorageError:

@@ -64,6 +64,12 @@ class LocalFiles:
                     hasher.update(piece)
         return hasher.digest()
 
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        """A small part of one file. Raises TreeChangedError, PublishError ``E_SOURCE_READ``."""
+        segment = Segment(index, offset, length)
+        with self._opened(segment) as descriptor:
+            return b"".join(bytes(piece) for piece in self._pieces(descriptor, segment))
+
     def _hash_once(self, segment: Segment, chunk_bytes: int) -> bytes:
         """``_hash_adjacent``, unless the same bytes of the same file were hashed under another name."""
         inode = self._files[segment.file_index].inode

@@ -493,4 +493,20 @@ MUTANTS = (
         "        return os.open(os.path.join(file.root, file.location), os.O_RDONLY)\n",
         ("tests/gossipd/publish/test_file_reading.py",),
     ),
+    Mutant(
+        "strict-only-warns",
+        "publish --strict writes the manifest of a tree that looks wrong.",
+        "gossipd/publish/publisher.py",
+        "    if findings and order.is_strict:\n",
+        "    if findings and not order.is_strict and order.source == '':\n",
+        ("tests/gossipd/publish/test_commands.py",),
+    ),
+    Mutant(
+        "a-cut-shard-is-whole",
+        "A safetensors file that ends before its last tensor is not noticed.",
+        "gossipd/publish/safetensors_header.py",
+        "    if at != body_bytes:\n",
+        "    if at < body_bytes:\n",
+        ("tests/gossipd/publish/test_inspection.py",),
+    ),
 )
