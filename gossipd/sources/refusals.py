@@ -20,11 +20,12 @@ DOCUMENT_CHARS_MAX = 4096  # S3's documents have some 300 characters, GCS' 1,500
 _XML_NAME = re.compile(r"<Code>\s*([A-Za-z0-9_.]{1,64})\s*</Code>")
 _JSON_NAME = re.compile(r'\\?"(?:reason|code|error|status)\\?"\s*:\s*\\?"([A-Za-z0-9_.]{1,64})\\?"')
 _PLAIN_NAME = re.compile(r"(?:[A-Z][a-z]{1,20}){2,6}")
-_REGION = r"([a-z]{2}(?:-[a-z]{2,10}){1,3}-\d{1,2})"
+_AWS_REGION = r"([a-z]{2}(?:-[a-z]{2,10}){1,3}-\d{1,2})"
+_REGION = r"([a-z][a-z0-9]{1,15}(?:-[a-z0-9]{1,15}){0,4})"  # other storages have names of their own
 _REGIONS = (
     re.compile(rf"<Region>{_REGION}</Region>"),
     re.compile(rf"expecting '{_REGION}'"),
-    re.compile(rf"<Endpoint>[A-Za-z0-9.-]{{0,80}}?s3[.-]{_REGION}\."),
+    re.compile(rf"<Endpoint>[A-Za-z0-9.-]{{0,80}}?s3[.-]{_AWS_REGION}\."),
 )
 
 
@@ -151,12 +152,13 @@ _WORDS: tuple[tuple[str, type[SourceError]], ...] = (
     ("request date header too old", errors.SourceClockError),
     ("signature not valid in the specified time frame", errors.SourceTokenExpiredError),
     ("token is expired", errors.SourceTokenExpiredError),
+    ("including the signature", errors.SourceKeyError),
     ("reauth", errors.SourceTokenExpiredError),
 )
 _VAGUE = frozenset(
     {
         "AccessDenied", "AuthenticationFailed", "InvalidRequest", "InvalidArgument", "forbidden", "required",
-        "invalid", "invalid_grant", "InvalidAuthenticationInfo", "AuthenticationRequired",
+        "invalid", "invalid_grant", "InvalidAuthenticationInfo", "AuthenticationRequired", "AuthorizationFailure",
     }
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from tests.gossipd.sources.test_refusals import xml
 
 FILES = toy_files(Random(11))
 CANARIES = ("AKIACANARY7", "canary-secret", "canary-session")
-_VARIABLES = (
+VARIABLES = (
     "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION", "AWS_ENDPOINT",
     "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_SKIP_SIGNATURE",
     "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT_KEY", "GOOGLE_SERVICE_ACCOUNT", "GOOGLE_SERVICE_ACCOUNT_KEY",
@@ -61,7 +61,7 @@ def answering(status: int, document: str, **headers: str) -> Iterator[str]:
 @pytest.fixture(autouse=True)
 def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No credentials but those of a test, and no home that has some."""
-    for name in _VARIABLES:
+    for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # boto3's own look at the machine
