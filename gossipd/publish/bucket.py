@@ -14,6 +14,7 @@ Some storage systems mark directories by empty objects of their names; such mark
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -54,6 +55,7 @@ ATTEMPTS = 4
 BACKOFF_S = 0.5  # doubled each time, times 0.5 to 1.5: four attempts last some four seconds
 _OBSTORE_ERRORS = (BaseError, OSError, ValueError)
 _CLIENT_OPTIONS = {"connect_timeout": "10s", "read_timeout": "30s", "timeout": "10min", "user_agent": "gossipd"}
+_BAD_KEY = re.compile(r'Encountered object with invalid path: [^"\n]{0,80}"([^"\n]{1,1024})"')
 _RETRIES = {"max_retries": 6, "retry_timeout": timedelta(minutes=2)}  # six doublings from 0.1 s, with jitter
 
 
@@ -190,6 +192,12 @@ def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
     text = str(error)
     if isinstance(error, PreconditionError):
         return TreeChangedError(f"{shown(what)} was replaced while it was hashed")
+    if (key := _BAD_KEY.search(text)) is not None:
+        return PublishError(
+            f"{shown(bucket_of(what))} holds an object that no file can be: {shown(key[1])}; rename it, move it, or "
+            "publish a prefix beside it",
+            code="E_SOURCE_LISTING",
+        )
     found = from_obstore(error, what)
     if isinstance(found, SourceRegionError):
         found = with_region(found, bucket_of(what).rpartition("/")[2])

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gossipd.sources import errors
-from gossipd.sources.credential_places import aws_files, has_boto, where_looked
+from gossipd.sources.credential_places import aws_files, has_boto, none_found, where_looked
 from gossipd.sources.location import endpoint, family
 
 if TYPE_CHECKING:
@@ -82,9 +82,7 @@ class AwsCredentials:
                 self._source, self._config = _look()
                 self._stamps = stamps
             if self._source is None:
-                raise errors.SourceNoCredentialsError(
-                    what, f"no credentials found; looked in {where_looked('s3', os.environ)}"
-                )
+                raise errors.SourceNoCredentialsError(what, none_found("s3", os.environ))
             frozen = self._source.get_frozen_credentials()
         except (BotoCoreError, ClientError, ValueError, OSError) as error:
             self._source = None

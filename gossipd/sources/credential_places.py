@@ -21,6 +21,13 @@ def where_looked(scheme: str, environ: Mapping[str, str]) -> str:
     return ", ".join(places(environ))
 
 
+def none_found(scheme: str, environ: Mapping[str, str]) -> str:
+    """The sentence for a host without credentials, with both cures."""
+    public = {"gs": "GOOGLE_SKIP_SIGNATURE", "az": "AZURE_SKIP_SIGNATURE"}.get(family(scheme), "AWS_SKIP_SIGNATURE")
+    looked = where_looked(scheme, environ)
+    return f"no credentials found; looked in {looked}. If it is public, set {public}=true"
+
+
 def aws_files(environ: Mapping[str, str]) -> tuple[Path, ...]:
     """The files of AWS' profiles."""
     return tuple(Path(environ.get(variable, usual)).expanduser() for variable, usual in AWS_FILES)

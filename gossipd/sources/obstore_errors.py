@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from obstore import exceptions
 
 from gossipd.sources import errors
-from gossipd.sources.credential_places import where_looked
+from gossipd.sources.credential_places import none_found, where_looked
 from gossipd.sources.errors import SourceError
 from gossipd.sources.refusals import from_refusal
 
@@ -93,9 +93,7 @@ def _about_credentials(text: str, what: str) -> SourceError | None:
             return errors.SourceNoCredentialsError(what, f"{why}; looked in {where_looked(scheme, os.environ)}")
     asked = _ASKED_ADDRESS.search(head)
     if asked is not None and (asked[1] in _MACHINE_SERVICES or asked[2].startswith(_MACHINE_PATHS)):
-        return errors.SourceNoCredentialsError(
-            what, f"no credentials found; looked in {where_looked(scheme, os.environ)}"
-        )
+        return errors.SourceNoCredentialsError(what, none_found(scheme, os.environ))
     if _TOKEN_SERVICE in head:
         if status := _STATUS.search(head):
             return from_refusal(head[status.end() :], int(status[1]), what)

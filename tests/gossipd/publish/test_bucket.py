@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish import bucket as bucket_module
 from gossipd.publish.bucket import StoredObjects, find_objects, open_storage
-from gossipd.publish.errors import StorageAuthError, StorageError, TreeChangedError
+from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, TreeChangedError
 from gossipd.publish.extents import runs
 from gossipd.publish.selection import Selection
 from tests import servers
@@ -71,6 +72,21 @@ def test_what_storage_has_not_got_is_said_plainly(out: Path, s3_environment: ser
     s3_environment.make_bucket("publish-empty")
     assert code_of("s3://publish-empty/nothing", out) == "E_EMPTY"
     assert code_of("s3://publish-missing/", out) == "E_SOURCE_NO_BUCKET"
+
+
+@pytest.mark.parametrize("key", ["m/dir//x.bin", "m/../up.bin", "m/./dot.bin"])
+def test_an_object_that_no_file_can_be_is_named(
+    key: str, tree: Path, out: Path, s3_environment: servers.S3Server
+) -> None:
+    bucket = f"publish-key-{sum(key.encode())}"
+    s3_environment.upload(bucket, tree, prefix="m/")
+    connection = http.client.HTTPConnection(s3_environment.endpoint.removeprefix("http://"))
+    connection.request("PUT", f"/{bucket}/{key}", b"x")
+    assert connection.getresponse().status == 200
+    connection.close()
+    with pytest.raises(PublishError, match=rf"^'s3://{bucket}' .* no file can be: '{key}'") as caught:
+        published(f"s3://{bucket}/m/", out)
+    assert caught.value.code == "E_SOURCE_LISTING"
 
 
 def test_a_refusal_is_told_as_a_seed_would_tell_it(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
@@ -29,11 +30,13 @@ VARIABLES = (
 
 
 @contextmanager
-def answering(status: int, document: str, **headers: str) -> Iterator[str]:
-    """A storage that refuses everything in one way."""
+def answering(status: int, document: str, asked: list[Message] | None = None, **headers: str) -> Iterator[str]:
+    """A storage that refuses everything in one way. ``asked``: takes the headers of requests."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if asked is not None:
+                asked.append(self.headers)
             body = document.encode()
             self.send_response(status)
             for name, value in headers.items():
@@ -122,6 +125,16 @@ def test_a_bare_redirect_names_the_region_that_s3_tells_when_asked(monkeypatch: 
         assert last_error().sentence.endswith("the bucket is in another region; set AWS_REGION")
 
 
+def test_a_reader_that_pays_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Message] = []
+    with answering(403, xml("AccessDenied"), asked) as url:
+        with_keys(monkeypatch, url)
+        assert "AWS_REQUEST_PAYER=requester" in last_error().sentence
+        monkeypatch.setenv("AWS_REQUEST_PAYER", "requester")
+        last_error()
+    assert (asked[0]["x-amz-request-payer"], asked[-1]["x-amz-request-payer"]) == (None, "requester")
+
+
 @pytest.mark.parametrize(
     ("scheme", "places"),
     [
@@ -134,6 +147,7 @@ def test_without_credentials_the_places_that_were_looked_at_are_named(scheme: st
     error = last_error(scheme)
     assert error.code == "E_SOURCE_NO_CREDENTIALS"
     assert all(place in str(error) for place in places), str(error)
+    assert scheme == "az" or "_SKIP_SIGNATURE=true" in str(error)
 
 
 def test_without_boto_a_machine_service_that_refuses_means_no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
