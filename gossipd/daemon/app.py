@@ -66,6 +66,7 @@ from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import set_level
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.runtime.worker_threads import run_blocking
@@ -275,7 +276,7 @@ class App:
         while True:
             rack_of = {node: directory.records[node].rack for node in directory.live()}
             self._plane.keep_links(standing_links(rack, rack_of, self._planner.settings), dials_max=DIALS_AT_ONCE)
-            await trio.sleep(STANDING_LINKS_S)
+            await until_next_look(STANDING_LINKS_S)
 
     def change(self, config: Config, keys: Keys) -> None:
         """Apply a reload: limits, sources, trust, clients and the cluster's key ring may change while running."""

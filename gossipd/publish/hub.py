@@ -14,6 +14,7 @@ import os
 import random
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -52,9 +53,12 @@ class HubListing:
     files: Sequence[FoundObject]
 
 
-def list_repository(url: SourceUrl, selection: Selection, *, sleep: Callable[[float], None] = time.sleep) -> HubListing:
-    """The selected files of a repository, in order of path, and its commit. Raises StorageError; PublishError
-    ``E_SOURCE_LISTING`` without the hub's client, ``E_EMPTY``.
+def list_repository(
+    url: SourceUrl, selection: Selection, left_out: Counter[str] | None = None, *,
+    sleep: Callable[[float], None] = time.sleep,
+) -> HubListing:  # fmt: skip
+    """The selected files of a repository, in order of path, and its commit. ``left_out``: as in ``tree.find_files``.
+    Raises StorageError; PublishError ``E_SOURCE_LISTING`` without the hub's client, ``E_EMPTY``.
     """
     repository = hub_repository(url)
     try:
@@ -77,7 +81,7 @@ def list_repository(url: SourceUrl, selection: Selection, *, sleep: Callable[[fl
     files = [
         FoundObject(one.rfilename, one.size or 0, str(one.lfs.sha256 if one.lfs else one.blob_id), None)
         for one in found.siblings or ()
-        if selection.admits(one.rfilename)
+        if selection.admits(one.rfilename, left_out)
     ]
     if not files:
         raise PublishError(f"no file of {shown(url.text)} is selected, or there is none", code="E_EMPTY")
@@ -99,6 +103,19 @@ class HubFiles:
     def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
         """Raises StorageError."""
         return _repeated(lambda: self._hash_once(run, chunk_bytes), self._sleep)
+
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        """A small part of one file. Raises StorageError."""
+        return _repeated(lambda: self._read_once(Segment(index, offset, length)), self._sleep)
+
+    def _read_once(self, segment: Segment) -> bytes:
+        connections = WebConnections(self._settings, time.monotonic)
+        try:
+            return b"".join(bytes(piece) for piece in self._pieces(connections, segment))
+        except SourceError as error:
+            raise _from_source(error) from None
+        finally:
+            connections.close()
 
     def _hash_once(self, run: FileExtent, chunk_bytes: int) -> bytes:
         connections = WebConnections(self._settings, time.monotonic)  # one, which ends with the extent

@@ -12,7 +12,12 @@ from urllib.parse import quote, urlsplit
 
 from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl
 
-_ENDPOINT_VARIABLES = ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
+_ENDPOINT_VARIABLES = {
+    "s3": ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
+    "gs": ("GOOGLE_BASE_URL",),
+    "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
+}
+_FAMILIES = {"s3a": "s3", "azure": "az", "adl": "az", "abfs": "az", "abfss": "az"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +63,17 @@ def authority(source: SourceUrl) -> str:
     return f"{source.scheme}://{source.host}:{source.port}"
 
 
-def allows_clear_text(source: SourceUrl) -> bool:
-    """Whether this address, or the S3 endpoint in this host's environment, is plain HTTP."""
-    if source.scheme == "http":
-        return True
-    endpoints = (os.environ.get(name, "") for name in _ENDPOINT_VARIABLES)
-    return source.scheme.startswith("s3") and any(one.startswith("http://") for one in endpoints)
+def family(scheme: str) -> str:
+    """The scheme that stands for all that name the same kind of storage: ``s3``, ``gs``, ``az``, else itself."""
+    return _FAMILIES.get(scheme, scheme)
+
+
+def endpoint(scheme: str) -> str:
+    """The endpoint that this host's environment names for this kind of storage, or nothing."""
+    named = (os.environ.get(name, "") for name in _ENDPOINT_VARIABLES.get(family(scheme), ()))
+    return next(filter(None, named), "")
+
+
+def allows_clear_text(source: SourceUrl, profile_endpoint: str = "") -> bool:
+    """Whether this address is plain HTTP, or the storage's endpoint in this host's environment or profile."""
+    return source.scheme == "http" or (endpoint(source.scheme) or profile_endpoint).startswith("http://")

@@ -11,7 +11,8 @@ import obstore
 import pytest
 from obstore.store import from_url
 
-from gossipd.sources.errors import SourceError, in_our_words
+from gossipd.sources.errors import SourceError
+from gossipd.sources.obstore_errors import in_our_words
 from gossipd.sources.reader import ProbeOutcome
 from tests.gossipd.sources.models import CHUNK_BYTES, sign
 from tests.gossipd.sources.raw import partial, raw_server

@@ -101,7 +101,7 @@ def test_s3_without_the_object_or_bucket_is_not_found(s3_environment: S3Server) 
     seat = Seat(sign(FILES, "s3://no-such-bucket/models"), allow=["s3"])
     probe = seat.reader.probe(seat.manifest)
     assert not probe.readable
-    assert probe.errors[-1].code == "E_SOURCE_NOT_FOUND"
+    assert probe.errors[-1].sentence.startswith("E_SOURCE_NO_BUCKET: s3://no-such-bucket: ")
 
 
 def test_secrets_of_the_environment_are_in_no_error(s3_environment: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
