@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from gossipd.manifest.chunk_layout import Segment
@@ -51,6 +51,8 @@ class HubListing:
     url: SourceUrl
     """``hf://ORG/MODEL@COMMIT/``, as it stands in the manifest."""
     files: Sequence[FoundObject]
+    token: str = field(default="", repr=False)
+    """The client's own, from ``HF_TOKEN`` or where ``hf auth login`` left it; or empty."""
 
 
 def list_repository(
@@ -87,7 +89,7 @@ def list_repository(
         raise PublishError(f"no file of {shown(url.text)} is selected, or there is none", code="E_EMPTY")
     name = found.id if "/" in found.id else repository.name  # which it is now, if it was renamed
     pinned = parse_source_url(f"hf://{name}@{found.sha}/", "SOURCE")
-    return HubListing(pinned, sorted(files, key=lambda one: one.path.encode()))
+    return HubListing(pinned, sorted(files, key=lambda one: one.path.encode()), huggingface_hub.get_token() or "")
 
 
 class HubFiles:
@@ -97,7 +99,7 @@ class HubFiles:
         self._listing = listing
         self._sleep = sleep
         self._settings = SourceSettings()
-        self._routes = HubRoutes(os.environ, _OwnCommand())
+        self._routes = HubRoutes({**os.environ, "HF_TOKEN": listing.token}, _OwnCommand())
         self.threads = THREADS
 
     def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:

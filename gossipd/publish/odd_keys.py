@@ -10,7 +10,6 @@ are.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,11 +19,11 @@ from gossipd.manifest.errors import shown
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.publish.errors import PublishError, StorageError
 from gossipd.publish.selection import Selection
+from gossipd.sources.location import endpoint, family
 
 _QUOTED = re.compile(r'path: "((?:[^"\\]|\\.)*)"')  # of a Rust value as Rust shows it
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|(.))")
 _NAMED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
-_S3 = ("s3", "s3a")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +76,16 @@ def listed_past(path: str, url: SourceUrl, selection: Selection) -> Iterator[Lis
 
 def _listed(url: SourceUrl, odd: str) -> Iterator[ListedKey]:
     needed = f"object {shown(odd)} is left out, but can be listed past only with AWS' client"
-    if url.scheme not in _S3:
+    if family(url.scheme) != "s3":
         raise PublishError(f"{needed}, in s3:// buckets; rename it", code="E_PATH_COMPONENT")
     try:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
     except ImportError:
         raise PublishError(f"{needed}: pip install 'gossipd[aws]'", code="E_PATH_COMPONENT") from None
-    endpoint = next((os.environ[one] for one in ("AWS_ENDPOINT", "AWS_ENDPOINT_URL") if os.environ.get(one)), None)
     prefix = url.path.strip("/")
     try:
-        with closing(boto3.client("s3", endpoint_url=endpoint)) as client:
+        with closing(boto3.client("s3", endpoint_url=endpoint(url.scheme) or None)) as client:
             pages = client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=url.host, Prefix=f"{prefix}/" if prefix else ""):
                 for meta in page.get("Contents", ()):

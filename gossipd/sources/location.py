@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl
 
-_ENDPOINT_VARIABLES = {
+ENDPOINT_VARIABLES = {
     "s3": ("AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"),
     "gs": ("GOOGLE_BASE_URL",),
     "az": ("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"),
@@ -70,7 +70,7 @@ def family(scheme: str) -> str:
 
 def endpoint(scheme: str) -> str:
     """The endpoint that this host's environment names for this kind of storage, or nothing."""
-    named = (os.environ.get(name, "") for name in _ENDPOINT_VARIABLES.get(family(scheme), ()))
+    named = (os.environ.get(name, "") for name in ENDPOINT_VARIABLES.get(family(scheme), ()))
     return next(filter(None, named), "")
 
 

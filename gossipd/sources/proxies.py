@@ -22,13 +22,12 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from urllib.parse import quote, unquote, urlsplit
 
 from gossipd.manifest.source_url import WEB_SCHEMES
+from gossipd.sources.location import ENDPOINT_VARIABLES, family
 
-_AWS = (("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), "https://s3.{region}.amazonaws.com")
-_ENDPOINTS: dict[str, tuple[tuple[str, ...], str]] = {
-    "s3": _AWS,
-    "s3a": _AWS,
-    "gs": (("GOOGLE_BASE_URL",), "https://storage.googleapis.com"),
-    "az": (("AZURE_STORAGE_ENDPOINT", "AZURE_ENDPOINT"), "https://{account}.blob.core.windows.net"),
+_USUAL_ENDPOINTS = {
+    "s3": "https://s3.{region}.amazonaws.com",
+    "gs": "https://storage.googleapis.com",
+    "az": "https://{account}.blob.core.windows.net",
 }
 _METADATA = (
     "169.254.169.254", "169.254.170.2", "169.254.170.23", "fd00:ec2::254", "fd00:ec2::23", "metadata.google.internal",
@@ -89,10 +88,11 @@ def client_options(scheme: str, bucket: str, environment: Mapping[str, str]) -> 
 
 def _storage(scheme: str, bucket: str, environment: Mapping[str, str]) -> tuple[str, str, int]:
     """Scheme, host and port of the servers that hold a bucket."""
-    names, usual = _ENDPOINTS.get(scheme, _ENDPOINTS["az"])
+    kind = family(scheme)
     region = _first(environment, "AWS_REGION", "AWS_DEFAULT_REGION") or "us-east-1"
     account = _first(environment, "AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT") or bucket
-    text = _first(environment, *names) or usual.format(region=region, account=account)
+    text = _first(environment, *ENDPOINT_VARIABLES[kind])
+    text = text or _USUAL_ENDPOINTS[kind].format(region=region, account=account)
     try:
         parts = urlsplit(text)
         return parts.scheme, parts.hostname or "", parts.port or (80 if parts.scheme == "http" else 443)

@@ -35,7 +35,7 @@ COMMIT = Repository({}).commit
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SmallHub]:
     monkeypatch.delenv("HF_TOKEN", raising=False)
-    monkeypatch.setenv("HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
     with served_hub(org__model=Repository(dict(FILES))) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         yield hub
@@ -97,6 +97,14 @@ def test_selected_files_of_a_private_repository_are_published_with_the_token(
     assert [entry.path for entry in manifest.files] == ["model-1.safetensors"]
     assert {one.authorization for one in hub.to("storage")} == {None}
     assert b"canary" not in (tmp_path / "out").read_bytes()
+
+
+def test_the_token_that_the_hubs_own_client_keeps_is_used(hub: SmallHub, tmp_path: Path) -> None:
+    hub.repositories["org/model"].token = "hf_kept"
+    (tmp_path / "token").write_text("hf_kept\n")
+    published("hf://org/model", tmp_path / "out")
+    assert {one.authorization for one in hub.to("hub")} == {"Bearer hf_kept"}
+    assert "hf_kept" not in repr(list_repository(parse_source_url("hf://org/model"), EVERYTHING))
 
 
 def test_a_renamed_repository_is_published_under_its_present_name(hub: SmallHub, tmp_path: Path) -> None:

@@ -99,6 +99,8 @@ PROXIED = {"proxy_url": "http://every:81", "proxy_excludes": METADATA}
     [
         ("s3", {}, {}),
         ("s3", {"ALL_PROXY": "every:81"}, PROXIED),
+        ("s3a", {"ALL_PROXY": "every:81"}, PROXIED),
+        ("abfs", {"ALL_PROXY": "every:81", "NO_PROXY": "bucket.blob.core.windows.net"}, DIRECT),
         ("s3", {"HTTP_PROXY": "every:81"}, DIRECT),
         ("s3", {"HTTP_PROXY": "every:81", "AWS_ENDPOINT": "http://store:9000"}, PROXIED),
         ("s3", {"ALL_PROXY": "every:81", "AWS_ENDPOINT": "http://10.1.1.1:9000", "NO_PROXY": "10.0.0.0/8"}, DIRECT),
