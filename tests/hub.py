@@ -44,6 +44,7 @@ class Asked:
     method: str
     target: str
     authorization: str | None
+    is_proxied: bool = False
 
 
 @dataclass
@@ -92,7 +93,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         with self.hub.lock:
-            self.hub.asked.append(Asked(self.name, self.command, self.path, self.headers.get("Authorization")))
+            token, is_proxied = self.headers.get("Authorization"), "Via" in self.headers
+            self.hub.asked.append(Asked(self.name, self.command, self.path, token, is_proxied))
         self.answer()
 
     def answer(self) -> None:

@@ -16,7 +16,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -32,6 +32,7 @@ from gossipd.sources.errors import SourceAuthError, SourceError, SourceNotFoundE
 from gossipd.sources.first_request import Wanted
 from gossipd.sources.hub import USUAL_ENDPOINT, Hub, HubRoutes
 from gossipd.sources.location import Location
+from gossipd.sources.proxies import PROXY_VARIABLES
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 from gossipd.sources.web_stream import WebConnections, WebStream
@@ -75,7 +76,8 @@ def list_repository(
 
     def ask() -> huggingface_hub.ModelInfo:
         try:
-            return api.model_info(repository.name, revision=repository.revision, files_metadata=True)
+            with _one_proxy_rule(url.text):
+                return api.model_info(repository.name, revision=repository.revision, files_metadata=True)
         except expected as error:
             raise _from_client(error, f"hf://{repository.name}@{repository.revision}") from None
 
@@ -90,6 +92,28 @@ def list_repository(
     name = found.id if "/" in found.id else repository.name  # which it is now, if it was renamed
     pinned = parse_source_url(f"hf://{name}@{found.sha}/", "SOURCE")
     return HubListing(pinned, sorted(files, key=lambda one: one.path.encode()), huggingface_hub.get_token() or "")
+
+
+@contextmanager
+def _one_proxy_rule(what: str) -> Iterator[None]:
+    """The hub's client reads variables for proxies in a way of its own, so it finds only the outcome of our rule. Used
+    by one thread, before and after hashing. Raises StorageError.
+    """
+    try:
+        endpoint = Hub.of(os.environ, what).endpoint
+        proxy = proxy_of(endpoint, what)
+    except SourceError as error:
+        raise StorageError(str(error), code=error.code) from None
+    kept = {name: value for name, value in os.environ.items() if name.lower() in PROXY_VARIABLES}
+    for name in kept:
+        del os.environ[name]
+    if proxy is not None:
+        os.environ[f"{endpoint.scheme}_proxy"] = proxy.url
+    try:
+        yield
+    finally:
+        os.environ.pop(f"{endpoint.scheme}_proxy", None)
+        os.environ.update(kept)
 
 
 class HubFiles:

@@ -24,6 +24,8 @@ from urllib.parse import quote, unquote, urlsplit
 from gossipd.manifest.source_url import WEB_SCHEMES
 from gossipd.sources.location import ENDPOINT_VARIABLES, family
 
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+"""In lower case."""
 _USUAL_ENDPOINTS = {
     "s3": "https://s3.{region}.amazonaws.com",
     "gs": "https://storage.googleapis.com",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -17,6 +20,7 @@ from gossipd.manifest.source_url import parse_source_url
 from gossipd.publish.extents import FileExtent, runs
 from gossipd.publish.hub import ATTEMPTS, HubFiles, list_repository
 from gossipd.publish.selection import EVERYTHING
+from tests import servers
 from tests.gossipd.publish.trees import CHUNK, check_against, published
 from tests.gossipd.sources.models import sign
 from tests.gossipd.sources.test_reader import Seat
@@ -39,7 +43,12 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SmallHub]:
     with served_hub(org__model=Repository(dict(FILES))) as hub:
         monkeypatch.setenv("HF_ENDPOINT", hub.endpoint)
         yield hub
-        huggingface_hub.close_session()  # it keeps connections for ever
+        close_client()
+
+
+def close_client() -> None:
+    """It keeps connections for ever; before 1.0 they cannot be closed, and need not be."""
+    getattr(huggingface_hub, "close_session", lambda: None)()
 
 
 def on_disk(directory: Path) -> Path:
@@ -183,3 +192,26 @@ def test_a_hub_that_is_not_there_is_told(hub: SmallHub, monkeypatch: pytest.Monk
     with pytest.raises(GossipdError) as caught:
         list_repository(parse_source_url("hf://org/model"), EVERYTHING, sleep=lambda _: None)
     assert caught.value.code == "E_SOURCE_UNREACHABLE"
+
+
+@pytest.fixture
+def proxy() -> Iterator[servers.Squid]:
+    directory = Path(tempfile.mkdtemp())  # which squid's own user can read, as it cannot read pytest's
+    directory.chmod(0o755)
+    with servers.squid(directory / "squid") as running:
+        yield running
+    shutil.rmtree(directory)
+
+
+@pytest.mark.needs("squid")
+@pytest.mark.parametrize("excluded", ["127.0.0.0/8", "10.0.0.0/8"])
+def test_the_hub_is_listed_and_read_by_the_rule_for_proxies(
+    hub: SmallHub, proxy: servers.Squid, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, excluded: str
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy.url)
+    monkeypatch.setenv("NO_PROXY", excluded)
+    close_client()  # which looks at the environment once
+    published("hf://org/model", tmp_path / "out")
+    assert {one.is_proxied for one in hub.asked} == {excluded == "10.0.0.0/8"}
+    assert os.environ["NO_PROXY"] == excluded
+    assert "http_proxy" not in os.environ
