@@ -90,16 +90,13 @@ class SourceAdmission:
         return addresses
 
     def admit_hub(self, location: Location, hub: Hub, at: Location) -> Addresses:
-        """The same for a place to which a hub led, where the policy names the repository or its hub. The hub's own
-        addresses are not judged: this host's environment names it.
+        """The same for a place to which a hub led, where the policy names the repository or its hub. An address that
+        this host's environment names as the hub's needs no entry.
         """
         try:
             self._policy.check_hub(location.source, hub.endpoint)
-            own = self._found(hub.endpoint, location.shown)
-            if hub.owns(at):
-                return own
             addresses = self._found(at.source, location.shown)
-            self._policy.check_addresses(at.source, [one for one in addresses if one not in own])
+            self._policy.check_addresses(at.source, [one for one in addresses if not hub.names(one)])
         except ManifestError as error:
             raise errors.SourceForbiddenError(location.shown, str(error)) from None
         return addresses

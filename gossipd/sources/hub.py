@@ -6,8 +6,7 @@ What lives here: the hub's address and token from this host's environment, redir
 The hub answers for each file either with its bytes or with a redirect to an address on another host, signed and good
 for a while only. That address is remembered for the ranges that follow, and asked for again when its host refuses it.
 It is as good as a password: no message shows it, and nothing writes it down. The token goes to the hub's own host and
-to no other. An address on this machine or its link is read only where ``sources.allow`` names it, or where the hub
-itself is at that address.
+to no other. An address on this machine or its link is read only where ``sources.allow`` or ``HF_ENDPOINT`` names it.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Protocol
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -70,6 +70,11 @@ class Hub:
     def owns(self, at: Location) -> bool:
         """Whether this is the hub's own host."""
         return authority(at.source) == authority(self.endpoint)
+
+    def names(self, address: str) -> bool:
+        """Whether ``HF_ENDPOINT`` is this very address, or ``localhost`` and this is one of its addresses."""
+        host = self.endpoint.host
+        return host == address or (host == "localhost" and ip_address(address.partition("%")[0]).is_loopback)
 
     def redirected(self, at: Location, target: str) -> Location:
         """Where a redirect leads. Raises SourceRedirectError, which shows the host at most."""

@@ -157,6 +157,24 @@ def test_a_hub_cannot_lead_to_a_local_address_that_is_not_listed(hub: SmallHub, 
     assert hub.to("storage") == []
 
 
+def test_a_hub_whose_name_leads_to_a_local_address_must_be_listed_with_it(
+    hub: SmallHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint.replace("127.0.0.1", "hub.example"))
+    seats = [
+        Seat(sign(FILES, SOURCE), allow=allow, settings=SETTINGS, find=lambda *_: ("127.0.0.1",))
+        for allow in (["hf"], ["hf", "http://127.0.0.1:*"])
+    ]
+    assert only_error(seats[0]).code == "E_SOURCE_FORBIDDEN"
+    assert hub.asked == []
+    assert seats[1].read().errors == ()
+
+
+def test_a_local_hub_by_the_name_of_this_machine_is_read(hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", hub.endpoint.replace("127.0.0.1", "localhost"))
+    assert seat_of().read().errors == ()
+
+
 def test_no_error_shows_a_signed_address_or_a_token(hub: SmallHub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_canary")
     hub.is_storage_broken = True
