@@ -43,6 +43,7 @@ from gossipd.sources.errors import (
     SourceRegionError,
     SourceUnreachableError,
 )
+from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import allows_clear_text
 from gossipd.sources.obstore_errors import from_obstore
 from gossipd.sources.refusals import bucket_of
@@ -75,7 +76,7 @@ class FoundObject:
 def open_storage(url: SourceUrl) -> Any:
     """The obstore store for a bucket and prefix. Raises StorageError."""
     try:
-        profile = AwsCredentials().options(url.scheme, url.shown)
+        profile = AwsCredentials().options(url.scheme, url.shown) or GoogleCredentials().options(url.scheme, url.shown)
         clear = allows_clear_text(url, profile.get("endpoint", ""))
         client = _CLIENT_OPTIONS | {"allow_http": clear}
         options: dict[str, Any] = {"client_options": client, "retry_config": _RETRIES, **profile}

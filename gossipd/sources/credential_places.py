@@ -1,7 +1,7 @@
 """Where credentials for a storage are looked for, in words.
 
 What lives here: the list for messages, made from names of variables and files only, never from their content. What does
-not: looking (obstore itself, and ``aws_credentials`` for botocore's places).
+not: looking (obstore itself, and ``aws_credentials`` and ``google_credentials``).
 """
 
 from __future__ import annotations
