@@ -17,17 +17,18 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import obstore
-from obstore.exceptions import BaseError, PreconditionError
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.paths import DIRECTORIES_MAX
 from gossipd.manifest.payload import FILES_MAX
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, StorageNotFoundError, TreeChangedError
@@ -92,25 +93,52 @@ def find_objects(
 ) -> list[FoundObject]:
     """The selected objects below the prefix, in order of path. ``left_out``: as in ``tree.find_files``. Raises
     StorageError; PublishError ``E_EMPTY``; ManifestError ``E_LIMIT`` beyond 100,000 objects."""
-    found: list[FoundObject] = []
-    parents: set[str] = set()
     try:
-        for page in obstore.list(store):
-            for meta in page:
-                path = str(meta["path"])
-                for at, character in enumerate(path):
-                    if character == "/":
-                        parents.add(path[:at])
-                if path and selection.admits(path, left_out):
-                    found.append(_found(meta))
-            if len(found) > FILES_MAX + len(parents):
-                raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")
+        try:
+            files, counted = _collect(obstore.list(store), selection)
+        except InvalidPathError as named:  # a key that no file can have; perhaps in a directory that is left out
+            try:
+                files, counted = _collect(_by_directory(store, selection), selection)
+            except InvalidPathError:
+                raise named from None  # which has the whole key
     except _OBSTORE_ERRORS as error:
         raise _from_obstore(error, url.shown) from None
-    files = [one for one in found if one.size or one.path not in parents]
+    if left_out is not None:
+        left_out.update(counted)
     if not files:
         raise PublishError(f"no object below {shown(url.text)} is selected, or there is none", code="E_EMPTY")
     return sorted(files, key=lambda one: one.path.encode())
+
+
+def _collect(pages: Iterable[Sequence[Any]], selection: Selection) -> tuple[list[FoundObject], Counter[str]]:
+    found: list[FoundObject] = []
+    parents: set[str] = set()
+    left_out: Counter[str] = Counter()
+    for page in pages:
+        for meta in page:
+            path = str(meta["path"])
+            for at, character in enumerate(path):
+                if character == "/":
+                    parents.add(path[:at])
+            if path and selection.admits(path, left_out):
+                found.append(_found(meta))
+        if len(found) > FILES_MAX + len(parents):
+            raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")
+    return [one for one in found if one.size or one.path not in parents], left_out
+
+
+def _by_directory(store: Any, selection: Selection) -> Iterator[Sequence[Any]]:
+    """One request for each directory that is not left out as a whole. obstore ends a listing at a key that is no
+    path."""
+    waiting: list[str | None] = [None]
+    asked = 0
+    while waiting:
+        asked += 1
+        if asked > DIRECTORIES_MAX:
+            raise ManifestError(f"directories>{DIRECTORIES_MAX} max={DIRECTORIES_MAX}", code="E_LIMIT")
+        result = obstore.list_with_delimiter(store, waiting.pop())
+        yield result["objects"]
+        waiting += [str(one) for one in result["common_prefixes"] if not selection.leaves_out_below(str(one))]
 
 
 def find_object(store: Any, name: str, url: SourceUrl) -> FoundObject | None:
@@ -195,8 +223,8 @@ def _from_obstore(error: Exception, what: str) -> PublishError | StorageError:
         return TreeChangedError(f"{shown(what)} was replaced while it was hashed")
     if (key := _BAD_KEY.search(text)) is not None:
         return PublishError(
-            f"{shown(bucket_of(what))} holds an object that no file can be: {shown(key[1])}; rename it, move it, or "
-            "publish a prefix beside it",
+            f"{shown(bucket_of(what))} holds an object that no file can be: {shown(key[1])}; rename it, or "
+            "leave its directory out (--exclude 'DIRECTORY/')",
             code="E_SOURCE_LISTING",
         )
     found = from_obstore(error, what)

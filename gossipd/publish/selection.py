@@ -51,6 +51,14 @@ class Selection:
             left_out[decided] += 1
         return False
 
+    def leaves_out_below(self, directory: str) -> bool:
+        """Whether everything below this directory is left out by a pattern of directories."""
+        below = f"{directory}/"
+        if any(pattern.endswith("/") and _matches(below, pattern) for pattern in self.exclude):
+            return True
+        names = tuple(name for name in self.defaults if name.endswith("/"))
+        return bool(names) and _any_of(names).search(f"/{below}") is not None
+
 
 EVERYTHING = Selection()
 

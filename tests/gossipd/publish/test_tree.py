@@ -66,6 +66,12 @@ def test_what_tools_leave_is_left_out_by_default_at_any_depth_and_counted(tmp_pa
     assert left_out == {".git/": 2, "*.incomplete": 1, "__MACOSX/": 1}
 
 
+def test_a_directory_is_left_out_as_a_whole_only_by_a_pattern_of_directories() -> None:
+    selection = Selection(exclude=("a/", "b*", "*/c/"), defaults=(".git/", "*.part"))
+    whole = ["a", "a/x", "x/c", "x/c/y", ".git", "x/.git/objects"]
+    assert [path for path in [*whole, "b", "x", "ab", "my.git", "x.part"] if selection.leaves_out_below(path)] == whole
+
+
 def test_links_pipes_and_sockets_are_refused_unless_left_out(tmp_path: Path) -> None:
     make_tree(tmp_path, {"a": 1})
     odd = tmp_path / "odd"
