@@ -17,23 +17,24 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import obstore
-from obstore.exceptions import BaseError, PreconditionError
+from obstore.exceptions import BaseError, InvalidPathError, PreconditionError
 from obstore.store import from_url
 
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.errors import ManifestError, shown
+from gossipd.manifest.paths import DIRECTORIES_MAX
 from gossipd.manifest.payload import FILES_MAX
 from gossipd.manifest.source_url import SourceUrl
 from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.extents import FileExtent
 from gossipd.publish.hashing import hash_pieces
-from gossipd.publish.odd_keys import listed_past, odd_key
+from gossipd.publish.odd_keys import listed_past, odd_key, refusal
 from gossipd.publish.selection import Selection
 from gossipd.sources.aws_credentials import AwsCredentials
 from gossipd.sources.bucket_region import with_region
@@ -44,6 +45,7 @@ from gossipd.sources.errors import (
     SourceRegionError,
     SourceUnreachableError,
 )
+from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import allows_clear_text
 from gossipd.sources.obstore_errors import from_obstore
 from gossipd.sources.proxies import ProxyError, client_options
@@ -76,7 +78,7 @@ class FoundObject:
 def open_storage(url: SourceUrl) -> Any:
     """The obstore store for a bucket and prefix. Raises StorageError."""
     try:
-        profile = AwsCredentials().options(url.scheme, url.shown)
+        profile = AwsCredentials().options(url.scheme, url.shown) or GoogleCredentials().options(url.scheme, url.shown)
         clear = allows_clear_text(url, profile.get("endpoint", ""))
         client = _CLIENT_OPTIONS | {"allow_http": clear} | client_options(url.scheme, url.host, os.environ)
         options: dict[str, Any] = {"client_options": client, "retry_config": _RETRIES, **profile}
@@ -94,28 +96,63 @@ def find_objects(
 ) -> list[FoundObject]:
     """The selected objects below the prefix, in order of path. ``left_out``: as in ``tree.find_files``. Raises
     StorageError; PublishError ``E_EMPTY``; ManifestError ``E_LIMIT`` beyond 100,000 objects."""
-    found: list[FoundObject] = []
-    parents: set[str] = set()
     try:
-        for page in obstore.list(store):
-            for meta in page:
-                path = str(meta["path"])
-                for at, character in enumerate(path):
-                    if character == "/":
-                        parents.add(path[:at])
-                if path and selection.admits(path, left_out):
-                    found.append(_found(meta))
-            if len(found) > FILES_MAX + len(parents):
-                raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")
+        try:
+            files, counted = _collect(obstore.list(store), selection)
+        except InvalidPathError as error:
+            odd = odd_key(str(error), url)
+            if odd is None:
+                raise
+            files, counted = _collect_past(odd, store, url, selection)
     except _OBSTORE_ERRORS as error:
-        odd = odd_key(str(error), url)
-        if odd is None:
-            raise _from_obstore(error, url.shown) from None
-        found = [FoundObject(one.path, one.size, one.tag, one.tag) for one in listed_past(odd, url, selection)]
-    files = [one for one in found if one.size or one.path not in parents]
+        raise _from_obstore(error, url.shown) from None
+    if left_out is not None:
+        left_out.update(counted)
     if not files:
         raise PublishError(f"no object below {shown(url.text)} is selected, or there is none", code="E_EMPTY")
     return sorted(files, key=lambda one: one.path.encode())
+
+
+def _collect(pages: Iterable[Iterable[Any]], selection: Selection) -> tuple[list[FoundObject], Counter[str]]:
+    found: list[FoundObject] = []
+    parents: set[str] = set()
+    left_out: Counter[str] = Counter()
+    for page in pages:
+        for meta in page:
+            path = str(meta["path"])
+            for at, character in enumerate(path):
+                if character == "/":
+                    parents.add(path[:at])
+            if path and selection.admits(path, left_out):
+                found.append(_found(meta))
+        if len(found) > FILES_MAX + len(parents):
+            raise ManifestError(f"files>{FILES_MAX} max={FILES_MAX}", code="E_LIMIT")
+    return [one for one in found if one.size or one.path not in parents], left_out
+
+
+def _by_directory(store: Any, selection: Selection) -> Iterator[Sequence[Any]]:
+    """One request for each directory that is not left out as a whole. obstore ends a listing at a key that is no
+    path."""
+    waiting: list[str | None] = [None]
+    asked = 0
+    while waiting:
+        asked += 1
+        if asked > DIRECTORIES_MAX:
+            raise ManifestError(f"directories>{DIRECTORIES_MAX} max={DIRECTORIES_MAX}", code="E_LIMIT")
+        result = obstore.list_with_delimiter(store, waiting.pop())
+        yield result["objects"]
+        waiting += [str(one) for one in result["common_prefixes"] if not selection.leaves_out_below(str(one))]
+
+
+def _collect_past(odd: str, store: Any, url: SourceUrl, selection: Selection) -> tuple[list[FoundObject], Counter[str]]:
+    """The same after a key that no file can have, where it is left out: by directories, as it may lie in one that is
+    left out whole, else with a client that takes keys as they are."""
+    if selection.admits(odd):
+        raise refusal(odd)
+    try:
+        return _collect(_by_directory(store, selection), selection)
+    except InvalidPathError:
+        return _collect([listed_past(odd, url, selection)], selection)
 
 
 def find_object(store: Any, name: str, url: SourceUrl) -> FoundObject | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from typing import Any
 
 from gossipd.manifest.errors import shown
 from gossipd.manifest.source_url import SourceUrl
@@ -24,15 +24,6 @@ from gossipd.sources.location import endpoint, family
 _QUOTED = re.compile(r'path: "((?:[^"\\]|\\.)*)"')  # of a Rust value as Rust shows it
 _ESCAPE = re.compile(r"\\(?:u\{([0-9a-f]{1,6})\}|(.))")
 _NAMED = {"n": "\n", "r": "\r", "t": "\t", "0": "\0"}
-
-
-@dataclass(frozen=True, slots=True)
-class ListedKey:
-    """One object of a listing that takes keys as they are."""
-
-    path: str
-    size: int
-    tag: str
 
 
 def odd_key(text: str, url: SourceUrl) -> str | None:
@@ -58,39 +49,36 @@ def refusal(path: str) -> PublishError:
     )
 
 
-def listed_past(path: str, url: SourceUrl, selection: Selection) -> Iterator[ListedKey]:
-    """All objects below the prefix but those that are left out, after ``path`` could not be listed. Raises PublishError
-    ``E_PATH_COMPONENT`` for a selected key that no file can have; StorageError.
+def listed_past(path: str, url: SourceUrl, selection: Selection) -> Iterator[dict[str, Any]]:
+    """All objects below the prefix, as obstore tells of them, but for those keys that no file can have and that are
+    left out, as ``path`` is. Raises PublishError ``E_PATH_COMPONENT`` for one that is not left out; StorageError.
     """
-    if selection.admits(path):
-        raise refusal(path)
     for one in _listed(url, path):
-        if one.path.endswith("/") and not one.size:
+        if one["path"].endswith("/") and not one["size"]:
             continue  # the mark of a directory
-        if not selection.admits(one.path):
-            continue
-        if no_file_can_have(one.path):
-            raise refusal(one.path)
-        yield one
+        if not no_file_can_have(one["path"]):
+            yield one
+        elif selection.admits(one["path"]):
+            raise refusal(one["path"])
 
 
-def _listed(url: SourceUrl, odd: str) -> Iterator[ListedKey]:
+def _listed(url: SourceUrl, odd: str) -> Iterator[dict[str, Any]]:
     needed = f"object {shown(odd)} is left out, but can be listed past only with AWS' client"
     if family(url.scheme) != "s3":
         raise PublishError(f"{needed}, in s3:// buckets; rename it", code="E_PATH_COMPONENT")
     try:
-        import boto3
         from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.session import get_session
     except ImportError:
         raise PublishError(f"{needed}: pip install 'gossipd[aws]'", code="E_PATH_COMPONENT") from None
     prefix = url.path.strip("/")
     try:
-        with closing(boto3.client("s3", endpoint_url=endpoint(url.scheme) or None)) as client:
+        with closing(get_session().create_client("s3", endpoint_url=endpoint(url.scheme) or None)) as client:
             pages = client.get_paginator("list_objects_v2")
             for page in pages.paginate(Bucket=url.host, Prefix=f"{prefix}/" if prefix else ""):
                 for meta in page.get("Contents", ()):
                     if path := _below(str(meta["Key"]), url):
-                        yield ListedKey(path, int(meta["Size"]), str(meta["ETag"]))
+                        yield {"path": path, "size": int(meta["Size"]), "e_tag": meta["ETag"], "last_modified": None}
     except (BotoCoreError, ClientError):
         raise StorageError(f"{url.shown}: AWS' client could not list it, to get past {shown(odd)}") from None
 

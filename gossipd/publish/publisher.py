@@ -162,7 +162,7 @@ def _check_paths(files: Sequence[FileEntry]) -> None:
         check_paths([entry.path for entry in files])
     except ManifestError as error:
         named = re.sub(r"files\[(\d+)\](?:\.path)?", lambda found: shown(files[int(found[1])].path), str(error))
-        raise ManifestError(named, code=error.code) from None
+        raise ManifestError(f"{named}; rename it, or leave it out with --exclude", code=error.code) from None
 
 
 def _said_before(order: PublishOrder, draft: ManifestDraft) -> bytes | None:

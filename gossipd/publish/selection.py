@@ -11,14 +11,16 @@ that nothing is left out unseen. Credentials are not among them: a person should
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 
 DEFAULT_EXCLUDES = (
+    "*.incomplete", "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/",  # downloads
     ".git/", ".svn/", ".hg/",  # version control
-    ".cache/huggingface/", ".huggingface/", ".locks/", "*.incomplete",  # hf download
-    "*.aria2", "*.part", "*.partial", "*.crdownload", "*.filepart", ".rsync-partial/", ".~tmp~/",  # other downloads
+    ".cache/huggingface/", ".huggingface/", ".locks/", ".~tmp~/",  # what downloads keep
     ".nfs*", ".fuse_hidden*", "lost+found/",  # file systems
     "__MACOSX/", ".DS_Store", "._*", ".AppleDouble/", ".Spotlight-V100/", ".Trashes/", ".fseventsd/",  # macOS
     "Thumbs.db", "desktop.ini", "$RECYCLE.BIN/",  # Windows
@@ -28,8 +30,8 @@ DEFAULT_EXCLUDES = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Patterns of included and excluded files. ``defaults``: names of files, and of directories with a
-    final ``/``, that are left out at any depth."""
+    """Patterns of included and excluded files. ``defaults``: names of files, in which only ``*`` means
+    more than itself, and of directories, with a final ``/``, that are left out at any depth."""
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -42,10 +44,20 @@ class Selection:
             return False
         if any(_matches(path, pattern) for pattern in self.exclude):
             return False
-        decided = next((pattern for pattern in self.defaults if _matches_deep(path, pattern)), None)
-        if decided is not None and left_out is not None:
+        if not self.defaults or not _any_of(self.defaults).search(f"/{path}"):
+            return True
+        if left_out is not None:
+            decided = next(pattern for pattern in self.defaults if _any_of((pattern,)).search(f"/{path}"))
             left_out[decided] += 1
-        return decided is None
+        return False
+
+    def leaves_out_below(self, directory: str) -> bool:
+        """Whether everything below this directory is left out by a pattern of directories."""
+        below = f"{directory}/"
+        if any(pattern.endswith("/") and _matches(below, pattern) for pattern in self.exclude):
+            return True
+        names = tuple(name for name in self.defaults if name.endswith("/"))
+        return bool(names) and _any_of(names).search(f"/{below}") is not None
 
 
 EVERYTHING = Selection()
@@ -55,7 +67,13 @@ def _matches(path: str, pattern: str) -> bool:
     return fnmatchcase(path, pattern + "*" if pattern.endswith("/") else pattern)
 
 
-def _matches_deep(path: str, pattern: str) -> bool:
-    if pattern.endswith("/"):
-        return f"/{pattern}" in f"/{path}"
-    return fnmatchcase(path.rpartition("/")[2], pattern)
+@lru_cache(maxsize=64)
+def _any_of(names: tuple[str, ...]) -> re.Pattern[str]:
+    """One expression for all: a tree may have 100,000 files. It looks at a path that begins with ``/``."""
+    return re.compile("|".join(map(_expression, names)))
+
+
+def _expression(name: str) -> str:
+    if name.endswith("/"):
+        return re.escape(f"/{name}")
+    return "/" + "".join("[^/]*" if part == "*" else re.escape(part) for part in re.split(r"(\*)", name)) + r"\Z"

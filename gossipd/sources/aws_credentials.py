@@ -1,10 +1,10 @@
-"""Credentials from AWS' profiles, ``~/.aws`` and SSO sessions, through boto3 (extra ``gossipd[aws]``).
+"""Credentials from AWS' profiles, ``~/.aws`` and SSO sessions, through botocore (extra ``gossipd[aws]``).
 
-What lives here: when boto3 is asked, and its failures in our words. What does not: keys in the environment, web
-identity and the machine's own metadata service where boto3 is absent, which obstore reads by itself.
+What lives here: when botocore is asked, and its failures in our words. What does not: keys in the environment, web
+identity and the machine's own metadata service where botocore is absent, which obstore reads by itself.
 
 A reading thread has the credentials fetched before each request, so that a failure has its cause and its object; the
-event loop never does. boto3 renews what expires ten minutes or more before its end. Files are read
+event loop never does. botocore renews what expires ten minutes or more before its end. Files are read
 again when they change, as tools such as ``aws sso login`` and cron jobs rewrite them under a running daemon. An answer
 serves for a minute, in which a changed file is not looked at.
 """
@@ -35,7 +35,7 @@ _ENDED = ("SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError
 
 
 def wants_boto(environ: Mapping[str, str]) -> bool:
-    """Whether S3's credentials are to come from boto3's places."""
+    """Whether S3's credentials are to come from botocore's places."""
     return not any(environ.get(name) for name in _OWN_VARIABLES) and has_boto()
 
 
@@ -97,14 +97,15 @@ class AwsCredentials:
 
 
 def _look() -> tuple[Any, dict[str, str]]:
-    """Credentials as boto3 finds them, or None, and the profile's settings."""
-    import boto3
+    """Credentials as botocore finds them, or None, and the profile's settings."""
+    from botocore.session import get_session
 
-    session = boto3.Session()
+    session = get_session()
     config: dict[str, str] = {}
-    if session.region_name and not os.environ.get("AWS_REGION"):
-        config["region"] = session.region_name
-    named = session._session.get_scoped_config().get("endpoint_url")
+    region = session.get_config_variable("region")
+    if region and not os.environ.get("AWS_REGION"):
+        config["region"] = region
+    named = session.get_scoped_config().get("endpoint_url")
     if isinstance(named, str) and not endpoint("s3"):
         config["endpoint"] = named
     return session.get_credentials(), config

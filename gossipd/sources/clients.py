@@ -2,7 +2,7 @@
 
 obstore's retries are off and its time-outs are set: by default it repeats a slow range in full up to ten times. obstore
 itself reads credentials, endpoints and regions from this host's environment (``AWS_*``, ``GOOGLE_*``, ``AZURE_*``);
-AWS' profiles come from ``aws_credentials``.
+AWS' profiles come from ``aws_credentials``, Google's federated identities from ``google_credentials``.
 
 There are two ways to read a range. In pieces as they arrive (``min_chunk_size=1``, copied into our buffer): a slow,
 wrong or endless body is noticed at once, and a rate limit works. Whole (``bytes()``, which obstore collects outside the
@@ -29,6 +29,7 @@ from gossipd.sources import errors
 from gossipd.sources.aws_credentials import AwsCredentials
 from gossipd.sources.bucket_region import with_region
 from gossipd.sources.first_request import check_rate
+from gossipd.sources.google_credentials import GoogleCredentials
 from gossipd.sources.location import Location, allows_clear_text
 from gossipd.sources.obstore_errors import in_our_words
 from gossipd.sources.proxies import ProxyError, client_options
@@ -63,11 +64,13 @@ class Clients:
         self._lock = threading.Lock()
         self._open: OrderedDict[tuple[str, bool], Any] = OrderedDict()
         self._aws = AwsCredentials()
+        self._google = GoogleCredentials()
 
     def open(self, location: Location, *, whole: bool) -> Any:
         """The obstore store for the object's base. ``whole``: with the shorter time-out. Raises SourceError."""
         key = (location.base, whole)
-        profile = self._aws.options(location.source.scheme, location.shown)
+        scheme = location.source.scheme
+        profile = self._aws.options(scheme, location.shown) or self._google.options(scheme, location.shown)
         with self._lock:  # held for the creation too, which costs CPU time that threads would spend in parallel
             found = self._open.get(key)
             if found is not None:

@@ -1,7 +1,7 @@
 """Where credentials for a storage are looked for, in words.
 
 What lives here: the list for messages, made from names of variables and files only, never from their content. What does
-not: looking (obstore itself, and ``aws_credentials`` for boto3's places).
+not: looking (obstore itself, and ``aws_credentials`` and ``google_credentials``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def has_boto() -> bool:
     """Whether the extra ``gossipd[aws]`` is installed."""
     from importlib.util import find_spec
 
-    return find_spec("boto3") is not None
+    return find_spec("botocore") is not None
 
 
 def _aws(environ: Mapping[str, str]) -> list[str]:

@@ -75,18 +75,27 @@ def test_what_storage_has_not_got_is_said_plainly(out: Path, s3_environment: ser
 
 
 @pytest.mark.parametrize("key", ["m/dir//x.bin", "m/../up.bin", "m/./dot.bin"])
-def test_an_object_that_no_file_can_be_is_named(
+def test_an_object_that_no_file_can_be_is_named_and_can_be_left_out(
     key: str, tree: Path, out: Path, s3_environment: servers.S3Server
 ) -> None:
     bucket = f"publish-key-{sum(key.encode())}"
     s3_environment.upload(bucket, tree, prefix="m/")
-    connection = http.client.HTTPConnection(s3_environment.endpoint.removeprefix("http://"))
-    connection.request("PUT", f"/{bucket}/{key}", b"x")
-    assert connection.getresponse().status == 200
-    connection.close()
+    put(s3_environment, f"/{bucket}/{key}")
     with pytest.raises(PublishError, match=rf"^object '{key.removeprefix('m/')}': no file can have this") as caught:
         published(f"s3://{bucket}/m/", out)
     assert caught.value.code == "E_PATH_COMPONENT"
+    if key == "m/dir//x.bin":
+        put(s3_environment, f"/{bucket}/m/dir/good.bin")
+        _, manifest = published(f"s3://{bucket}/m/", out, selection=Selection(exclude=("dir/",), defaults=(".git/",)))
+        assert manifest.root == published(tree, out)[1].root
+
+
+def put(server: servers.S3Server, target: str) -> None:
+    """An object with this key, whatever obstore thinks of it."""
+    connection = http.client.HTTPConnection(server.endpoint.removeprefix("http://"))
+    connection.request("PUT", target, b"x")
+    assert connection.getresponse().status == 200
+    connection.close()
 
 
 def test_a_refusal_is_told_as_a_seed_would_tell_it(

@@ -63,7 +63,13 @@ def test_what_tools_leave_is_left_out_by_default_at_any_depth_and_counted(tmp_pa
     left_out: Counter[str] = Counter()
     found = find_files(tmp_path, Selection(defaults=DEFAULT_EXCLUDES, exclude=("x/",)), left_out)
     assert [file.path for file in found] == [".gitattributes", "a", "my.git/a"]
-    assert left_out == {".git/": 2, ".cache/huggingface/": 1, "__MACOSX/": 1}
+    assert left_out == {".git/": 2, "*.incomplete": 1, "__MACOSX/": 1}
+
+
+def test_a_directory_is_left_out_as_a_whole_only_by_a_pattern_of_directories() -> None:
+    selection = Selection(exclude=("a/", "b*", "*/c/"), defaults=(".git/", "*.part"))
+    whole = ["a", "a/x", "x/c", "x/c/y", ".git", "x/.git/objects"]
+    assert [path for path in [*whole, "b", "x", "ab", "my.git", "x.part"] if selection.leaves_out_below(path)] == whole
 
 
 def test_links_pipes_and_sockets_are_refused_unless_left_out(tmp_path: Path) -> None:

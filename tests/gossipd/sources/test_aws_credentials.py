@@ -1,4 +1,4 @@
-"""AWS' profiles and SSO sessions by the real boto3, against files and a token service on loopback."""
+"""AWS' profiles and SSO sessions by the real botocore, against files and a token service on loopback."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_an_sso_session_gives_keys_and_renews_them_before_their_end(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, asked = Clock(), list[str]()
-    with portal(timedelta(minutes=12), asked) as url:  # boto3 renews from fifteen minutes before the end on
+    with portal(timedelta(minutes=12), asked) as url:  # botocore renews from fifteen minutes before the end on
         log_in(home, url, monkeypatch)
         credentials = AwsCredentials(clock=clock)
         credentials.options("s3", WHAT)

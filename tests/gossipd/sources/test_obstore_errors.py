@@ -67,7 +67,7 @@ def _bare_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # boto3's own look at the machine
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")  # botocore's own look at the machine
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,169.254.169.254")
 
 

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from gossipd.sources.reader import ReadOutcome
+from tests.gossipd.publish.trees import published
 from tests.gossipd.sources.models import sign, toy_files, write_tree
 from tests.gossipd.sources.test_reader import Seat
 from tests.servers import Nginx, S3Server
@@ -118,6 +119,21 @@ def test_secrets_of_the_environment_are_in_no_error(s3_environment: S3Server, mo
 def test_a_directory_gives_every_chunk(tmp_path: Path) -> None:
     write_tree(FILES | odd_files(), tmp_path / "tree")
     seat = Seat(sign(FILES | odd_files(), f"file://{tmp_path}/tree"), allow=[f"file://{tmp_path}"])
+    outcome = seat.read()
+    assert same(seat, outcome), [str(error) for error in outcome.errors]
+
+
+def test_a_snapshot_of_the_hub_s_cache_is_published_and_read_as_it_lies(tmp_path: Path) -> None:
+    root = tmp_path / "models--org--name"
+    files = FILES | {"again.safetensors": FILES["a.safetensors"]}
+    write_tree({f"b{at}": body for at, body in enumerate(FILES.values())}, root / "blobs")
+    for path, body in files.items():
+        link = root / "snapshots" / "rev" / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(f"{'../' * (path.count('/') + 2)}blobs/b{list(FILES.values()).index(body)}")
+    _, manifest = published(root / "snapshots" / "rev", tmp_path / "m.manifest")
+    assert [entry.path for entry in manifest.files] == sorted(files)
+    seat = Seat(manifest, allow=[f"file://{tmp_path}"])
     outcome = seat.read()
     assert same(seat, outcome), [str(error) for error in outcome.errors]
 
