@@ -203,9 +203,7 @@ class SourceReader:
 
     def _read_extent(self, job: Job, source: SourceUrl, run: ReadExtent, first: Location) -> None:
         """Raises SourceError, StoreWriteError, NotHeldError."""
-        packed = len(run.ranges) - 1
-        what = f"{first.shown} or one of the {packed} files packed with it" if packed else first.shown
-        assembly = Assembly(job, run.chunks, self._delivery, what=what, clock=self._clock)
+        assembly = Assembly(job, run.chunks, self._delivery, what=first.shown, clock=self._clock)
         try:
             for part in run.ranges:
                 location = Location.of(source, job.manifest.files[part.file_index].path)
