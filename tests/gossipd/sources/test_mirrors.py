@@ -101,12 +101,3 @@ def test_a_large_file_of_a_server_without_ranges_is_told_in_words(tmp_path: Path
     assert isinstance(error, SourceError)
     assert (error.code, error.is_permanent) == ("E_SOURCE_NO_RANGES", True)
     assert f"{url}/big.bin: the server has no ranges" in str(error)
-
-
-def test_wrong_bytes_of_packed_files_are_told_with_how_many_there_are(tmp_path: Path) -> None:
-    write_tree(FILES | {"config.json": bytes(700)}, tmp_path)
-    url = f"file://{tmp_path}"
-    seat = Seat(sign(FILES, url), allow=[url])
-    error = seat.read().errors[-1]
-    assert error.code == "E_SOURCE_HASH"
-    assert f"{url}/config.json: chunk 9, which holds " in str(error)

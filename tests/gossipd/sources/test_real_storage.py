@@ -165,3 +165,12 @@ def test_a_file_that_changes_is_found_out(tmp_path: Path, change: str) -> None:
         with path.open("r+b") as file:
             file.truncate(1000)
     assert seat.read(1).errors[-1].code == {"replaced": "E_SOURCE_CHANGED", "cut": "E_SOURCE_TRUNCATED"}[change]
+
+
+def test_wrong_bytes_of_packed_files_are_told_with_how_many_there_are(tmp_path: Path) -> None:
+    write_tree(FILES | {"config.json": bytes(700)}, tmp_path)
+    url = f"file://{tmp_path}"
+    seat = Seat(sign(FILES, url), allow=[url])
+    error = seat.read().errors[-1]
+    assert error.code == "E_SOURCE_HASH"
+    assert f"{url}/config.json: chunk 9, which holds " in str(error)
