@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from gossipd.sources import errors
-from gossipd.sources.credential_places import aws_files, has_boto, none_found, where_looked
+from gossipd.sources.credential_places import aws_files, has_boto, none_found, silence, where_looked
 from gossipd.sources.location import endpoint, family
 
 if TYPE_CHECKING:
@@ -100,6 +100,7 @@ def _look() -> tuple[Any, dict[str, str]]:
     """Credentials as botocore finds them, or None, and the profile's settings."""
     from botocore.session import get_session
 
+    silence("botocore", "urllib3")
     session = get_session()
     config: dict[str, str] = {}
     region = session.get_config_variable("region")

@@ -1,11 +1,13 @@
 """Where credentials for a storage are looked for, in words.
 
-What lives here: the list for messages, made from names of variables and files only, never from their content. What does
-not: looking (obstore itself, and ``aws_credentials`` and ``google_credentials``).
+What lives here: the list for messages, made from names of variables and files only, never from their content; and
+keeping the libraries that look out of the logs. What does not: looking (obstore itself, ``aws_credentials``,
+``google_credentials``).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,6 +40,13 @@ def has_boto() -> bool:
     from importlib.util import find_spec
 
     return find_spec("botocore") is not None
+
+
+def silence(*loggers: str) -> None:
+    """No lines from these libraries: their warnings carry what token services and credential commands said, and
+    tracebacks. What a person needs is in our errors."""
+    for name in loggers:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _aws(environ: Mapping[str, str]) -> list[str]:

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gossipd.sources import errors
-from gossipd.sources.credential_places import GCP_FILE, where_looked
+from gossipd.sources.credential_places import GCP_FILE, silence, where_looked
 
 if TYPE_CHECKING:
     from obstore.store import GCSCredential
@@ -84,6 +84,7 @@ class GoogleCredentials:
         with self._lock:
             try:
                 if self._source is None:
+                    silence("google", "urllib3")
                     # With scopes it would ask another service for the project's name, which nobody needs here.
                     found: Any = google.auth.default()[0]
                     self._source = found.with_scopes([SCOPE])

@@ -17,7 +17,7 @@ from gossipd.publish import bucket as bucket_module
 from gossipd.publish.bucket import StoredObjects, find_objects, open_storage
 from gossipd.publish.errors import PublishError, StorageAuthError, StorageError, TreeChangedError
 from gossipd.publish.extents import runs
-from gossipd.publish.selection import Selection
+from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
 from tests import servers
 from tests.gossipd.publish.trees import CHUNK, TREE, check_against, make_tree, published
 from tests.gossipd.sources.test_obstore_errors import answering
@@ -88,6 +88,20 @@ def test_an_object_that_no_file_can_be_is_named_and_can_be_left_out(
         put(s3_environment, f"/{bucket}/m/dir/good.bin")
         _, manifest = published(f"s3://{bucket}/m/", out, selection=Selection(exclude=("dir/",), defaults=(".git/",)))
         assert manifest.root == published(tree, out)[1].root
+
+
+def test_what_looks_wrong_in_storage_is_found_as_in_a_directory(
+    tmp_path: Path, out: Path, s3_environment: servers.S3Server
+) -> None:
+    tree = make_tree(tmp_path / "odd", {"a-00001-of-00002.bin": 70_000, ".git/config": 3, "b.safetensors": 5000})
+    (tree / "c.bin").write_text("version https://git-lfs.github.com/spec/v1\n")
+    s3_environment.upload("publish-odd", tree)
+    chosen = Selection(defaults=DEFAULT_EXCLUDES)
+    there = published("s3://publish-odd/", out, selection=chosen)[0]
+    here = published(tree, out, selection=chosen)[0]
+    assert (there.findings, there.left_out) == (here.findings, here.left_out)
+    assert [one.kind for one in there.findings] == ["safetensors_header", "lfs_pointer", "shard_count"]
+    assert there.left_out == {".git/": 1}
 
 
 def put(server: servers.S3Server, target: str) -> None:

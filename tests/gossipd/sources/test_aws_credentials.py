@@ -187,7 +187,9 @@ def test_an_sso_session_gives_keys_and_renews_them_before_their_end(
         assert credentials()["secret_access_key"] != first
 
 
-def test_an_sso_session_that_is_over_says_how_to_log_in(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_sso_session_that_is_over_says_how_to_log_in_and_logs_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     log_in(home, "http://127.0.0.1:1", monkeypatch, ends=timedelta(hours=-1))
     error = refused(AwsCredentials())
     assert error.code == "E_SOURCE_TOKEN_EXPIRED"
@@ -197,6 +199,7 @@ def test_an_sso_session_that_is_over_says_how_to_log_in(home: Path, monkeypatch:
         cache = next((home / ".aws" / "sso" / "cache").iterdir())
         cache.write_text(cache.read_text().replace(str(datetime.now(UTC).year), "2999", 1))
         assert refused(AwsCredentials()).code in ("E_SOURCE_TOKEN_EXPIRED", "E_SOURCE_AUTH")
+    assert caplog.records == []  # botocore would log the exception with its traceback
 
 
 def test_a_reader_uses_a_profile_s_keys(
