@@ -140,7 +140,7 @@ class App:
         )  # fmt: skip
         self._data_plane = DataPlane(
             self.live, chunk_access=ChunkAccess(self._store, self._state, self._directory, lifecycle), tokens=tokens,
-            directory=self._directory, driver=self._driver, plane=self._plane, bugs=self.reports.bugs,
+            directory=self._directory, driver=self._driver, plane=self._plane, reports=self.reports,
         )  # fmt: skip
         self._executor = CommandExecutor(
             directory=self._directory, plane=self._plane, data_plane=self._data_plane, driver=self._driver,

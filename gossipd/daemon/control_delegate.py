@@ -18,9 +18,12 @@ from gossipd.control.authenticator import Identity
 from gossipd.control.delegate import Reply
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.events import Event
+from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.reports import NOT_A_TARGET
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
@@ -58,6 +61,12 @@ class ControlDelegate:
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         record = self.directory.record(node)
         return None if record is None else Endpoint(record.host, record.port, record.transport_key)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        return self.directory.is_target(node, targets)
+
+    def on_subscriber_refused(self, node: NodeId, deployment: DeploymentId) -> None:
+        self.audit.record(NOT_A_TARGET, subject=self.directory.name_of(node), deployment=deployment.hex())
 
     def is_member_address(self, address: str) -> bool:
         return self.directory.is_member_address(address)

@@ -13,6 +13,7 @@ import structlog
 
 from gossipd.core.events import Event, IsolationChanged, PeerLost, PeerSeen
 from gossipd.core.model import PeerView
+from gossipd.core.targets import Targets
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership import events as membership_events
 from membership.member import Member, NodeId, Record
@@ -88,6 +89,11 @@ class MemberDirectory:
         """Whether that member is in our rack."""
         own, other = self.records.get(self.own), self.records.get(node)
         return own is not None and other is not None and own.rack == other.rack
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        """Whether a member is one of the targets, by the name and the rack in its own signed record."""
+        record = self.records.get(node)
+        return record is not None and targets.include(name=record.name, rack=record.rack)
 
     def name_of(self, node: NodeId) -> str:
         """Its name; the head of its id when it is unknown."""

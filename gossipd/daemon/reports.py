@@ -15,6 +15,7 @@ from gossipd.audit.log import AuditLog
 from gossipd.core.units import timestamp
 
 ALARMS_MAX = 64
+NOT_A_TARGET = "not a target refused"  # of chunks on the bulk port, of holdings on the control port
 
 
 @dataclass(slots=True)

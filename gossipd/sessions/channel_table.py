@@ -12,6 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
+from gossipd.core.targets import Targets
 from gossipd.sessions.events import Dial, HangUp, SendReady, SessionCommand
 from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
 from gossipd.sessions.send_queue import Outgoing
@@ -28,6 +29,9 @@ class EndpointDirectory(Protocol):
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """Where a member's record says its control port is; None for hosts that are no members or have left."""
 
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        """Whether a member is one of the targets, by its own record."""
+
 
 class ChannelTable:
     """At most ``links_max`` channels, one per peer. The commands and counters are those of the whole brain."""
@@ -35,7 +39,7 @@ class ChannelTable:
     def __init__(self, directory: EndpointDirectory, *, settings: SessionSettings, rng: Random) -> None:
         self.commands: list[SessionCommand] = []
         self.counters: Counter[str] = Counter()
-        self._directory = directory
+        self.directory = directory
         self._settings = settings
         self._rng = rng
         self._channels: dict[NodeId, PeerChannel] = {}
@@ -52,7 +56,7 @@ class ChannelTable:
         """The channel to ``peer``, dialed soon if it is not up; None when its address is unknown."""
         channel = self._channels.get(peer)
         if channel is None:
-            if self._directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
+            if self.directory.endpoint_of(peer) is None or len(self._channels) >= self._settings.links_max:
                 self.link_counters["unknown_peer"] += 1
                 return None
             channel = self._channels[peer] = PeerChannel(peer, self._settings, now)
@@ -104,7 +108,7 @@ class ChannelTable:
         channel = self._channels.get(peer)
         if channel is None:
             return
-        endpoint = self._directory.endpoint_of(peer)
+        endpoint = self.directory.endpoint_of(peer)
         if endpoint is None:
             self.drop(peer)
         elif channel.state is ChannelState.WAITING:
@@ -187,7 +191,7 @@ class ChannelTable:
         return True
 
     def _dial(self, channel: PeerChannel, now: float) -> None:
-        endpoint = self._directory.endpoint_of(channel.peer)
+        endpoint = self.directory.endpoint_of(channel.peer)
         if endpoint is None:
             self.drop(channel.peer)
             return

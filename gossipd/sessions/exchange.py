@@ -11,8 +11,9 @@ from random import Random
 from gossipd.core import events
 from gossipd.core.chunkset import ChunkSet, ChunkSetError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.sessions.channel_table import ChannelTable
-from gossipd.sessions.events import KeepTokens, ReportEvent
+from gossipd.sessions.events import KeepTokens, RefuseSubscriber, ReportEvent
 from gossipd.sessions.send_queue import payloads_of
 from gossipd.sessions.settings import SessionSettings
 from gossipd.sessions.subscribers import STREAMS_MAX, SubscriberTable
@@ -27,11 +28,13 @@ class DeploymentExchange:
 
     def __init__(self, channels: ChannelTable, *, settings: SessionSettings, rng: Random) -> None:
         self._channels, self._commands, self._counters = channels, channels.commands, channels.counters
+        self._directory = channels.directory
         self.subscriptions = SubscriptionTable(resubscribe_s=settings.resubscribe_s)
         self.subscribers = SubscriberTable(
             first_stream=rng.randrange(STREAMS_MAX), early_per_peer_max=settings.early_per_peer_max
         )
         self._chunk_counts: dict[DeploymentId, int] = {}  # of the deployments that are open here
+        self._targets: dict[DeploymentId, Targets] = {}  # of the same
 
     # ---- what the planner says -----------------------------------------------------------------
 
@@ -86,9 +89,7 @@ class DeploymentExchange:
             case control.Subscribe(deployment=deployment):
                 self._subscribe_heard(peer, deployment)
             case control.Unsubscribe(deployment=deployment):
-                if self.subscribers.remove(peer, deployment):
-                    self._report(events.UnsubscribeHeard(peer, deployment))
-                    self._channels.review(peer, now)
+                self._unsubscribe_heard(peer, deployment, now)
             case control.Hello():
                 self._counters["greetings"] += 1  # and asks for nothing
             case _:
@@ -99,8 +100,17 @@ class DeploymentExchange:
         if deployment not in self._chunk_counts:
             self.subscribers.add_early(peer, deployment)
             return
+        if not self._directory.is_target(peer, self._targets[deployment]):
+            self._counters["refused_not_a_target"] += 1
+            self._commands.append(RefuseSubscriber(peer, deployment))
+            return
         self.subscribers.add(peer, deployment)
         self._report(events.SubscribeHeard(peer, deployment))
+
+    def _unsubscribe_heard(self, peer: NodeId, deployment: DeploymentId, now: float) -> None:
+        if self.subscribers.remove(peer, deployment):
+            self._report(events.UnsubscribeHeard(peer, deployment))
+            self._channels.review(peer, now)
 
     def _holdings_heard(self, peer: NodeId, message: control.Holdings, number: int) -> None:
         chunk_count = self._chunk_counts.get(message.deployment)
@@ -139,10 +149,12 @@ class DeploymentExchange:
         deployment = event.deployment
         if isinstance(event, events.DeploymentOpened):
             self._chunk_counts[deployment] = event.shape.chunk_count
+            self._targets[deployment] = event.targets
             for peer in self.subscribers.take_early(deployment):
                 self._subscribe_heard(peer, deployment)
             return
         self._chunk_counts.pop(deployment, None)
+        self._targets.pop(deployment, None)
         for peer in self.subscriptions.end_deployment(deployment):
             self._unsubscribe(peer, deployment, now)
         stream, peers = self.subscribers.close(deployment)
@@ -164,6 +176,12 @@ class DeploymentExchange:
             self._channels.put(peer, control.Subscribe(deployment), now)
         for deployment in self.subscribers.link_up(peer):
             self._subscribe_heard(peer, deployment)
+
+    def peer_changed(self, peer: NodeId, now: float) -> None:
+        """Its record may name it otherwise now: one that is no target any more is told nothing from now on."""
+        for deployment in self.subscribers.of(peer):
+            if not self._directory.is_target(peer, self._targets[deployment]):
+                self._unsubscribe_heard(peer, deployment, now)
 
     def drop_peer(self, peer: NodeId) -> None:
         """The peer is gone."""

@@ -13,6 +13,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from gossipd.core.events import Event, IsolationChanged
+from gossipd.core.targets import Targets
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.reports import ALARMS_MAX, Alarms
 from gossipd.daemon.state_dir import StateDirectory, StateWriteError
@@ -229,3 +230,12 @@ def test_an_address_is_a_members_until_the_last_record_that_names_it_moves() -> 
     directory.begin(replace(record(2), host="10.0.0.2"), [])
     assert not directory.is_member_address("127.0.0.1")
     assert directory.is_member_address("10.0.0.2")
+
+
+def test_a_target_is_who_its_own_record_says() -> None:
+    directory = MemberDirectory(OTHER)
+    directory.begin(replace(record(1), name="gpu-1", rack="r1"), [])
+    node = record(1).node
+    assert directory.is_target(node, Targets(racks=("r1",), names=("gpu-*",)))
+    assert not directory.is_target(node, Targets(racks=("r2",)))
+    assert not directory.is_target(OTHER, Targets()), "it is no member"

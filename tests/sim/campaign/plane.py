@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from gossipd.control.settings import ControlSettings
 from gossipd.core.ids import DeploymentId
+from gossipd.core.targets import Targets
 from gossipd.sessions.events import (
     Dial,
     EndpointChanged,
@@ -87,6 +88,10 @@ class Plane:
         if self._daemon.members.record(node) is None:
             return None
         return Endpoint(str(self._world.index_of[node]), 1, node)
+
+    def is_target(self, node: NodeId, targets: Targets) -> bool:
+        """See EndpointDirectory."""
+        return self._daemon.members.is_target(node, targets)
 
     def _feed(self, event: SessionEvent) -> None:
         self.sessions.handle(event, self._world.now)
