@@ -31,7 +31,6 @@ from gossipd.config.keys import Keys, key_changes
 from gossipd.config.sections import Config
 from gossipd.control.control_plane import ControlPlane
 from gossipd.control.listener import BindError
-from gossipd.control.self_check import self_check as check_control
 from gossipd.control.settings import ControlSettings
 from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.errors import NotFoundError
@@ -54,6 +53,7 @@ from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reports import Alarms, BugTrap, Reports
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.daemon.self_checks import SelfChecks
 from gossipd.daemon.state_dir import StateDirectory
 from gossipd.daemon.state_saver import StateSaver
 from gossipd.daemon.status_view import DaemonStatus
@@ -63,7 +63,6 @@ from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import DaemonStarted, RosterChanged
-from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.logs import set_level
 from gossipd.runtime.ports import StoreWriteError
@@ -72,7 +71,6 @@ from gossipd.runtime.worker_threads import run_blocking
 from gossipd.swarm.planner import Planner
 from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.standing_links import standing_links
-from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 
@@ -130,9 +128,10 @@ class App:
         is_tls = settings_mapping.bulk_settings(self.live.config).encryption is Encryption.TLS
         tokens = BulkTokens(None if is_tls else IssuedTokens(), ReceivedTokens())
         triggers = Triggers(statements=self._statements, lifecycle=lifecycle, driver=self._deployments)
+        self._self_checks = SelfChecks(self.live)
         self._delegate = ControlDelegate(
             directory=self._directory, live=self.live, tokens=tokens, driver=self._driver,
-            trigger_server=TriggerServer(triggers, self._nursery), audit=audit,
+            trigger_server=TriggerServer(triggers, self._nursery), audit=audit, self_checks=self._self_checks,
         )  # fmt: skip
         self._plane = ControlPlane(
             secret=self.live.keys.node, host=self._delegate, settings=ControlSettings(), rng=_random(),
@@ -197,7 +196,7 @@ class App:
                 with _listening("UDP", config.net.bind, config.net.port, "net.port"):
                     hear = partial(self._directory.hear, listener=self._member_events)
                     await self._membership_host.start(outer, hear, turn_loop=self._turn_loop)
-                await self._check_listeners()
+                await self._self_checks.run(self._plane)
                 async with trio.open_nursery() as inner:
                     await self._begin(inner)
                     yield
@@ -235,18 +234,6 @@ class App:
                     self._store.remove(model.name, model.version)
         except (OSError, StoreWriteError, NotFoundError) as error:
             log.warning("removed model not deleted yet", reason=str(error))
-
-    async def _check_listeners(self) -> None:
-        """Unknown keys are refused, or the daemon does not run."""
-        config, keys = self.live.config, self.live.keys
-        host, port = config.bulk_address
-        reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        unknown = SecretKey(secrets.token_bytes(KEY_BYTES))
-        encryption = settings_mapping.bulk_settings(config).encryption
-        async with trio.open_nursery() as nursery:
-            net, check = config.net, partial(check_control, own=keys.node, stranger=unknown)
-            nursery.start_soon(check, self._plane, net.bind, net.port)
-            nursery.start_soon(run_blocking, check_bulk, (reachable, port), encryption, keys.cluster.keys)
 
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status

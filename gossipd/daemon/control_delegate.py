@@ -24,6 +24,7 @@ from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.reports import NOT_A_TARGET
+from gossipd.daemon.self_checks import SelfChecks
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
@@ -50,6 +51,7 @@ class ControlDelegate:
     driver: PlannerDriver
     trigger_server: TriggerServer
     audit: AuditLog
+    self_checks: SelfChecks
     _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
@@ -97,7 +99,9 @@ class ControlDelegate:
             reply(control.Refused("E_TRIGGER_FIELD", "this node does not know the request"))
 
     def on_refused(self, reason: str, address: str, key: bytes) -> None:
-        """The one who knocks may be a joiner whose record is on its way: that shows in a while."""
+        """Who was refused may be a joiner whose record is on its way: that shows in a while. Or this daemon's check."""
+        if self.self_checks.explain(address, key):
+            return
         if key and len(self._doubted) < DOUBTED_MAX:
             self._doubted.append((trio.current_time() + DOUBT_S, reason, address, key))
         else:

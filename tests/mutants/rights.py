@@ -7,7 +7,41 @@ from tests.mutants.mutant import Mutant
 _SERVER = "tests/gossipd/transfer/test_server_and_client.py"
 _SESSIONS = "tests/gossipd/sessions/test_sessions.py"
 
+_CHECKS = "tests/gossipd/daemon/test_self_checks.py"
+
 MUTANTS = (
+    Mutant(
+        "takes-silence-for-a-verdict",
+        "A check at start that got no answer ends the daemon.",
+        "gossipd/daemon/self_checks.py",
+        "            if trio.current_time() >= end_s:\n",
+        "            if end_s:\n",
+        (_CHECKS,),
+    ),
+    Mutant(
+        "reports-its-own-check-as-a-stranger",
+        "The key that the check at start makes up is written into the audit log.",
+        "gossipd/daemon/self_checks.py",
+        "            return key == self._stranger.public.curve25519\n",
+        "            return key == self._stranger.public.ed25519\n",
+        (_CHECKS,),
+    ),
+    Mutant(
+        "explains-every-refusal-away",
+        "After a check at start no stranger on this host's address is reported.",
+        "gossipd/daemon/self_checks.py",
+        "        self._refusals_left -= may\n",
+        "        self._refusals_left -= not may\n",
+        (_CHECKS,),
+    ),
+    Mutant(
+        "takes-a-hung-up-bulk-port-for-a-served-one",
+        "The check of the bulk port takes no answer for a verdict.",
+        "gossipd/transfer/self_check.py",
+        "    if not answer:\n",
+        "    if answer is None:\n",
+        ("tests/gossipd/transfer/test_hostile_clients.py",),
+    ),
     Mutant(
         "serves-chunks-to-any-member",
         "A member that the manifest does not name gets chunks.",
