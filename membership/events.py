@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from membership.member import Address, Member, NodeId
+from membership.member import Address, Member, NodeId, Record
 
 
 class SendDatagram(NamedTuple):
@@ -92,10 +92,20 @@ class PayloadHeard:
 
 @dataclass(frozen=True, slots=True)
 class NameConflict:
-    """Another living node uses our name."""
+    """``other``, at ``address``, has our name, or asks with a living member's name to be admitted."""
 
     name: str
     other: NodeId
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRecordOutdone:
+    """A newer record with our key came from the network: this node has lost its state, or another uses its key. Told
+    each time; ``address`` is the other's."""
+
+    ours: Record
+    address: Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +131,6 @@ class Isolated:
 
 Event: TypeAlias = (
     MemberUp | MemberChanged | MemberSuspected | MemberDown | MemberLeft | MemberForgotten | PayloadHeard
-    | NameConflict | JoinRefused | ControlProbeWanted | Isolated
+    | NameConflict | OwnRecordOutdone | JoinRefused | ControlProbeWanted | Isolated
 )  # fmt: skip
 Output: TypeAlias = SendDatagram | Event

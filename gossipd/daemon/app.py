@@ -16,7 +16,6 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from functools import partial
 from random import Random
 
 import structlog
@@ -45,6 +44,8 @@ from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClien
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.identity_alarms import IdentityAlarms
+from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
@@ -73,6 +74,7 @@ from gossipd.swarm.settings import PlannerSettings
 from gossipd.swarm.standing_links import standing_links
 from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
+from membership import events as membership_events
 
 REFUSALS_LOOK_S = 1.0
 STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # some percent of a core while a cluster of 40 gets acquainted
@@ -164,6 +166,8 @@ class App:
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
             alarms=self.reports.alarms,
         )  # fmt: skip
+        watch = IdentityWatch(self._directory.own)
+        self._identity_alarms = IdentityAlarms(self._directory, self.reports, watch)
         self._member_events = MemberEvents(
             self._driver, self._plane, self._deployments, self._progress_publisher, self._membership_host,
             self.reports.alarms, self._nursery,
@@ -176,6 +180,7 @@ class App:
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
+            identities=self._identity_alarms.watch,
             request_guards=self._request_guards,
         )  # fmt: skip
         self._operations = AdminOperations(
@@ -194,8 +199,7 @@ class App:
                 with _listening("TCP", *config.bulk_address, "net.bulk_port"):
                     await run_blocking(self._data_plane.server.start, *config.bulk_address)
                 with _listening("UDP", config.net.bind, config.net.port, "net.port"):
-                    hear = partial(self._directory.hear, listener=self._member_events)
-                    await self._membership_host.start(outer, hear, turn_loop=self._turn_loop)
+                    await self._membership_host.start(outer, self._hear_membership, turn_loop=self._turn_loop)
                 await self._self_checks.run(self._plane)
                 async with trio.open_nursery() as inner:
                     await self._begin(inner)
@@ -207,6 +211,10 @@ class App:
                 await self._close_data_plane()
             outer.cancel_scope.cancel()
 
+    def _hear_membership(self, event: membership_events.Event) -> None:
+        self._identity_alarms.hear(event)
+        self._directory.hear(event, self._member_events)
+
     async def _begin(self, nursery: trio.Nursery) -> None:
         ports: dict[str, ListeningPort] = {
             "net.port": self._plane.listener, "net.bulk_port": self._data_plane.server
@@ -215,7 +223,9 @@ class App:
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
-        services = (self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits)
+        services = (
+            self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms
+        )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)

@@ -54,7 +54,6 @@ class MemberDirectory:
         self.records: dict[NodeId, Record] = {}
         self._live: set[NodeId] = set()
         self._by_curve: dict[bytes, NodeId] = {}
-        self._namesakes: dict[NodeId, str] = {}
         self._addresses: Counter[str] = Counter()
 
     def begin(self, own: Record, others: list[Record]) -> None:
@@ -130,9 +129,6 @@ class MemberDirectory:
                 listener.probe_wanted(node)
             case membership_events.Isolated(isolated):
                 _isolated(listener, isolated=isolated)
-            case membership_events.NameConflict(name, other):
-                self._namesakes[other] = name
-                listener.alarm("E_NAME_CONFLICT", f"another live host has the name {name}; rename one of the two")
             case membership_events.JoinRefused(reason):
                 listener.alarm("E_JOIN_REFUSED", reason)
 
@@ -143,8 +139,6 @@ class MemberDirectory:
         self._put(record)
         if node == self.own:
             return
-        if self._namesakes.get(node, record.name) != record.name:
-            self._no_namesake(node, listener)
         self._live.add(node)
         capable = NodeCapabilities.from_bytes(record.payload)
         can_read, seed_term = capable.can_read_sources, capable.seed_term
@@ -156,15 +150,9 @@ class MemberDirectory:
     def _lost(self, node: NodeId, listener: MemberListener, *, is_forgotten: bool) -> None:
         self._live.discard(node)
         listener.post(PeerLost(node))
-        self._no_namesake(node, listener)
         if is_forgotten:
             self._drop(node)
         listener.roster_changed()
-
-    def _no_namesake(self, node: NodeId, listener: MemberListener) -> None:
-        """The host that had our name is gone or has another."""
-        if self._namesakes.pop(node, None) is not None and not self._namesakes:
-            listener.cured("E_NAME_CONFLICT")
 
     def _put(self, record: Record) -> None:
         old = self.records.get(record.node)

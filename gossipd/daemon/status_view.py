@@ -20,6 +20,7 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -51,6 +52,7 @@ class DaemonStatus:
     inbox: Inbox
     reports: Reports
     lag: LoopLag
+    identities: IdentityWatch
     request_guards: list[RequestGuard]
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -100,7 +102,13 @@ class DaemonStatus:
         manifest = deployment.manifest
         assert manifest is not None
         targets = [
-            TargetFacts(member.record.node, member.record.name, member.record.rack, member.state.value)
+            TargetFacts(
+                member.record.node,
+                member.record.name,
+                member.record.rack,
+                member.state.value,
+                is_twice=self.identities.is_twice(member.record.node),
+            )  # fmt: skip
             for member in members
             if manifest.is_target(member.record.name, member.record.rack)
         ]

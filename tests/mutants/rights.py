@@ -9,7 +9,58 @@ _SESSIONS = "tests/gossipd/sessions/test_sessions.py"
 
 _CHECKS = "tests/gossipd/daemon/test_self_checks.py"
 
+_CLONES = "tests/membership/test_clones.py"
+_WATCH = "tests/gossipd/daemon/test_identity_watch.py"
+
 MUTANTS = (
+    Mutant(
+        "gives-way-to-a-clone-in-silence",
+        "A node that is outdone with its own key says nothing more of itself.",
+        "membership/record_merger.py",
+        "        if now >= self._outdo_s:\n",
+        "        if now < self._outdo_s:\n",
+        (_CLONES,),
+    ),
+    Mutant(
+        "shouts-against-a-clone-without-a-pause",
+        "Two processes with one key outdo each other as fast as records travel.",
+        "membership/record_merger.py",
+        "        self._outdo_s = now + self._outdo_pause_s\n",
+        "        self._outdo_s = now\n",
+        (_CLONES,),
+    ),
+    Mutant(
+        "tells-a-replaced-process-nothing",
+        "What still speaks from where a member was before is not told of the record that replaced it.",
+        "membership/swim.py",
+        "or self._record_merger.was_at(known.handle, address)",
+        "or self._record_merger.was_at(known.handle, known.address)",
+        (_CLONES,),
+    ),
+    Mutant(
+        "takes-a-moved-host-for-two",
+        "A host that moves once is an identity that is seen twice.",
+        "gossipd/daemon/identity_watch.py",
+        "        if came_back:\n",
+        "        if moves:\n",
+        (_WATCH,),
+    ),
+    Mutant(
+        "takes-a-lost-state-for-a-clone",
+        "A host that is outdone once, because it lost its state, is two.",
+        "gossipd/daemon/identity_watch.py",
+        "        if len(self._outdone) > 1 and",
+        "        if len(self._outdone) > 0 and",
+        (_WATCH,),
+    ),
+    Mutant(
+        "lists-a-cloned-host-as-complete",
+        "What one of two hosts with one key says counts for both.",
+        "gossipd/api/deployment_row.py",
+        "    single = [each.node for each in targets if not each.is_twice]\n",
+        "    single = [each.node for each in targets]\n",
+        ("tests/gossipd/api/test_deployment_row.py",),
+    ),
     Mutant(
         "takes-silence-for-a-verdict",
         "A check at start that got no answer ends the daemon.",
