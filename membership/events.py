@@ -21,6 +21,7 @@ class PayloadKind(Enum):
 
     STATEMENT = "statement"  # few; reaches all members, late joiners too (part of the anti-entropy)
     PROGRESS = "progress"  # many; superseded by version, may be lost
+    AUDIT = "audit"  # told to a few members, neither kept nor passed on; an older node drops it
 
 
 class DownReason(Enum):

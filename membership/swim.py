@@ -125,6 +125,11 @@ class Swim:
         self._event_store.publish(kind, key, version, payload, now)
         self._after(now)
 
+    def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
+        """Tell that many living members, picked at random, an AUDIT event. They do not pass it on."""
+        if not self._node.has_left:
+            self._event_store.tell_some(key, version, payload, count)
+
     def judge_again(self, now: float) -> None:
         """The host's rules know more writers than before: events that were kept back may be told now."""
         self._event_store.judge_again(now)

@@ -21,6 +21,7 @@ from random import Random
 import structlog
 import trio
 
+from gossipd import __version__
 from gossipd.api.counters import LoopLag
 from gossipd.api.local_socket import bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
@@ -35,6 +36,7 @@ from gossipd.control.trigger_server import TriggerServer
 from gossipd.core.errors import NotFoundError
 from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
+from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
 from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.contacts import keep_joining
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
@@ -52,7 +54,7 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
-from gossipd.daemon.reports import Alarms, BugTrap, Reports
+from gossipd.daemon.reports import Alarms, BugTrap, Reports, WordRefusals
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.self_checks import SelfChecks
 from gossipd.daemon.state_dir import StateDirectory
@@ -96,10 +98,14 @@ class App:
         self._statements, roster = self._state.register(), self._state.roster()
         record = settings_mapping.own_record(config, keys.node.public, self._state.next_boot(wall_s))
         self._directory = MemberDirectory(record.node)
+        self._witness = self._state.witness()
         self._cluster_roster = ClusterRoster(self._directory, self.live)
         self._membership_host = MembershipHost(
             self.live, record=record, roster=roster, alarms=self.reports.alarms,
-            rules=GossipRules(self._statements, self._cluster_roster),
+            rules=GossipRules(
+                self._statements, self._cluster_roster, HeadRules(self._directory, self._witness),
+                WordRefusals(audit, self._directory),
+            ),
         )  # fmt: skip
         self._directory.begin(self._membership_host.swim.self_record(), roster)
         self._planner = Planner(
@@ -111,6 +117,7 @@ class App:
         self._store_events = StoreEvents(self._driver)
         self._store = open_store(config, self._store_events)
         self._progress = self._state.progress(now=now, wall_s=wall_s)
+        audit.record("started", version=__version__, boot=record.boot)
         self._deployments = DeploymentDriver(self._make_brain())
         self._make_adapters()
         self._make_publishers()
@@ -164,13 +171,17 @@ class App:
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
-            alarms=self.reports.alarms,
+            alarms=self.reports.alarms, witness=self._witness,
+        )  # fmt: skip
+        self._audit_gossip = AuditGossip(
+            self.reports.audit, self._witness, self._membership_host, self._directory, self._state, self.reports.alarms,
+            self.live,
         )  # fmt: skip
         watch = IdentityWatch(self._directory.own)
         self._identity_alarms = IdentityAlarms(self._directory, self.reports, watch)
         self._member_events = MemberEvents(
             self._driver, self._plane, self._deployments, self._progress_publisher, self._membership_host,
-            self.reports.alarms, self._nursery,
+            self.reports.alarms, self._audit_gossip, self._nursery,
         )  # fmt: skip
 
     def _make_api(self) -> None:
@@ -185,7 +196,7 @@ class App:
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
-            store=self._store, table=self._progress, audit=self.reports.audit,
+            store=self._store, table=self._progress, audit=self.reports.audit, witness=self._witness,
         )  # fmt: skip
 
     @contextlib.asynccontextmanager
@@ -224,7 +235,8 @@ class App:
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
         services = (
-            self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms
+            self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
+            self._audit_gossip,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

@@ -108,7 +108,7 @@ class DaemonStatus:
                 member.record.rack,
                 member.state.value,
                 is_twice=self.identities.is_twice(member.record.node),
-            )  # fmt: skip
+            )
             for member in members
             if manifest.is_target(member.record.name, member.record.rack)
         ]

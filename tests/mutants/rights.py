@@ -12,7 +12,66 @@ _CHECKS = "tests/gossipd/daemon/test_self_checks.py"
 _CLONES = "tests/membership/test_clones.py"
 _WATCH = "tests/gossipd/daemon/test_identity_watch.py"
 
+_WITNESS = "tests/gossipd/audit/test_witness.py"
+_HEADS = "tests/gossipd/daemon/test_audit_gossip.py"
+
 MUTANTS = (
+    Mutant(
+        "believes-anybodys-head-of-an-audit-log",
+        "A head of a host's audit chain counts whoever signed it.",
+        "gossipd/audit/witness.py",
+        "        if len(payload) != HEAD_BYTES or not verify(public_key, signature, _LABEL + body):\n",
+        "        if len(payload) != HEAD_BYTES or verify(public_key, signature, _LABEL):\n",
+        (_WITNESS,),
+    ),
+    Mutant(
+        "believes-an-old-head-again",
+        "A head that is sent again accuses its host of having cut its log.",
+        "gossipd/audit/witness.py",
+        "        return known is None or issued_ms >= known.issued_ms + TELL_MS_MIN\n",
+        "        return known is None or issued_ms != known.issued_ms\n",
+        (_WITNESS,),
+    ),
+    Mutant(
+        "overlooks-a-log-that-shrank",
+        "Fewer records than before are nothing to report.",
+        "gossipd/audit/witness.py",
+        "        if head.records < most or is_other:\n",
+        "        if is_other:\n",
+        (_WITNESS,),
+    ),
+    Mutant(
+        "overlooks-a-rewritten-end",
+        "A log of as many records with another hash is the same log.",
+        "gossipd/audit/witness.py",
+        "        if head.records < most or is_other:\n",
+        "        if head.records < most:\n",
+        (_WITNESS,),
+    ),
+    Mutant(
+        "forgets-a-cut-at-a-restart",
+        "A witness that starts again knows of no log that was cut.",
+        "gossipd/audit/witness.py",
+        "                ended = None if cut is None else",
+        "                ended = None if cut else",
+        (_WITNESS,),
+    ),
+    Mutant(
+        "believes-a-head-of-yesterday",
+        "A head counts whatever the clock says.",
+        "gossipd/daemon/audit_gossip.py",
+        "        if record is None or not now_ms - STALE_MS <= version <= now_ms + AHEAD_MS:\n",
+        "        if record is None or not 0 <= version <= now_ms + AHEAD_MS:\n",
+        (_HEADS,),
+    ),
+    Mutant(
+        "tells-a-head-before-the-log-is-read",
+        "A daemon that has not read its log yet says that it is empty.",
+        "gossipd/audit/log.py",
+        "if self._file.is_opened else None",
+        "if self._file else None",
+        ("tests/gossipd/audit/test_log.py",),
+    ),
     Mutant(
         "gives-way-to-a-clone-in-silence",
         "A node that is outdone with its own key says nothing more of itself.",

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from gossipd.audit.witness import Witness
 from gossipd.core.events import Event, IsolationChanged
 from gossipd.core.targets import Targets
 from gossipd.daemon.member_directory import MemberDirectory
@@ -141,6 +142,7 @@ def state_saver(state: StateDirectory, register: StatementStore, told: Told) -> 
         swim=nothing,
         table=nothing,
         alarms=told.alarms,
+        witness=Witness(),
     )
 
 
