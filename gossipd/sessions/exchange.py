@@ -22,6 +22,8 @@ from gossipd.wire import control
 from gossipd.wire.control_frame import FrameError, indexes
 from membership.member import NodeId
 
+ASKS_BURST, ASKS_PER_S = 256.0, 16.0  # four times the deployments that a host has under way, and again in 16 s
+
 
 class DeploymentExchange:
     """The subscriptions of both sides, and which deployments are open here. For ``sessions`` only."""
@@ -35,6 +37,7 @@ class DeploymentExchange:
         )
         self._chunk_counts: dict[DeploymentId, int] = {}  # of the deployments that are open here
         self._targets: dict[DeploymentId, Targets] = {}  # of the same
+        self._asks_left: dict[NodeId, tuple[float, float]] = {}  # questions of a peer that are answered, and since when
 
     # ---- what the planner says -----------------------------------------------------------------
 
@@ -87,13 +90,23 @@ class DeploymentExchange:
             case control.Holdings():
                 self._holdings_heard(peer, message, number)
             case control.Subscribe(deployment=deployment):
-                self._subscribe_heard(peer, deployment)
+                if self._may_ask(peer, now):
+                    self._subscribe_heard(peer, deployment)
             case control.Unsubscribe(deployment=deployment):
                 self._unsubscribe_heard(peer, deployment, now)
             case control.Hello():
                 self._counters["greetings"] += 1  # and asks for nothing
             case _:
                 self._counters["misplaced"] += 1  # a reply to nothing
+
+    def _may_ask(self, peer: NodeId, now: float) -> bool:
+        """An answer costs a set of chunks; a peer with very many deployments asks again by itself."""
+        left, at = self._asks_left.get(peer, (ASKS_BURST, now))
+        left = min(ASKS_BURST, left + (now - at) * ASKS_PER_S)
+        may = left >= 1
+        self._asks_left[peer] = (left - may, now)
+        self._counters["refused_too_many_questions"] += not may
+        return may
 
     def _subscribe_heard(self, peer: NodeId, deployment: DeploymentId) -> None:
         """``peer`` asks, or asks again: the planner answers with Holdings when the deployment is open here."""
@@ -185,6 +198,7 @@ class DeploymentExchange:
 
     def drop_peer(self, peer: NodeId) -> None:
         """The peer is gone."""
+        self._asks_left.pop(peer, None)
         self.subscriptions.end_peer(peer)
         self.subscribers.remove_peer(peer)
 

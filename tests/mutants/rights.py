@@ -15,7 +15,33 @@ _WATCH = "tests/gossipd/daemon/test_identity_watch.py"
 _WITNESS = "tests/gossipd/audit/test_witness.py"
 _HEADS = "tests/gossipd/daemon/test_audit_gossip.py"
 
+_ATTACKS = "tests/membership/test_attacks.py"
+
 MUTANTS = (
+    Mutant(
+        "probes-for-one-member-without-a-bound",
+        "One member may have all the probes that this node makes for others.",
+        "membership/indirect_prober.py",
+        "not self._shares.take(sender.handle, now)",
+        "not self._shares.take(handle, self._relay_at + 1e9 * now)",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "synchronises-with-one-member-without-a-bound",
+        "One member may have all the lists that this node sends.",
+        "membership/sync_server.py",
+        "(is_scarce and not self._shares.take(peer.handle, now, count))",
+        "(is_scarce and not peer.handle)",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "answers-every-question-of-a-peer",
+        "A peer is told the holdings as often as it asks.",
+        "gossipd/sessions/exchange.py",
+        "        may = left >= 1\n        self._asks_left",
+        "        may = left >= -1e9\n        self._asks_left",
+        (_SESSIONS,),
+    ),
     Mutant(
         "believes-anybodys-head-of-an-audit-log",
         "A head of a host's audit chain counts whoever signed it.",

@@ -32,6 +32,7 @@ from gossipd.sessions.events import (
     RequestChanged,
     StandingLinksChosen,
 )
+from gossipd.sessions.exchange import ASKS_BURST, ASKS_PER_S
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.sessions.send_queue import DeltaPayload, Outgoing
 from gossipd.wire import control
@@ -140,6 +141,17 @@ def test_a_peer_that_is_no_target_is_told_no_holdings() -> None:
     assert some[0].of(SubscribeHeard) == [SubscribeHeard(B, MODEL)]
     assert RefuseSubscriber(C, MODEL) in some[0].commands
     assert some[0].sessions.counters["refused_not_a_target"] == 1
+
+
+def test_a_peer_that_asks_without_end_is_answered_so_many_times() -> None:
+    some = network(3)
+    ask = control.Subscribe(MODEL)
+    some[0].tell(*(MessageHeard(B, ask, number) for number in range(10_000)))
+    assert len(some[0].of(SubscribeHeard)) == ASKS_BURST
+    assert some[0].sessions.counters["refused_too_many_questions"] == 10_000 - ASKS_BURST
+    some.now += 1.0
+    some[0].tell(*(MessageHeard(B, ask, number) for number in range(100)), MessageHeard(C, ask, 1))
+    assert len(some[0].of(SubscribeHeard)) == ASKS_BURST + ASKS_PER_S + 1, "others are not concerned"
 
 
 def test_an_early_question_of_a_peer_that_is_no_target_is_refused_when_the_deployment_opens() -> None:
