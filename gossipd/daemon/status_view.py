@@ -37,6 +37,8 @@ from gossipd.transfer.traffic import PeerTraffic
 from membership.member import Member, MemberState
 from membership.swim import Swim
 
+TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DaemonStatus:
@@ -62,6 +64,7 @@ class DaemonStatus:
         record = self.swim.self_record()
         in_clear = self.live.config.bulk.encryption == "none"
         reasons = ["bulk.encryption is none: others can read the bytes on the way"] if in_clear else []
+        reasons += [row.sentence for row in self.reports.alarms.rows.values() if row.code in TRUST_ALARMS]
         statistics = self.data_plane.store.statistics()
         condition = statistics.condition
         inbox, audit = self.inbox.statistics, self.reports.audit

@@ -37,6 +37,9 @@ def test_a_cloned_machine_is_an_alarm_on_every_host_and_no_complete_target(tmp_p
             (said,) = until(f"{daemon.name} says so", lambda: alarms(daemon, "E_IDENTITY_TWICE"))  # noqa: B023
             assert f"127.0.0.1:{made[2].port}" in said
             assert f"127.0.0.1:{port}" in said
+            status = daemon.try_status()
+            assert status is not None
+            assert status["security"]["state"] == "degraded"
             row = daemon.deployment("some", 1)
             assert row is not None
             assert row["hosts_complete"] <= 2
