@@ -13,6 +13,7 @@ import trio
 from gossipd.daemon.identity_watch import Finding, IdentityWatch
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.reports import Reports
+from gossipd.runtime.look_interval import until_next_look
 from membership import events as membership_events
 
 LOOK_S = 5.0
@@ -43,7 +44,7 @@ class IdentityAlarms:
         """Never returns."""
         while True:
             self.look()
-            await trio.sleep(LOOK_S)
+            await until_next_look(LOOK_S)
 
     def look(self) -> None:
         """Begin and end alarms."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+import trio
 from trio.testing import MockClock
 
 from gossipd.audit.witness import AuditHead, Witness
@@ -83,8 +85,6 @@ async def run_for(parts: Parts, seconds: float, monkeypatch: pytest.MonkeyPatch)
         return work(*what)
 
     monkeypatch.setattr("gossipd.daemon.audit_gossip.run_blocking", here)
-    import trio
-
     with trio.move_on_after(seconds):
         await parts.gossip.run()
 
@@ -108,8 +108,6 @@ async def test_the_head_is_told_to_three_hosts_each_minute_once_it_is_known(
 async def test_a_cut_is_an_alarm_and_what_was_heard_is_kept(
     autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import time
-
     now_ms = int(time.time() * 1000)
     parts = Parts()
     parts.hear(now_ms - 120_000, 9)
