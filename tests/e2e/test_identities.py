@@ -24,7 +24,7 @@ def test_a_cloned_machine_is_an_alarm_on_every_host_and_no_complete_target(tmp_p
         made.drop(made.publish(model, "some", 1, "--source", f"file://{model}"), made[1])
         made.wait_complete("some", 1, at=made[1], hosts=3)
         port, home = free_port_pair(), made.base / "clone"
-        left_out = shutil.ignore_patterns("models", "audit.jsonl", "gossipd.sock", "log")
+        left_out = shutil.ignore_patterns("models", "audit.jsonl", "*.sock", "log")
         shutil.copytree(made[2].home, home, ignore=left_out)
         config = (made[2].home / "gossipd.toml").read_text()
         text = config.replace(str(made[2].home), str(home)).replace(str(made[2].port), str(port))
