@@ -63,7 +63,9 @@ class GossipRules:
         except ManifestError as error:
             self._refusals.word_refused(None, error.code)
             return None
-        return self._judge_statement(statement) if (key, version) == (statement.deployment, statement.rank) else None
+        if key != statement.deployment or version != statement.rank:
+            return None
+        return self._judge_statement(statement)
 
     def _judge_statement(self, statement: Statement) -> Verdict | None:
         try:
