@@ -7,7 +7,7 @@ What lives here: a pure function. What does not: the sums (``deployment.progress
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
@@ -48,6 +48,8 @@ class TargetFacts:
     name: str
     rack: str
     member_state: str
+    is_twice: bool = False
+    """Two hosts speak with its key: neither's word counts."""
 
 
 def deployment_row(
@@ -56,7 +58,10 @@ def deployment_row(
     """One row, with the hosts in the order of ``targets``. ``now`` is on the clock that fed ``table``."""
     key = progress_key(facts.id)
     nodes = [each.node for each in targets]
-    totals = table.totals(key, nodes, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
+    single = [each.node for each in targets if not each.is_twice]
+    totals = table.totals(key, single, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
+    if len(single) < len(nodes):
+        totals = replace(totals, hosts_total=len(nodes), completed_s=0)
     hosts = [_host_row(each, table, key, facts, now) for each in targets]
     states = [HostState(each.state) for each in hosts]
     count = max(1, totals.hosts_total)
@@ -91,7 +96,9 @@ def deployment_row(
 def _host_row(target: TargetFacts, table: ClusterProgress, key: bytes, facts: DeploymentFacts, now: float) -> HostRow:
     row = table.host(target.node, key)
     away = "" if target.member_state == "alive" else target.member_state
-    if row is None:
+    if target.is_twice:
+        state, reason, chunks, age_s = HostState.INIT, "identity_twice", 0, None
+    elif row is None:
         state, reason = (HostState.CANCELLED, away) if facts.cancelled else (HostState.INIT, away or "not_heard")
         chunks, age_s = 0, None
     else:

@@ -17,9 +17,10 @@ from membership.events import (
 )  # fmt: skip
 from membership.fakes import OpenSeal
 from membership.host_rules import LenientRules, Verdict
-from membership.member import MemberState, NodeId, Record
+from membership.member import HANDLE_BYTES, MemberState, NodeId, Record
 from membership.node import ACCUSE_LABEL, FORGET_LABEL
 from membership.record import BOOT_MAX, sign_record
+from membership.sync_server import ASK_BYTES, WANT_ROW
 from tests.membership.simulated_cluster import FORWARDER, RING, SimulatedCluster, SimulatedHost
 
 VICTIM, LIAR, OBSERVER = 1, 2, 0
@@ -512,3 +513,37 @@ def test_hosts_that_hold_different_events_of_one_version_agree() -> None:
         item = word(cluster, b"key", 3, payload)
         cluster.swim(index)._take_items([item], cluster.now, FORWARDER, relay=False)
     assert cluster.swim(OBSERVER).view_digest == cluster.swim(VICTIM).view_digest
+
+
+def test_probes_made_for_others_are_shared_among_those_that_ask() -> None:
+    cluster = settled()
+    swim = cluster.swim(OBSERVER)
+    subject = cluster.hosts[VICTIM].node[:HANDLE_BYTES]
+    body = wire.REQUEST_HEAD.pack(wire.PING_REQ, 7, subject)
+    liar, honest = (swim._node.roster.claims[cluster.hosts[index].node[:HANDLE_BYTES]] for index in (LIAR, 3))
+    for _ in range(150):
+        swim._indirect_prober.on_ping_req(body, liar, cluster.now)
+    assert count(cluster, "requests_refused") == 140
+    for _ in range(8):
+        swim._indirect_prober.on_ping_req(body, honest, cluster.now)
+    assert count(cluster, "requests_refused") == 140, "others have their share"
+    swim.drain()
+
+
+def test_lists_and_items_for_one_member_are_bounded() -> None:
+    cluster = settled()
+    swim = cluster.swim(OBSERVER)
+    liar, honest = (swim._node.roster.claims[cluster.hosts[index].node[:HANDLE_BYTES]] for index in (LIAR, 3))
+    ask = wire.SEQUENCE_HEAD.pack(wire.SYNC_ASK, 1) + bytes(ASK_BYTES - wire.SEQUENCE_HEAD.size)
+    want = wire.SEQUENCE_HEAD.pack(wire.SYNC_WANT, 1) + WANT_ROW.pack(cluster.hosts[VICTIM].node[:HANDLE_BYTES], 0)
+    swim.drain()
+    for body, answer in ((ask, swim._answers.on_ask), (want, swim._answers.on_want)):
+        for _ in range(1000):
+            answer(body, liar, cluster.now)
+    said = [one for one in swim.drain() if isinstance(one, SendDatagram)]
+    assert len(said) <= 2 * 1000, "busy, mostly"
+    opened = [cluster.hosts[LIAR].swim._node.seal.open(one.datagram).body for one in said]  # type: ignore[union-attr]
+    assert sum(body[0] != wire.BUSY for body in opened) <= 60, "the budget is 80"
+    swim._answers.on_ask(ask, honest, cluster.now)
+    (told, *_) = [one for one in swim.drain() if isinstance(one, SendDatagram)]
+    assert cluster.hosts[3].swim._node.seal.open(told.datagram).body[0] == wire.SYNC_LIST  # type: ignore[union-attr]
