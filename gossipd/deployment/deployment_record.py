@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
-from gossipd.deployment.progress_record import HostReason, HostState, Progress
+from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.states import FINAL, STATES
 from gossipd.manifest.manifest import Manifest
@@ -94,7 +95,7 @@ class DeploymentRecord:
             return self.source_trouble
         if self.disk_trouble is not HostReason.NONE and self.stall is StallReason.DISK:
             return self.disk_trouble
-        return HostReason(self.stall.value)
+        return reason_of_word(self.stall.value)
 
     def restore(self, earlier: Progress) -> None:
         """Go on counting from this host's own last record of an earlier run."""

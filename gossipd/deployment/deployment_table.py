@@ -15,18 +15,18 @@ from random import Random
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin
+from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
-from gossipd.deployment.deployment_steps import DeploymentSteps, disk_reason
+from gossipd.deployment.deployment_steps import DeploymentSteps
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import HostReason, HostState, progress_key
+from gossipd.deployment.progress_record import HostState, progress_key
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId
 
-_SOURCE_TROUBLES = {f"E_{one.name}": one for one in HostReason if one.name.startswith("SOURCE_")}  # by error code
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 
@@ -119,10 +119,10 @@ class DeploymentTable:
             record = life.record
             if record.manifest is None:
                 continue
-            is_refused = record.state is HostState.FAILED and record.sentence.startswith("E_UNTRUSTED")
+            is_refused = record.state is HostState.FAILED and record.reason is HostReason.REFUSED_OPERATOR
             if statements.is_untrusted(record.manifest):
                 sentence = "E_UNTRUSTED: an operator of this host has said gossipd untrust"
-                life.close(HostState.FAILED, HostReason.REFUSED, sentence)
+                life.close(HostState.FAILED, HostReason.REFUSED_OPERATOR, sentence)
             elif is_refused:
                 self.act(record.statement, wall_s)
 
@@ -209,7 +209,7 @@ class DeploymentTable:
     def _source_troubled(self, event: events.SourceTroubled) -> None:
         record, error = self.get(event.deployment), event.error
         if record is not None:
-            trouble = _SOURCE_TROUBLES.get(error.code, HostReason.STORAGE)
+            trouble = reason_of_code(error.code, HostReason.STORAGE)
             if trouble is not record.source_trouble:
                 self._context.audit("source trouble", subject=record.label, code=error.code, reason=str(error.args[0]))
             record.source_trouble = trouble
@@ -217,7 +217,7 @@ class DeploymentTable:
             record.changed = True
 
     def _disk_changed(self, code: str) -> None:
-        self._disk_trouble = disk_reason(code) if code else HostReason.NONE
+        self._disk_trouble = reason_of_code(code, HostReason.DISK) if code else HostReason.NONE
         for record in self:
             record.disk_trouble = self._disk_trouble
             record.changed = record.changed or record.stall is not None

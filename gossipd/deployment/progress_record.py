@@ -40,6 +40,7 @@ from enum import Enum
 
 from gossipd.core.errors import RemoteError
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import FORMAT_1_LAST, HostReason, reason_of_number
 
 VERSION = 1
 RECORD_BYTES = 32
@@ -61,34 +62,7 @@ class HostState(Enum):
     EXPIRED = "expired"
 
 
-class HostReason(Enum):
-    """Why a host is no further, in the words of ``status``. The order is the wire code: append only, at most 31."""
-
-    NONE = ""
-    OTHER = "other"
-    NO_HOLDER = "no_holder"
-    ALL_BUSY = "all_busy"
-    DISK = "disk"
-    STORAGE = "storage"
-    VERIFICATION = "verification"
-    MEMBERSHIP = "membership"
-    NO_SPACE = "no_space"
-    DISK_READ_ONLY = "disk_read_only"
-    DISK_FAILING = "disk_failing"
-    SOURCE_AUTH = "source_auth"
-    SOURCE_NOT_FOUND = "source_not_found"
-    SOURCE_CHANGED = "source_changed"
-    SOURCE_UNREACHABLE = "source_unreachable"
-    SOURCE_FORBIDDEN = "source_forbidden"
-    REMOVED = "removed"
-    ROLLBACK = "rollback"
-    REFUSED = "refused"
-    MEMORY = "memory"
-    HOLDER_SILENT = "holder_silent"
-
-
 _STATES = tuple(HostState)
-_REASONS = tuple(HostReason)
 _FIELDS = (  # after version, state and reason: name, bits, and whether only the leading bits and a shift are kept
     ("chunks_verified", 24, False),
     ("source_bytes", 32, True),
@@ -129,7 +103,7 @@ class Progress:
 
     def to_bytes(self) -> bytes:
         """The 32-byte record."""
-        packed = _STATES.index(self.state) << 5 | _REASONS.index(self.reason)
+        packed = _STATES.index(self.state) << 5 | self.reason.number_in_format_1
         for name, bits, is_squeezed in _FIELDS:
             value = getattr(self, name)
             whole = min(max(value, 0), (1 << bits) - 1)
@@ -150,8 +124,7 @@ class Progress:
         for name, bits, is_squeezed in reversed(_FIELDS):
             value, packed = packed & (1 << bits) - 1, packed >> bits
             values[name] = _expand(value, bits - EXPONENT_BITS) if is_squeezed else value
-        # A newer version's reason is still a reason; only its name is lost.
-        known_reason = _REASONS[reason] if reason < len(_REASONS) else HostReason.OTHER
+        known_reason = reason_of_number(reason) if reason <= FORMAT_1_LAST else HostReason.OTHER
         return cls(state=_STATES[state], reason=known_reason, **values)
 
 

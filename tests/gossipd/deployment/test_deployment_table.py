@@ -7,9 +7,10 @@ import pytest
 from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
 from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
-from gossipd.deployment.progress_record import HostReason, HostState, Progress, progress_key
+from gossipd.deployment.progress_record import HostState, Progress, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX, AcceptedManifest

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gossipd.core.events import StallReason
 from gossipd.core.ids import DeploymentId
+from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.deployment.progress_record import (
     KEY_BYTES,
     RECORD_BYTES,
-    HostReason,
     HostState,
     Progress,
     ProgressFormatError,
@@ -134,18 +134,9 @@ def test_a_reason_from_a_newer_version_is_still_a_reason() -> None:
     assert Progress.from_bytes(bytes(record)).reason is HostReason.OTHER
 
 
-def test_no_reason_was_inserted_in_the_middle() -> None:
-    # The order is the wire code; new ones go to the end.
-    assert [reason.value for reason in HostReason][:9] == [
-        "", "other", "no_holder", "all_busy", "disk", "storage", "verification", "membership", "no_space",
-    ]  # fmt: skip
-    assert list(HostReason)[-1] is HostReason.HOLDER_SILENT, "the newest"
-    assert len(HostReason) <= 31
-
-
 def test_every_reason_of_a_stall_can_be_told_to_others() -> None:
     for stall in StallReason:
-        record = replace(halfway(), reason=HostReason(stall.value)).to_bytes()
+        record = replace(halfway(), reason=reason_of_word(stall.value)).to_bytes()
         assert Progress.from_bytes(record).reason.value == stall.value
 
 
