@@ -154,8 +154,8 @@ class HostReason(Enum):
     )  # fmt: skip
     REFUSED_KEY = (
         "refused_key", 21, CuredBy.HOST, Heals.ON_RELOAD, ExitCode.TRUST,
-        "the publisher's key is not trusted on this host", "add the key to `security.trust` there, then `SIGHUP`",
-        18,
+        "the publisher's key is not trusted on this host, or not for this name",
+        "add the key to `security.trust` there, then `SIGHUP`", 18,
     )  # fmt: skip
     REFUSED_EXPIRED = (
         "refused_expired", 22, CuredBy.PUBLISHER, Heals.ON_RELOAD, ExitCode.TRUST,
@@ -262,6 +262,7 @@ _OF_CODES = {
     "E_STORE_ACCESS": HostReason.DISK_READ_ONLY,
     "E_STORE_IO": HostReason.DISK_FAILING,
     "E_KEY_UNKNOWN": HostReason.REFUSED_KEY,
+    "E_KEY_NAME": HostReason.REFUSED_KEY,
     "E_ROLLBACK": HostReason.REFUSED_ROLLBACK,
     "E_EXPIRED": HostReason.REFUSED_EXPIRED,
     "E_UNTRUSTED": HostReason.REFUSED_OPERATOR,

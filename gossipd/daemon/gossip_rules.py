@@ -1,7 +1,8 @@
-"""What membership asks this host about words from the network: the clock, and what a statement must be.
+"""What membership asks this host about words from the network: the clock, statements, progress.
 
 What lives here: the body of ``membership.host_rules.HostRules``. What does not: the judgement of a statement
-(``deployment.statement_rules``), and what it does once it is believed (``deployment.dissemination``).
+(``deployment.statement_rules``) and of progress (``deployment.signed_progress``), and what either does once it is
+believed (``deployment.dissemination``, ``progress_publisher``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import time
 from collections.abc import Callable
 
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.signed_progress import Belief, ProgressJudge
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_rules import check_issued, judge_statement
 from gossipd.deployment.statement_store import StatementStore
@@ -25,20 +28,26 @@ class GossipRules:
     """See HostRules. Boot numbers are seconds since 1970. Who may sign and cancel is asked at each use."""
 
     def __init__(
-        self, statements: StatementStore, roster: ClusterRoster, *, wall_clock: Callable[[], float] = time.time
-    ) -> None:
+        self, statements: StatementStore, roster: ClusterRoster, progress: ClusterProgress, *,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:  # fmt: skip
         self._statements = statements
         self._roster = roster
+        self._progress = ProgressJudge(roster, progress)
         self._wall_clock = wall_clock
 
     def latest_boot(self) -> int:
         """See HostRules. A clock that is earlier than a manifest that was accepted is wrong."""
-        return int(max(self._wall_clock(), self._statements.state.last_signed_s)) + CLOCK_SLACK_S
+        return int(self._latest_s()) + CLOCK_SLACK_S
+
+    def _latest_s(self) -> float:
+        return max(self._wall_clock(), self._statements.state.last_signed_s)
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""
         if kind is PayloadKind.PROGRESS:
-            return Verdict(key[:NODE_ID_BYTES])
+            belief = self._progress.judge(key, version, payload, self._latest_s())
+            return None if belief is Belief.NO else Verdict(key[:NODE_ID_BYTES], is_known=belief is Belief.YES)
         try:
             statement = Statement.decode(payload)
             if key != statement.deployment or version != statement.rank:

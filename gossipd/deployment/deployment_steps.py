@@ -22,7 +22,7 @@ from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import Failure
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import HostState
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.states import STEPS, Step
 from gossipd.manifest.errors import ManifestError
@@ -157,6 +157,8 @@ class DeploymentSteps:
         self._context.unproven.take(self.id)
         self._context.audit("refused", deployment=self.id.hex(), code=error.code, reason=str(error.args[0]))
         self.close(state, reason, error.sentence)
+        if isinstance(error, ManifestError):
+            self.record.subject = error.subject[:SUBJECT_BYTES]
 
     # ---- asking for work -----------------------------------------------------------------------------
 
@@ -314,7 +316,7 @@ class DeploymentSteps:
         assert manifest is not None
         is_complete = event.held.is_full and event.is_published
         record.chunks_verified = len(event.held)
-        record.is_open = True
+        record.is_open, record.is_published = True, event.is_published
         record.base = replace(record.counters)
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._enter(Step.IDLE if is_complete else Step.FETCH)

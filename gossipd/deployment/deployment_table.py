@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import itemgetter
 from random import Random
 
@@ -21,7 +22,7 @@ from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_steps import DeploymentSteps
 from gossipd.deployment.holders import Holders
-from gossipd.deployment.progress_record import HostState, progress_key
+from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progress, progress_key
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.manifest.manifest import Manifest
@@ -183,6 +184,7 @@ class DeploymentTable:
             return  # local copies are counted when the store has opened the model
         record.chunks_verified += 1
         if record.state is HostState.COMPLETE:
+            record.changed = record.changed or not record.is_refilling
             self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
         record.rate_in.add(event.length)
         if event.supplier is SOURCE:
@@ -195,6 +197,7 @@ class DeploymentTable:
         if record is not None and record.is_open:
             record.chunks_verified -= 1
             if record.state is HostState.COMPLETE:
+                record.changed = True
                 self._context.audit("chunk lost", subject=record.label, chunk=event.chunk)
                 self._context.warning("chunk lost, fetched again", deployment=record.label, chunk=event.chunk)
 
@@ -227,6 +230,21 @@ class DeploymentTable:
     def __iter__(self) -> Iterator[DeploymentRecord]:
         records = [life.record for life in list(self._lives.values())]
         return iter([one for one in records if one.is_proven or one.state is not HostState.INIT])
+
+    def progress_of(self, record: DeploymentRecord, now: float, wall_s: float) -> Progress:
+        """What this host tells of a deployment. A host that waits for another, which reads storage and cannot, says
+        so and for whom it waits.
+        """
+        told = record.progress(wall_s)
+        if told.reason not in (HostReason.NO_HOLDER, HostReason.STORAGE):
+            return told
+        context = self._context
+        readers = context.progress.readers_in_trouble(progress_key(record.id), context.roster.host_count, now)
+        readers = [node for node in readers if node in context.roster.live()]
+        if not readers:
+            return told
+        near = [node for node in readers if context.roster.rack_of(node) == context.identity.rack]
+        return replace(told, reason=HostReason.WAITS_FOR_READER, subject=min(near or readers)[:SUBJECT_BYTES])
 
     def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
         """What this host knows of it."""

@@ -10,6 +10,7 @@ import pytest
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
@@ -31,7 +32,7 @@ def rules(known: Statement | None = None) -> GossipRules:
     if known is not None:
         store.hear(known, {SIGNER})
     roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: False)
-    return GossipRules(store, cast(ClusterRoster, roster), wall_clock=lambda: NOW_S)
+    return GossipRules(store, cast(ClusterRoster, roster), ClusterProgress(), wall_clock=lambda: NOW_S)
 
 
 def judged(one: Statement, *, version: int | None = None, key: bytes = DEPLOYMENT, wire: bytes = b"") -> Verdict | None:
