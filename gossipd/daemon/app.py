@@ -62,7 +62,7 @@ from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.context import BrainContext, HostIdentity
-from gossipd.deployment.events import DaemonStarted, RosterChanged
+from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloaded
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.logs import set_level
@@ -296,6 +296,7 @@ class App:
         self._data_plane.settings_changed()
         self._plane.clients_changed()
         self._deployments.post(RosterChanged())
+        self._deployments.post(TrustReloaded())
         self._planner.set_own(can_read_sources=config.sources.enabled)
         self._driver.look_again()
         self._membership_host.publish_capabilities()

@@ -26,8 +26,9 @@ from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, Progres
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_store import STATEMENTS_MAX
 from gossipd.manifest.manifest import Manifest
-from membership.member import NodeId
+from membership.member import NodeId, node_id
 
+_JUDGED_AGAIN = (HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED)
 _BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
 
 
@@ -126,6 +127,31 @@ class DeploymentTable:
                 life.close(HostState.FAILED, HostReason.REFUSED_OPERATOR, sentence)
             elif is_refused:
                 self.act(record.statement, wall_s)
+
+    def judge_again(self, now: float, wall_s: float) -> None:
+        """Keys are trusted that were not, or the clock was set: what was refused for that is looked for once more.
+        Those refused last, and as many as are looked into at once.
+        """
+        refused = [life for life in self._lives.values() if life.record.reason in _JUDGED_AGAIN]
+        for life in refused[-self._context.settings.unproven_max :]:
+            statement, believed = life.record.statement, self._context.statements.statement(life.id)
+            if believed is not None:
+                self.act(believed, wall_s)
+            else:
+                self._context.unproven.add(statement, life.holders.first or node_id(statement.signer), now)
+
+    def name_overridden(self, name: str, wall_s: float) -> None:
+        """The next manifest of that name may have any version: the highest that was refused as a rollback is next."""
+        refused = [
+            (life.record.manifest.version, life)
+            for life in self._lives.values()
+            if life.record.reason is HostReason.REFUSED_ROLLBACK
+            and life.record.manifest is not None
+            and life.record.manifest.name == name
+        ]
+        if refused:
+            record = max(refused, key=itemgetter(0))[1].record
+            self.act(record.statement, wall_s)
 
     def is_served(self, deployment: DeploymentId) -> bool:
         """Whether peers may have its chunks. From any thread."""
