@@ -69,7 +69,7 @@ class HostReason(Enum):
         """Whether only a host that reads storage can say it, and all that wait for that host show it."""
         return self in READERS
 
-    NONE = "", 0, CuredBy.NOBODY, Heals.BY_ITSELF, ExitCode.DONE, "nothing is wrong", "nothing"
+    NONE = "", 0, CuredBy.NOBODY, Heals.BY_ITSELF, ExitCode.PARTIAL, "nothing is wrong", "nothing"
     OTHER = (
         "other", 1, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
         "the host says no more than that it waits, or is of a later version", "see the log of that host",
