@@ -11,17 +11,22 @@ import time
 from collections.abc import Callable
 
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.progress_record import refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import Belief, ProgressJudge
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_rules import check_issued, judge_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
+from gossipd.runtime.quotas import Quotas
 from membership.events import PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NODE_ID_BYTES
 
 CLOCK_SLACK_S = 3600  # between two hosts' clocks
+# Of one host, in each interval in which hosts tell: far more deployments than are under way at once, and far less than
+# what would crowd out the records of others.
+PROGRESS_PER_REFRESH, PROGRESS_BURST = 16.0, 1_280.0
 
 
 class GossipRules:
@@ -29,11 +34,13 @@ class GossipRules:
 
     def __init__(
         self, statements: StatementStore, roster: ClusterRoster, progress: ClusterProgress, *,
-        wall_clock: Callable[[], float] = time.time,
+        wall_clock: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self._statements = statements
         self._roster = roster
         self._progress = ProgressJudge(roster, progress)
+        self._progress_quotas: Quotas[bytes] = Quotas(burst=PROGRESS_BURST, per_s=PROGRESS_PER_REFRESH)
+        self._clock = clock
         self._wall_clock = wall_clock
 
     def latest_boot(self) -> int:
@@ -46,8 +53,7 @@ class GossipRules:
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""
         if kind is PayloadKind.PROGRESS:
-            belief = self._progress.judge(key, version, payload, self._latest_s())
-            return None if belief is Belief.NO else Verdict(key[:NODE_ID_BYTES], is_known=belief is Belief.YES)
+            return self._judge_progress(key, version, payload)
         try:
             statement = Statement.decode(payload)
             if key != statement.deployment or version != statement.rank:
@@ -57,3 +63,15 @@ class GossipRules:
         except ManifestError as error:
             return Verdict(statement.signer, is_known=False) if error.code == "E_KEY_UNKNOWN" else None
         return Verdict(statement.signer)
+
+    def _judge_progress(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        writer = key[:NODE_ID_BYTES]
+        belief = self._progress.judge(key, version, payload, self._latest_s())
+        if belief is Belief.UNKNOWN:
+            return Verdict(writer, is_known=False)
+        if belief is Belief.NO:
+            return None
+        # Only what the writer has said itself counts against it.
+        amount = refresh_interval_s(self._roster.host_count)
+        is_within = writer == self._roster.own or self._progress_quotas.take(writer, self._clock(), amount)
+        return Verdict(writer) if is_within else None

@@ -50,6 +50,11 @@ class ClusterRoster:
         is_client = any(signer == one.ed25519 for one in self._live.clients)
         return may_cancel(signer, authors, roles=self._live.may_cancel, is_client=is_client)
 
+    @property
+    def own(self) -> NodeId:
+        """This host."""
+        return self._directory.own
+
     def progress_writer(self, node: NodeId) -> ProgressWriter | None:
         """See WriterPort. Boot numbers are seconds since 1970."""
         record = self._directory.record(node)
