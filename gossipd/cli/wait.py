@@ -39,7 +39,7 @@ class WaitTimeoutError(GossipdError):
 
 class PartialError(GossipdError):
     """So many hosts cannot get the model that the others are too few. Fault: see the reasons. Retry: after their cure.
-    ``code_of_exit``: of the reason, when no host has the model.
+    ``code_of_exit``: of the reason, when no host can get the model.
     """
 
     code = "E_PARTIAL"
@@ -142,7 +142,7 @@ def _over(row: dict[str, Any], hosts: list[dict[str, Any]]) -> PartialError:
     return PartialError(
         f"{label} is complete on {row['hosts_complete']} of {row['hosts_total']} hosts and has ended: "
         f"{_named(hosts)}{_explained(hosts)}",
-        ExitCode.PARTIAL if row["hosts_complete"] else reason.exit_code,
+        reason.exit_code if len(hosts) == row["hosts_total"] else ExitCode.PARTIAL,
     )
 
 
