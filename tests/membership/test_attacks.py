@@ -454,11 +454,12 @@ def test_one_who_brings_forged_progress_without_end_is_read_no_more_for_a_while(
 def test_one_writer_of_progress_fills_its_share_and_no_more() -> None:
     cluster, rules, _ = judged(progress_count_max=40)
     rules.known.update((b"b", b"c", b"d", b"e"))
+    store = cluster.swim(OBSERVER)._event_store
     say(cluster, word(cluster, b"honest", 1, b"a1", kind=2))
     for writer in (b"b", b"c", b"d", b"e"):
         for number in range(30):
             say(cluster, word(cluster, writer + b"%d" % number, 1, writer + b"1", kind=2))
-    store = cluster.swim(OBSERVER)._event_store
+        assert len(store._progress_of[writer]) <= 10
     assert b"honest" in store._progress
     assert len(store) == 40
     assert max(map(len, store._progress_of.values())) <= 10
