@@ -8,7 +8,7 @@ believed (``deployment.dissemination``, ``progress_publisher``).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.progress_record import refresh_interval_s
@@ -29,26 +29,45 @@ CLOCK_SLACK_S = 3600  # between two hosts' clocks
 PROGRESS_PER_REFRESH, PROGRESS_BURST = 16.0, 1_280.0
 
 
+class Clocks(Protocol):
+    """What time it is."""
+
+    def wall_s(self) -> float:
+        """Seconds since 1970."""
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go back."""
+
+
+class SystemClocks:
+    """The machine's own."""
+
+    def wall_s(self) -> float:
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
+
+
 class GossipRules:
     """See HostRules. Boot numbers are seconds since 1970. Who may sign and cancel is asked at each use."""
 
     def __init__(
         self, statements: StatementStore, roster: ClusterRoster, progress: ClusterProgress, *,
-        wall_clock: Callable[[], float] = time.time, clock: Callable[[], float] = time.monotonic,
+        clocks: Clocks | None = None,
     ) -> None:  # fmt: skip
         self._statements = statements
         self._roster = roster
         self._progress = ProgressJudge(roster, progress)
         self._progress_quotas: Quotas[bytes] = Quotas(burst=PROGRESS_BURST, per_s=PROGRESS_PER_REFRESH)
-        self._clock = clock
-        self._wall_clock = wall_clock
+        self._clocks = clocks or SystemClocks()
 
     def latest_boot(self) -> int:
         """See HostRules. A clock that is earlier than a manifest that was accepted is wrong."""
         return int(self._latest_s()) + CLOCK_SLACK_S
 
     def _latest_s(self) -> float:
-        return max(self._wall_clock(), self._statements.state.last_signed_s)
+        return max(self._clocks.wall_s(), self._statements.state.last_signed_s)
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""
@@ -58,7 +77,7 @@ class GossipRules:
             statement = Statement.decode(payload)
             if key != statement.deployment or version != statement.rank:
                 return None
-            check_issued(statement, self._wall_clock())
+            check_issued(statement, self._clocks.wall_s())
             judge_statement(statement, self._statements, self._roster.signers, self._roster)
         except ManifestError as error:
             return Verdict(statement.signer, is_known=False) if error.code == "E_KEY_UNKNOWN" else None
@@ -73,5 +92,5 @@ class GossipRules:
             return None
         # Only what the writer has said itself counts against it.
         amount = refresh_interval_s(self._roster.host_count)
-        is_within = writer == self._roster.own or self._progress_quotas.take(writer, self._clock(), amount)
+        is_within = writer == self._roster.own or self._progress_quotas.take(writer, self._clocks.monotonic_s(), amount)
         return Verdict(writer) if is_within else None

@@ -34,6 +34,19 @@ BEGAN_S, TELL_S, CHUNKS = 1_700_000_000, 1.0, 256
 DONE = Progress(state=HostState.COMPLETE, chunks_verified=CHUNKS, started_s=BEGAN_S, elapsed_s=4)
 
 
+class VirtualClocks:
+    """The simulation's."""
+
+    def __init__(self, wires: Wires) -> None:
+        self._wires = wires
+
+    def wall_s(self) -> float:
+        return BEGAN_S + self._wires.now
+
+    def monotonic_s(self) -> float:
+        return self._wires.now
+
+
 class Host:
     """What one host believes, and what it says of itself: ever more chunks, never all."""
 
@@ -48,7 +61,7 @@ class Host:
         wires = self.cluster.wires
         rules = GossipRules(
             StatementStore(), cast(ClusterRoster, self), self.table,
-            wall_clock=lambda: BEGAN_S + wires.now, clock=lambda: wires.now,
+            clocks=VirtualClocks(wires),
         )  # fmt: skip
         rules.latest_boot = lambda: BOOT_MAX  # type: ignore[method-assign]  # the simulation's are in milliseconds
         return rules

@@ -30,6 +30,14 @@ WRITERS = {
 NOW_S = 1_800_000_000
 
 
+class StoppedClocks:
+    def wall_s(self) -> float:
+        return NOW_S
+
+    def monotonic_s(self) -> float:
+        return 0.0
+
+
 def statement(*, epoch: int = 1, verb: Verb = Verb.DEPLOY, key: SecretKey = KEY) -> Statement:
     return sign_statement(key, DEPLOYMENT, epoch=epoch, verb=verb, manifest_bytes=100, now_s=NOW_S)
 
@@ -42,9 +50,7 @@ def rules(known: Statement | None = None) -> GossipRules:
         signers={SIGNER}, may_cancel=lambda signer, authors: False, host_count=1_000, own=b"own",
         progress_writer=WRITERS.get,
     )  # fmt: skip
-    return GossipRules(
-        store, cast(ClusterRoster, roster), ClusterProgress(), wall_clock=lambda: NOW_S, clock=lambda: 0.0
-    )
+    return GossipRules(store, cast(ClusterRoster, roster), ClusterProgress(), clocks=StoppedClocks())
 
 
 def judged(one: Statement, *, version: int | None = None, key: bytes = DEPLOYMENT, wire: bytes = b"") -> Verdict | None:
