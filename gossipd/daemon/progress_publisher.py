@@ -29,6 +29,7 @@ from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_progress
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
@@ -70,7 +71,7 @@ class ProgressPublisher:
         """Never returns."""
         ticked_s = trio.current_time()
         while True:
-            await trio.sleep(LOOK_S)
+            await until_next_look(LOOK_S)
             now = trio.current_time()
             if now - ticked_s >= TICK_S:
                 self._tick(now - ticked_s)
