@@ -233,45 +233,93 @@ class HostReason(Enum):
         "the host receives nothing from the cluster", "look at its ports, cables and firewall",
     )  # fmt: skip
 
+    SOURCE_NO_CREDENTIALS = (
+        "source_no_credentials", 40, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_AUTH,
+        "no credentials for the storage were found", "give the seeds some; their log says where they looked",
+        11,
+    )  # fmt: skip
+    SOURCE_TOKEN_EXPIRED = (
+        "source_token_expired", 41, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_AUTH,
+        "the credentials for the storage have expired", "renew them on the seeds", 11,
+    )  # fmt: skip
+    SOURCE_CLOCK = (
+        "source_clock", 42, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.SOURCE_AUTH,
+        "the storage finds the clock of the host that reads it wrong", "set that clock", 11,
+    )  # fmt: skip
+    SOURCE_REGION = (
+        "source_region", 43, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.SOURCE_AUTH,
+        "the bucket is in another region", "set the region in the environment of the seeds' daemons", 11,
+    )  # fmt: skip
+    SOURCE_ACCOUNT = (
+        "source_account", 44, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_AUTH,
+        "the storage's account is closed, unpaid, or wants the requester to pay", "see the account", 11,
+    )  # fmt: skip
+    SOURCE_ENCRYPTED = (
+        "source_encrypted", 45, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_AUTH,
+        "the storage cannot decrypt the object", "see the settings of its key", 11,
+    )  # fmt: skip
+    SOURCE_ARCHIVED = (
+        "source_archived", 46, CuredBy.STORAGE, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
+        "the object lies in an archive", "restore it; the seeds try again", 12,
+    )  # fmt: skip
+    SOURCE_PROXY = (
+        "source_proxy", 47, CuredBy.NETWORK, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
+        "the proxy on the way to storage refuses or fails", "look at the proxy and at the seeds' environment", 14,
+    )  # fmt: skip
+
 
 READERS = frozenset(
-    {
-        HostReason.SOURCE_AUTH, HostReason.SOURCE_GONE, HostReason.SOURCE_CHANGED, HostReason.SOURCE_UNREACHABLE,
-        HostReason.SOURCE_FORBIDDEN, HostReason.SOURCE_BUSY, HostReason.NO_RANGES, HostReason.SOURCE_ENCODED,
-        HostReason.OBJECT_SHORT,
-    }
-)  # fmt: skip
+    reason
+    for reason in HostReason
+    if reason.value.startswith("source_") or reason.value in ("no_ranges", "object_short")
+)
 _BY_WORD = {reason.value: reason for reason in HostReason}
 _BY_NUMBER = {reason.number: reason for reason in HostReason}
+# By what follows "E_" in an error's code.
 _OF_CODES = {
-    "E_SOURCE_AUTH": HostReason.SOURCE_AUTH,
-    "E_SOURCE_NOT_FOUND": HostReason.SOURCE_GONE,
-    "E_SOURCE_CHANGED": HostReason.SOURCE_CHANGED,
-    "E_SOURCE_LONG": HostReason.SOURCE_CHANGED,
-    "E_SOURCE_HASH": HostReason.SOURCE_CHANGED,
-    "E_SOURCE_UNREACHABLE": HostReason.SOURCE_UNREACHABLE,
-    "E_SOURCE_SLOW": HostReason.SOURCE_UNREACHABLE,
-    "E_SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
-    "E_SOURCE_REDIRECT": HostReason.SOURCE_FORBIDDEN,
-    "E_SOURCE_BUSY": HostReason.SOURCE_BUSY,
-    "E_SOURCE_SHORT": HostReason.SOURCE_UNREACHABLE,
-    "E_SOURCE_RANGE": HostReason.STORAGE,
-    "E_SOURCE_ENCODING": HostReason.SOURCE_ENCODED,
-    "E_NO_SPACE": HostReason.NO_SPACE,
-    "E_STORE_READ_ONLY": HostReason.DISK_READ_ONLY,
-    "E_STORE_ACCESS": HostReason.DISK_READ_ONLY,
-    "E_STORE_IO": HostReason.DISK_FAILING,
-    "E_KEY_UNKNOWN": HostReason.REFUSED_KEY,
-    "E_KEY_NAME": HostReason.REFUSED_KEY,
-    "E_ROLLBACK": HostReason.REFUSED_ROLLBACK,
-    "E_EXPIRED": HostReason.REFUSED_EXPIRED,
-    "E_UNTRUSTED": HostReason.REFUSED_OPERATOR,
+    "SOURCE_AUTH": HostReason.SOURCE_AUTH,
+    "SOURCE_KEY": HostReason.SOURCE_AUTH,
+    "SOURCE_NO_CREDENTIALS": HostReason.SOURCE_NO_CREDENTIALS,
+    "SOURCE_TOKEN_EXPIRED": HostReason.SOURCE_TOKEN_EXPIRED,
+    "SOURCE_CLOCK": HostReason.SOURCE_CLOCK,
+    "SOURCE_REGION": HostReason.SOURCE_REGION,
+    "SOURCE_PAYER": HostReason.SOURCE_ACCOUNT,
+    "SOURCE_ACCOUNT": HostReason.SOURCE_ACCOUNT,
+    "SOURCE_ENCRYPTED": HostReason.SOURCE_ENCRYPTED,
+    "SOURCE_NOT_FOUND": HostReason.SOURCE_GONE,
+    "SOURCE_NO_BUCKET": HostReason.SOURCE_GONE,
+    "SOURCE_ARCHIVED": HostReason.SOURCE_ARCHIVED,
+    "SOURCE_CHANGED": HostReason.SOURCE_CHANGED,
+    "SOURCE_LONG": HostReason.SOURCE_CHANGED,
+    "SOURCE_HASH": HostReason.SOURCE_CHANGED,
+    "SOURCE_TRUNCATED": HostReason.OBJECT_SHORT,
+    "SOURCE_SHORT": HostReason.SOURCE_UNREACHABLE,
+    "SOURCE_UNREACHABLE": HostReason.SOURCE_UNREACHABLE,
+    "SOURCE_SLOW": HostReason.SOURCE_UNREACHABLE,
+    "SOURCE_PROXY": HostReason.SOURCE_PROXY,
+    "SOURCE_FORBIDDEN": HostReason.SOURCE_FORBIDDEN,
+    "SOURCE_REDIRECT": HostReason.SOURCE_FORBIDDEN,
+    "SOURCE_BUSY": HostReason.SOURCE_BUSY,
+    "SOURCE_RANGE": HostReason.STORAGE,
+    "SOURCE_NO_RANGES": HostReason.NO_RANGES,
+    "SOURCE_ENCODING": HostReason.SOURCE_ENCODED,
+    "NO_SPACE": HostReason.NO_SPACE,
+    "NO_INODES": HostReason.NO_INODES,
+    "STORE_READ_ONLY": HostReason.DISK_READ_ONLY,
+    "STORE_ACCESS": HostReason.DISK_READ_ONLY,
+    "STORE_IO": HostReason.DISK_FAILING,
+    "KEY_UNKNOWN": HostReason.REFUSED_KEY,
+    "KEY_NAME": HostReason.REFUSED_KEY,
+    "ROLLBACK": HostReason.REFUSED_ROLLBACK,
+    "EXPIRED": HostReason.REFUSED_EXPIRED,
+    "UNTRUSTED": HostReason.REFUSED_OPERATOR,
+    "CLOCK": HostReason.CLOCK_WRONG,
 }
 
 
 def reason_of_code(code: str, otherwise: HostReason) -> HostReason:
     """The reason that an error with this code gives a host."""
-    return _OF_CODES.get(code, otherwise)
+    return _OF_CODES.get(code.removeprefix("E_"), otherwise)
 
 
 def reason_of_word(word: str) -> HostReason:

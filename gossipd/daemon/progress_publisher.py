@@ -51,6 +51,7 @@ class ProgressPublisher:
     secret: SecretKey = field(repr=False)
     membership_host: MembershipHost
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
+    refusal_told_s: float = field(default=-1e9, init=False)
 
     def heard(self, wire_key: bytes, version: int, payload: bytes) -> ProgressHeard | None:
         """A record that was judged; what it tells the deployment brain, if anything. Raises ProgressFormatError."""
@@ -85,6 +86,8 @@ class ProgressPublisher:
         now, wall_s = trio.current_time(), time.time()
         deployment.changed = False
         self.told_s[deployment.id] = now
+        if not deployment.is_proven:
+            self.refusal_told_s = now
         if not deployment.is_target or (deployment.manifest is None and deployment.state is HostState.INIT):
             return
         own, short_key = self.directory.own, progress_key(deployment.id)
@@ -103,6 +106,9 @@ class ProgressPublisher:
     def _is_due(self, deployment: DeploymentRecord, now: float) -> bool:
         since_s = now - self.told_s.get(deployment.id, -1e9)
         interval_s = refresh_interval_s(len(self.directory.records))
+        # Anybody who may sign can have all hosts refuse many manifests: they must not crowd out the rest.
+        if not deployment.is_proven and now - self.refusal_told_s < interval_s:
+            return False
         if deployment.state in FINAL and not deployment.rate_in.bytes_per_s and not deployment.rate_out.bytes_per_s:
             interval_s *= SETTLED_FACTOR
         return deployment.changed or since_s >= interval_s
