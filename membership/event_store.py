@@ -4,6 +4,10 @@ Statements take part in the digest and so reach late joiners and nodes that miss
 because it is superseded soon; its table only tells new from known, and when it is full the writer with most entries
 loses its oldest. Progress of a writer that is not known here is dropped.
 
+Of two events of one version the one that was heard first stays, whatever its bytes: they say the same, and a mark is
+of key and version alone, so digests agree. Rejected: the larger bytes, because anybody can add bytes to another's
+statement, or sign its own a thousand times, and each would go through all nodes as news.
+
 The host judges every event before it is kept or passed on. A statement whose writer is not known here (yet) is kept
 back, in a small table: neither told to the host, nor passed on, nor part of the digest, so it takes the place of
 nothing. It is judged again when members have come. Each writer has a quota; where all is full, the writer of most
@@ -12,7 +16,6 @@ statements makes room, and the same of its statements give way on all nodes.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from hashlib import blake2b
@@ -32,11 +35,10 @@ KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
 _KEPT_BACK_MAX = 64
 _WRITERS_SHARE = 4  # one writer may fill this part of the table
-_REFUSED_PER_S_MAX = 32  # a hundredth of a core
 
 
 class _Statement(NamedTuple):
-    """One row. Newer is what has the higher version, then the larger bytes."""
+    """One row. Newer is what has the higher version."""
 
     version: int
     item: bytes
@@ -56,8 +58,6 @@ class EventStore:
         self._by_row: dict[bytes, bytes] = {}
         self._progress: dict[bytes, int] = {}
         self._progress_of: defaultdict[bytes, OrderedDict[bytes, None]] = defaultdict(OrderedDict)  # by writer
-        self._refused: Counter[NodeId] = Counter()  # records of progress refused since the second below
-        self._refused_s = -math.inf
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell all members. An older version than one already heard is dropped silently. Raises PayloadRefusedError."""
@@ -70,7 +70,7 @@ class EventStore:
         if not 0 <= version <= VERSION_MAX:
             raise PayloadRefusedError("version must be from 0 to 2**63 - 1")
         data = wire.event(_NUMBERS[kind], self._node.own.node, version, key, payload)
-        if not self._is_newer(kind, key, version, data):
+        if not self._is_newer(kind, key, version):
             return
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:
@@ -79,42 +79,43 @@ class EventStore:
             self._note_progress(key, version, data, verdict.writer, relay=True)
         elif not verdict.is_known:
             self._keep_back(data, self._node.own.node)
-        elif not self._make_room(key, data, verdict.writer):
+        elif not self._make_room(key, version, verdict.writer):
             raise PayloadRefusedError(f"{len(self._statements)} statements are known already")
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=True)
             self._node.gossip_due = True
 
-    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> None:
-        """An EVENT item was heard. A new statement is passed on at once, and twice more often
-        than other rumours, because a node that the first wave misses would hear it seconds later, from a probe."""
+    def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
+        """An EVENT item was heard; False when the host's rules refuse it. A new statement is passed on at once, and
+        twice more often than other rumours, because a node that the first wave misses hears it seconds later, from a
+        probe."""
         number, origin, version, key, payload = wire.parse_event(data)
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
-        if not self._is_newer(kind, key, version, data):
-            return
-        if kind is PayloadKind.PROGRESS and self._has_refused_much(forwarder, now):
-            self._node.counts["progress_refused_unread"] += 1
-            return
+        if not self._is_newer(kind, key, version):
+            return True
         verdict = self._node.rules.judge(kind, key, version, payload)
-        if verdict is None or (kind is PayloadKind.PROGRESS and not verdict.is_known):
-            self._refused[forwarder] += verdict is None
-            self._node.counts[f"{_PLURALS[kind]}_refused_{'judge' if verdict is None else 'unknown'}"] += 1
-            return
+        if verdict is None:
+            self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
+            return False
+        if not verdict.is_known:
+            if kind is PayloadKind.PROGRESS:
+                self._node.counts["progress_refused_unknown"] += 1
+            else:
+                self._keep_back(data, forwarder)
+            return True
         if kind is PayloadKind.PROGRESS:
             self._note_progress(key, version, data, verdict.writer, relay=relay)
-        elif not verdict.is_known:
-            self._keep_back(data, forwarder)
-            return
-        elif not self._make_room(key, data, verdict.writer):
+        elif not self._make_room(key, version, verdict.writer):
             self._node.counts["statements_refused_full"] += 1
-            return
+            return True
         else:
             self._note_statement(key, version, data, verdict.writer, now, relay=relay)
         self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
         if kind is PayloadKind.STATEMENT and relay:
             self._node.gossip_due = True
+        return True
 
     def judge_again(self, now: float) -> None:
         """Members have come: what was kept back may be somebody's now. It is passed on like news."""
@@ -145,14 +146,14 @@ class EventStore:
     def __len__(self) -> int:
         return len(self._statements) + len(self._progress)
 
-    def _is_newer(self, kind: PayloadKind, key: bytes, version: int, data: bytes) -> bool:
+    def _is_newer(self, kind: PayloadKind, key: bytes, version: int) -> bool:
         if kind is PayloadKind.PROGRESS:
             known = self._progress.get(key, -1)
             if version == known:
                 self._node.rumours.classes[PROGRESS].heard_again(key)
             return version > known
         old = self._statements.get(key)
-        return old is None or (version, data) > (old.version, old.item)
+        return old is None or version > old.version
 
     def _keep_back(self, data: bytes, forwarder: NodeId) -> None:
         """Where there are too many, the forwarder of most of them loses its oldest."""
@@ -164,7 +165,7 @@ class EventStore:
             loudest = Counter(self._kept_back.values()).most_common(1)[0][0]
             del self._kept_back[next(item for item, other in self._kept_back.items() if other == loudest)]
 
-    def _make_room(self, key: bytes, data: bytes, writer: bytes) -> bool:
+    def _make_room(self, key: bytes, version: int, writer: bytes) -> bool:
         """Whether a statement of this writer fits. Of a writer's statements those with the lowest marks stay."""
         old = self._statements.get(key)
         if old is not None and old.writer == writer:
@@ -179,7 +180,7 @@ class EventStore:
             if self._written[loudest] <= max(1, self._written[writer]):
                 return False
         last = max((row.mark, key) for key, row in self._statements.items() if row.writer == loudest)
-        if loudest == writer and _mark(data) >= last[0]:
+        if loudest == writer and _mark(key, version) >= last[0]:
             return False
         self._drop(last[1])
         return True
@@ -197,7 +198,7 @@ class EventStore:
         if key in self._statements:
             self._drop(key)
         row_id = blake2b(key, digest_size=8, person=b"gossip statement").digest()
-        row = self._statements[key] = _Statement(version, data, row_id, _mark(data), writer)
+        row = self._statements[key] = _Statement(version, data, row_id, _mark(key, version), writer)
         self._by_row[row_id] = key
         self._written[writer] += 1
         self._node.roster.digest.change(row_id[0], row.mark)
@@ -205,15 +206,6 @@ class EventStore:
         if relay:
             # hearing it again does not count as sent: all nodes pass it on in the same moment
             self._node.rumours.classes[STATEMENT].add(key, data, urgent=True)
-
-    def _has_refused_much(self, forwarder: NodeId, now: float) -> bool:
-        """Whether this second's refused records of a forwarder are so many that its others are not read: a judgement
-        costs a signature, and who believes what it passes on is refused next to nothing.
-        """
-        if now - self._refused_s >= 1.0:
-            self._refused.clear()
-            self._refused_s = now
-        return self._refused[forwarder] >= _REFUSED_PER_S_MAX
 
     def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
         self._progress[key] = version
@@ -231,5 +223,5 @@ class EventStore:
             self._node.rumours.classes[PROGRESS].add(key, data)
 
 
-def _mark(data: bytes) -> int:
-    return int.from_bytes(blake2b(data, digest_size=8).digest())
+def _mark(key: bytes, version: int) -> int:
+    return int.from_bytes(blake2b(version.to_bytes(8) + key, digest_size=8).digest())

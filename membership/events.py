@@ -77,6 +77,13 @@ class MemberForgotten:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberAnswered:
+    """A member after which the host asked (``Swim.ask``) has spoken from the address in its record."""
+
+    node: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class PayloadHeard:
     """An application event of another node, newer than any heard before under its kind and key. ``origin`` is a claim
     that any member could forge; what must be proved is signed inside ``payload``. ``forwarder`` is the member whose
@@ -120,7 +127,7 @@ class Isolated:
 
 
 Event: TypeAlias = (
-    MemberUp | MemberChanged | MemberSuspected | MemberDown | MemberLeft | MemberForgotten | PayloadHeard
-    | NameConflict | JoinRefused | ControlProbeWanted | Isolated
+    MemberUp | MemberChanged | MemberSuspected | MemberDown | MemberLeft | MemberForgotten | MemberAnswered
+    | PayloadHeard | NameConflict | JoinRefused | ControlProbeWanted | Isolated
 )  # fmt: skip
 Output: TypeAlias = SendDatagram | Event

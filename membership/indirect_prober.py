@@ -23,17 +23,18 @@ class IndirectProber:
         self._relay_at = now
 
     def on_ping_req(self, body: bytes, sender: Claim, now: float) -> None:
-        """Probe a member for another node; only living members, and within a rate."""
+        """Probe a member for another node, within a rate; a nack for one that is not known here."""
         _, sequence, handle = wire.REQUEST_HEAD.unpack_from(body)
         node = self._node
         self._relay_tokens = min(_RELAYED_PER_S, self._relay_tokens + (now - self._relay_at) * _RELAYED_PER_S)
         self._relay_at = now
         subject = node.roster.claims.get(handle)
-        if self._relay_tokens < 1 or subject is None or subject is node.own:
+        if self._relay_tokens < 1 or subject is node.own:
             node.counts["requests_refused"] += 1
             return
         self._relay_tokens -= 1
-        ours = self._pings.send(subject, now, sender, sequence)
+        # Who asks after a member that only it has would else hear nobody, and never come to a verdict.
+        ours = None if subject is None else self._pings.send(subject, now, sender, sequence)
         if ours is None:
             node.send(sender, wire.SEQUENCE_HEAD.pack(wire.NACK, sequence), now)
             return

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from membership import wire
 from membership.errors import WireError
 from membership.events import JoinRefused, NameConflict
+from membership.forgets import Forgets
 from membership.judge import Judge
 from membership.member import Address, NodeId
 from membership.node import MembershipNode
@@ -32,10 +33,12 @@ class Joiner:
     """One per brain."""
 
     def __init__(
-        self, node: MembershipNode, record_merger: RecordMerger, judge: Judge, synchroniser: Synchroniser
-    ) -> None:
+        self, node: MembershipNode, record_merger: RecordMerger, forgets: Forgets, judge: Judge,
+        synchroniser: Synchroniser,
+    ) -> None:  # fmt: skip
         self._node = node
         self._record_merger = record_merger
+        self._forgets = forgets
         self._judge = judge
         self._synchroniser = synchroniser
         self._contacts: list[Address] = []
@@ -119,7 +122,7 @@ class Joiner:
             if other.record.name == name and other.node != claim.node:
                 if roster.is_live(other.handle):
                     return other
-                self._record_merger.forget(other.handle, now)
+                self._forgets.forget(other.handle, now)
         return None
 
     def _refuse(self, bearer: Claim, joiner_item: bytes, source: NodeId, address: Address) -> None:

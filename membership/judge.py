@@ -32,7 +32,7 @@ _LAST_WORD_S = 0.6
 _PATIENCE_MAX = 4
 _WORRY_DEAD_S = 6.0
 _WORRIES_MAX = 100  # named in one datagram
-_WORRY_WANTS_MAX = 4  # their accusations (three of 94 B each) fit into one answer
+WORRY_WANTS_MAX = 4  # their accusations (three of 94 B each) fit into one answer
 _REFUTE_GAP_S = 0.05  # at most 20 contradictions a second, whatever provokes them
 _INCARNATION_SPENT = ceiling(wire.INCARNATION_MAX) - 2 * INCARNATION_STEP  # a new life is begun before others refuse
 
@@ -219,7 +219,7 @@ class Judge:
     def on_worry_want(self, body: bytes, peer: Claim, now: float) -> None:
         """A peer has missed accusations."""
         items: list[bytes] = []
-        for handle in wire.parse_handles(body)[:_WORRY_WANTS_MAX]:
+        for handle in wire.parse_handles(body)[:WORRY_WANTS_MAX]:
             gone, suspicion = self._roster.gone.get(handle), self._suspicions.get(handle)
             known = gone.evidence if gone is not None else tuple(suspicion.accusers.values()) if suspicion else ()
             items += known[:3]

@@ -15,7 +15,7 @@ from random import Random
 
 from membership.bounds import BOOT_STEP, fits
 from membership.credentials import Credentials
-from membership.events import Event, Output, SendDatagram
+from membership.events import Event, MemberAnswered, Output, SendDatagram
 from membership.health import LocalHealth
 from membership.host_rules import HostRules
 from membership.isolation import Isolation
@@ -63,6 +63,7 @@ class MembershipNode:
         )
         self.isolation = Isolation(settings.isolation_share, settings.isolation_window, settings.isolation_subjects_min)
         self.health = LocalHealth(settings.health_max, enabled=settings.lifeguard)
+        self.asked: set[Handle] = set()  # by the host; bounded by the roster
         self.suspected: dict[Handle, Suspicion] = {}
         self.isolated = False
         self.returning = False
@@ -128,6 +129,13 @@ class MembershipNode:
         may = self.reachability.may_send(place(claim), self.now_s, is_probe=is_probe)
         self.counts["sends_withheld"] += not may
         return may
+
+    def note_answered(self, handle: Handle) -> None:
+        """A member has spoken from the address in its record; the host hears of it if it has asked."""
+        self.roster.note_answered(handle)
+        if handle in self.asked:
+            self.asked.discard(handle)
+            self.tell(MemberAnswered(self.roster.claims[handle].node))
 
     def send(self, claim: Claim, head: bytes, now: float, items: bytes = b"", *, is_probe: bool = False) -> bool:
         """One datagram to a member: head, notice if it is suspected or dead, items, and rumours as far as they fit.

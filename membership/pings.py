@@ -39,18 +39,25 @@ class Pings:
     def send(self, subject: Claim, now: float, requester: Claim | None = None, requested: int = 0) -> int | None:
         """A new ping; returns its sequence number, None when it is withheld. Nobody can guess the number who was not
         pinged, so that an answer shows that the subject is where its record says."""
+        return self._send(subject, PendingPing(subject, requester, requested), now, is_probe=True)
+
+    def ask(self, subject: Claim, now: float) -> None:
+        """A ping for the host's sake; it leaves half of the budget of a silent address to probes."""
+        self._send(subject, PendingPing(subject, None, 0), now, is_probe=False)
+
+    def _send(self, subject: Claim, ping: PendingPing, now: float, *, is_probe: bool) -> int | None:
         self._sequence += 1
         sequence = int.from_bytes(blake2b(self._sequence.to_bytes(8), key=self._secret, digest_size=4).digest())
-        if not self.repeat(subject, sequence, now):
+        if not self.repeat(subject, sequence, now, is_probe=is_probe):
             return None
-        self.pending[sequence] = PendingPing(subject, requester, requested)
+        self.pending[sequence] = ping
         if len(self.pending) > _PENDING_MAX:
             del self.pending[next(iter(self.pending))]
         return sequence
 
-    def repeat(self, subject: Claim, sequence: int, now: float) -> bool:
+    def repeat(self, subject: Claim, sequence: int, now: float, *, is_probe: bool = True) -> bool:
         """The same ping (again). False when it is withheld."""
-        is_sent = self._node.send(subject, self.head(wire.PING, sequence, now), now, is_probe=True)
+        is_sent = self._node.send(subject, self.head(wire.PING, sequence, now), now, is_probe=is_probe)
         self._node.counts["pings"] += is_sent
         return is_sent
 

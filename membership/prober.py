@@ -129,7 +129,7 @@ class Prober:
             return
         del self._pings.pending[sequence]
         if sender.handle == subject.handle and sender.address == subject.address:
-            node.roster.note_answered(sender.handle)
+            node.note_answered(sender.handle)
         self._isolation.answered()
         if probe.requester is not None:
             node.send(probe.requester, self._pings.head(wire.ACK, probe.requester_sequence, now), now)

@@ -1,4 +1,4 @@
-"""Which nodes are on the roster: records, goodbyes, forgetting.
+"""Which nodes are on the roster: records and goodbyes. What does not live here: forgetting (``forgets``).
 
 Of two records of a member the higher boot wins, then the higher version, then the larger bytes, so that merging
 commutes even if a member lies. A goodbye is final for its life. A member known by hearsay only (from the roster of an
@@ -7,47 +7,32 @@ earlier life, or another node's list) lives as soon as any node says so; one tha
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from typing import NamedTuple
 
 from membership import wire
 from membership.errors import WireError
-from membership.events import MemberChanged, MemberForgotten, MemberLeft, MemberUp, NameConflict
+from membership.events import MemberChanged, MemberLeft, MemberUp, NameConflict
+from membership.forgets import Forgets
 from membership.judge import Judge
-from membership.member import Address, Handle, MemberState
-from membership.node import FORGET_LABEL, LEAVE_LABEL, MembershipNode
+from membership.member import Address, MemberState
+from membership.node import LEAVE_LABEL, MembershipNode
 from membership.record import VERSION_MAX
 from membership.roster import Gone
-from membership.tombstones import Tombstones
 from membership.verified_cache import Claim
 
 # Another process with our key may have used up the versions of this boot; half are then left for our own changes.
 _VERSION_SPENT = VERSION_MAX // 2
 _NEIGHBOURS_MAX = 2  # members at one address
-_FORGET_WAIT_S = 300.0  # the longest wait of a slow node for its own verdict, and some
-_FORGET_LOOK_S = 1.0
-_FORGETS_MAX = 1024
-
-
-class _Forget(NamedTuple):
-    """A FORGET whose subject still lives here."""
-
-    data: bytes
-    issuer: Handle
-    boot: int
-    until_s: float
 
 
 class RecordMerger:
     """One per brain."""
 
-    def __init__(self, node: MembershipNode, judge: Judge) -> None:
+    def __init__(self, node: MembershipNode, judge: Judge, forgets: Forgets) -> None:
         self._node = node
         self._roster = node.roster
         self._judge = judge
-        self._forgets: dict[Handle, _Forget] = {}  # that wait for our own verdict, oldest first
-        self.tombstones = Tombstones(node.settings.tombstone_count_max, node.settings.tombstone_keep_s)
+        self._forgets = forgets
 
     # ---- records
 
@@ -107,12 +92,11 @@ class RecordMerger:
         if len(self._roster.claims) >= node.settings.member_count_max:
             node.counts["members_refused_full"] += 1
             return None
-        if self.tombstones.blocks(claim.handle, claim.record.boot, now) and asker is None:
-            node.counts["buried_records"] += 1
+        if asker is None and self._forgets.is_buried(claim.handle, claim.record.boot, now):
             return None
         if not self._has_place(claim, now, asker):
             return None
-        self.tombstones.lift(claim.handle)
+        self._forgets.tombstones.lift(claim.handle)
         self._roster.put(claim, now)
         self._note(claim, now, relay=relay)
         if claim.record.name == self._roster.own.record.name:
@@ -131,7 +115,7 @@ class RecordMerger:
             is_gone, is_unheard = handle in roster.gone, not roster.has_answered(handle)
             may_go = is_gone or is_unheard if asker == claim.address else is_gone and is_unheard
             if may_go and handle != roster.own.handle:
-                self.remove(handle, now)
+                self._forgets.remove(handle, now)
                 return True
         self._node.counts["members_refused_address"] += 1
         return False
@@ -159,7 +143,10 @@ class RecordMerger:
         state, _, record = wire.parse_roster(data)
         claim = self._node.verified_cache.first_claim(record)
         handle = claim.handle
-        if handle in self._roster.claims or self.tombstones.blocks(handle, claim.record.boot, now):
+        held = self._roster.claims.get(handle)
+        if held is not None and held.record.boot < claim.record.boot and handle != self._roster.own.handle:
+            self._on_later_life(claim, record, now)
+        if held is not None or self._forgets.is_buried(handle, claim.record.boot, now):
             return
         if not self._node.is_boot_possible(claim.record.boot, handle):
             return
@@ -171,7 +158,16 @@ class RecordMerger:
         left = state == wire.STATE_LEFT
         self._roster.put(claim, now, Gone(MemberState.LEFT if left else MemberState.DEAD, now, hearsay=not left))
 
-    # ---- goodbye and forgetting
+    def _on_later_life(self, claim: Claim, record: bytes, now: float) -> None:
+        """A life that this node has missed is over elsewhere. Where the former one lives here, the evidence that
+        follows judges the new one; where it is gone, the new one is gone, too, until any sign of life."""
+        gone = self._roster.gone.get(claim.handle)
+        if gone is None:
+            self.on_record(record, now, relay=False)
+        elif self._node.is_boot_possible(claim.record.boot, claim.handle) and self._has_place(claim, now, None):
+            self._roster.put(claim, now, Gone(MemberState.DEAD, gone.since_s, hearsay=True))
+
+    # ---- goodbyes
 
     def on_leave(self, data: bytes, now: float, *, relay: bool = True) -> None:
         """A member's signed goodbye."""
@@ -200,58 +196,3 @@ class RecordMerger:
             node.gossip_due = True
         if gone is None:
             node.tell(MemberLeft(node.member(claim)))
-
-    def forget(self, handle: Handle, now: float) -> None:
-        """Take a member that is not alive off the roster, everywhere."""
-        node = self._node
-        claim = self._roster.claims[handle]
-        part = wire.forget_part(node.own.handle, handle, claim.record.boot)
-        data = wire.item(wire.FORGET, part + node.sign(FORGET_LABEL + node.verified_cache.cluster_id + part))
-        self.remove(handle, now)
-        node.rumours.membership.add(("forget", handle), data)
-
-    def on_forget(self, data: bytes, now: float) -> None:
-        """A signed statement that a member is off the roster. A living member is not forgotten, whatever the issuer:
-        the word waits for this node's own verdict, because its issuer may have come to it sooner."""
-        node, roster = self._node, self._roster
-        issuer, subject, boot = wire.parse_forget(data)
-        claim, issuing = roster.claims.get(subject), roster.claims.get(issuer)
-        if claim is None or issuing is None or claim is roster.own or claim.record.boot > boot:
-            return
-        if subject in self._forgets or not node.is_boot_possible(boot, subject):
-            return
-        part, signature = wire.signed_parts(data)
-        message = FORGET_LABEL + node.verified_cache.cluster_id + part
-        if not node.verified_cache.is_signed(data, issuing.record.public_key, message, signature):
-            raise WireError("a FORGET of somebody else's making")
-        self._forgets[subject] = _Forget(data, issuer, boot, now + _FORGET_WAIT_S)
-        if len(self._forgets) == 1:
-            node.at(now + _FORGET_LOOK_S, self._look_at_forgets)
-        if len(self._forgets) > _FORGETS_MAX:
-            loudest = Counter(one.issuer for one in self._forgets.values()).most_common(1)[0][0]
-            del self._forgets[next(one for one, word in self._forgets.items() if word.issuer == loudest)]
-        self._carry_out_forgets(now)
-
-    def _look_at_forgets(self, now: float) -> None:
-        self._carry_out_forgets(now)
-        if self._forgets:
-            self._node.at(now + _FORGET_LOOK_S, self._look_at_forgets)
-
-    def _carry_out_forgets(self, now: float) -> None:
-        for subject, word in list(self._forgets.items()):
-            claim = self._roster.claims.get(subject)
-            is_meant = claim is not None and claim.record.boot <= word.boot
-            if is_meant and subject in self._roster.gone:
-                self.remove(subject, now)
-                self._node.rumours.membership.add(("forget", subject), word.data)
-            elif is_meant and now < word.until_s:
-                continue
-            del self._forgets[subject]
-
-    def remove(self, handle: Handle, now: float) -> None:
-        """Take a member off the roster here, with a tombstone."""
-        claim = self._roster.claims[handle]
-        self._judge.drop_suspicion(handle)
-        self._roster.remove(handle)
-        self.tombstones.add(handle, claim.record.boot, now)
-        self._node.tell(MemberForgotten(claim.node, claim.record.name))

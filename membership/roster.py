@@ -154,6 +154,14 @@ class Roster:
                 return self.claims[handle]
         return None
 
+    def probe_next(self, handle: Handle) -> None:
+        """Its turn comes before that of all others in this round."""
+        order = self._order
+        at = order.index(handle)
+        if at < self._at:  # it has had its turn, and has another
+            self._at -= 1
+        order[at], order[self._at] = order[self._at], order[at]
+
     def pick(self, count: int, avoid: frozenset[Handle] | tuple[Handle, ...] = ()) -> list[Claim]:
         """Up to ``count`` different living members at random, never this node."""
         order = self._order

@@ -9,7 +9,7 @@ hand over waiting datagrams before it calls the timer, because answers that were
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 from struct import error as struct_error
@@ -19,10 +19,12 @@ from membership.credentials import Credentials
 from membership.errors import SealError, WireError
 from membership.event_store import EventStore
 from membership.events import JoinRefused, Output, PayloadKind
+from membership.forgeries import ForgeryBudgets
+from membership.forgets import Forgets
 from membership.host_rules import HostRules, LenientRules
 from membership.indirect_prober import IndirectProber
 from membership.joiner import Joiner
-from membership.judge import Judge
+from membership.judge import WORRY_WANTS_MAX, Judge
 from membership.member import HANDLE_BYTES, Address, Member, MemberState, NodeId, Record
 from membership.node import LEAVE_LABEL, MembershipNode
 from membership.pings import Pings
@@ -39,7 +41,10 @@ from membership.verified_cache import Claim
 
 _HOUSEKEEPING_S = 60.0
 _PAST_LIFE_GAP_S = 0.2  # a replayed JOIN must not make this node send much
+_FORGERIES = (32.0, 2.0)  # badly signed words of one sender that are checked: at once, and in a second
+_REFUSED_EVENTS = (256.0, 50.0)  # likewise; hosts differ in whom they trust, so an honest relay may bring some
 _FAREWELL_FANOUT = 12  # goodbye goes to this many at once, without waiting for rounds
+_KNOCKS = tuple(bytes((kind,)) for kind in (wire.JOIN, wire.WELCOME, wire.REFUSAL))  # checked before items are
 
 
 class Swim:
@@ -65,14 +70,18 @@ class Swim:
         )  # fmt: skip
         self._pings = Pings(node)
         self._judge = Judge(node, self._pings)
-        self._record_merger = RecordMerger(node, self._judge)
+        self._forgets = Forgets(node, self._judge)
+        self._record_merger = RecordMerger(node, self._judge, self._forgets)
         self._event_store = EventStore(node)
         self._prober = Prober(node, self._judge, self._pings, now)
         self._indirect_prober = IndirectProber(node, self._judge, self._pings, now)
         self._answers = SyncServer(node, self._event_store, now)
         self._synchroniser = Synchroniser(node, self._event_store, self._answers, now)
-        self._joiner = Joiner(node, self._record_merger, self._judge, self._synchroniser)
+        self._joiner = Joiner(node, self._record_merger, self._forgets, self._judge, self._synchroniser)
         self._replays = ReplayWindows(settings.member_count_max)
+        self._forgeries = ForgeryBudgets(*_FORGERIES)
+        self._refused_events = ForgeryBudgets(*_REFUSED_EVENTS)
+        self._source: Hashable = None  # of the datagram at hand, see ``forgeries``
         self._gossip_s: float | None = None
         self._past_life_s = float("-inf")
         for old in roster:
@@ -90,7 +99,7 @@ class Swim:
             wire.SYNC_WANT: self._answers.on_want,
             wire.BUSY: self._synchroniser.on_busy,
             wire.WORRIES: self._judge.on_worries,
-            wire.WORRY_WANT: self._judge.on_worry_want,
+            wire.WORRY_WANT: self._on_worry_want,
         }
 
     # ---- what a host calls
@@ -136,6 +145,20 @@ class Swim:
         alone. Raises SealError when the ring is another cluster's; then nothing is changed."""
         self._node.set_keys(keyring)
 
+    def has_answered(self, node: NodeId) -> bool:
+        """Whether a member has spoken from the address in its record, in this life of ours or an earlier one."""
+        roster = self._node.roster
+        claim = roster.claims.get(node[:HANDLE_BYTES])
+        return claim is not None and claim.node == node and roster.has_answered(claim.handle)
+
+    def ask(self, node: NodeId, now: float) -> None:
+        """The host is about to speak to a member. Ping it if it has never answered; ``MemberAnswered`` when it does."""
+        claim = self._node.roster.claims.get(node[:HANDLE_BYTES])
+        if claim is not None and claim.node == node and not self._node.roster.has_answered(claim.handle):
+            self._node.asked.add(claim.handle)
+            self._pings.ask(claim, now)
+            self._after(now)
+
     def control_probe_result(self, node: NodeId, ok: bool, now: float) -> None:
         """Answer to ``ControlProbeWanted``. Only True says anything."""
         if ok:
@@ -148,7 +171,7 @@ class Swim:
         claim = self._node.roster.claims.get(handle)
         if claim is None or claim.node != node or handle not in self._node.roster.gone:
             return False
-        self._record_merger.forget(handle, now)
+        self._forgets.forget(handle, now)
         self._after(now)
         return True
 
@@ -182,7 +205,7 @@ class Swim:
             "members_live": roster.live,
             "members_known": len(roster.claims),
             "members_suspected": len(node.suspected),
-            "tombstones": len(self._record_merger.tombstones),
+            "tombstones": len(self._forgets.tombstones),
             "rumours_queued": sum(map(len, node.rumours.classes)),
             "rumours_dropped": sum(queue.dropped for queue in node.rumours.classes),
             "events_kept": len(self._event_store),
@@ -238,6 +261,7 @@ class Swim:
         if node.has_left:
             return
         self._check_gap(now)
+        checked = node.verified_cache.verifications
         try:
             opened = node.seal.open(datagram)
             if opened.node == node.own.node:
@@ -248,6 +272,8 @@ class Swim:
             node.counts["dropped_unsealed"] += 1
         except (WireError, ValueError, struct_error):
             node.counts["dropped_malformed"] += 1
+            if node.verified_cache.verifications > checked:
+                self._forgeries.charge(self._source, now)
         self._after(now)
 
     def _on_opened(self, opened: OpenedDatagram, address: Address, now: float) -> None:
@@ -270,9 +296,16 @@ class Swim:
         if not self._replays.is_fresh(opened.node, opened.boot, opened.counter, address, home):
             node.counts["dropped_replays"] += 1
             return
+        self._source = handle if address == home else address[0]
+        if opened.body[:1] in _KNOCKS and self._forgeries.is_spent(self._source, now):
+            node.counts["dropped_forgers"] += 1
+            return
         if address == home:
-            node.roster.note_answered(handle)
-        self._dispatch(opened, sender, address, now)
+            node.note_answered(handle)
+        try:
+            self._dispatch(opened, sender, address, now)
+        finally:
+            self._forgets.answer(address, opened.node)
 
     def _dispatch(self, opened: OpenedDatagram, sender: Claim | None, address: Address, now: float) -> None:
         node = self._node
@@ -348,17 +381,34 @@ class Swim:
         """A datagram from a node that has the cluster's key and is not on our roster (yet)."""
         kind = body[0]
         if kind in (wire.GOSSIP, wire.ITEMS):
-            self._take_items(wire.split_items(body, 1), now, opened.node, relay=kind == wire.GOSSIP)
+            items = wire.split_items(body, 1)
+            self._hear_of_sender(items, opened, address, now)
+            self._take_items(items, now, opened.node, relay=kind == wire.GOSSIP)
             return
         if kind == wire.SYNC_ASK:  # a joiner that heard of this node first brings its record along
-            self._take_items(wire.split_items(body, ASK_BYTES), now, opened.node)
+            items = wire.split_items(body, ASK_BYTES)
+            self._hear_of_sender(items, opened, address, now)
+            self._take_items(items, now, opened.node)
             claim = self._node.roster.claims.get(opened.node[:HANDLE_BYTES])
             if claim is not None and claim.node == opened.node and claim.record.boot == opened.boot:
                 if address == claim.address:
-                    self._node.roster.note_answered(claim.handle)
+                    self._node.note_answered(claim.handle)
                 self._answers.on_ask(body, claim, now)
                 return
         self._node.counts["dropped_strangers"] += 1
+
+    def _hear_of_sender(self, items: list[bytes], opened: OpenedDatagram, address: Address, now: float) -> None:
+        """A node speaks for itself from the address in its record: it was forgotten while it was away, and is back."""
+        is_buried = self._forgets.tombstones.blocks(opened.node[:HANDLE_BYTES], opened.boot, now)
+        if is_buried and items and items[0][0] == wire.RECORD:
+            record = items[0][wire.ITEM_HEAD_BYTES :]
+            claim = self._node.verified_cache.first_claim(record)
+            if claim.node == opened.node and claim.address == address and claim.record.boot == opened.boot:
+                self._record_merger.on_record(record, now, asker=address)
+
+    def _on_worry_want(self, body: bytes, sender: Claim, now: float) -> None:
+        self._judge.on_worry_want(body, sender, now)
+        self._forgets.on_question(wire.parse_handles(body)[:WORRY_WANTS_MAX], sender)
 
     def _on_welcome(self, body: bytes, source: NodeId, now: float) -> None:
         self._take_items(wire.split_items(body, wire.WELCOME_HEAD.size), now, source, relay=False)
@@ -367,29 +417,43 @@ class Swim:
             self._joiner.on_welcome(sender, now)
 
     def _take_items(self, items: list[bytes], now: float, forwarder: NodeId, *, relay: bool = True) -> None:
+        cache, counts = self._node.verified_cache, self._node.counts
         for data in items:
-            kind = data[0]
+            budgets = self._refused_events if data[0] == wire.EVENT else self._forgeries
+            if budgets.is_spent(self._source, now):
+                counts["dropped_forgers"] += 1
+                continue
+            checked = cache.verifications
             try:
-                if kind == wire.ACCUSE:
-                    self._judge.on_accuse(data, now, relay=relay)
-                elif kind == wire.EVENT:
-                    self._event_store.on_event(data, now, forwarder, relay=relay)
-                elif kind == wire.RECORD:
-                    self._record_merger.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
-                elif kind == wire.ALIVE:
-                    self._judge.on_alive(data, now, relay=relay)
-                elif kind == wire.NOTICE:
-                    self._judge.on_notice(data, now)
-                elif kind == wire.LEAVE:
-                    self._record_merger.on_leave(data, now, relay=relay)
-                elif kind == wire.ROSTER:
-                    self._record_merger.on_roster_item(data, now)
-                elif kind == wire.FORGET:
-                    self._record_merger.on_forget(data, now)
-                else:
-                    self._node.counts["dropped_unknown_items"] += 1
+                if not self._take_item(data, now, forwarder, relay=relay):
+                    budgets.charge(self._source, now)
             except WireError:
-                self._node.counts["dropped_bad_items"] += 1
+                counts["dropped_bad_items"] += 1
+                if cache.verifications > checked:
+                    budgets.charge(self._source, now)
+
+    def _take_item(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool) -> bool:
+        """False when it is an event that the host's rules refuse."""
+        kind = data[0]
+        if kind == wire.ACCUSE:
+            self._judge.on_accuse(data, now, relay=relay)
+        elif kind == wire.EVENT:
+            return self._event_store.on_event(data, now, forwarder, relay=relay)
+        elif kind == wire.RECORD:
+            self._record_merger.on_record(data[wire.ITEM_HEAD_BYTES :], now, relay=relay)
+        elif kind == wire.ALIVE:
+            self._judge.on_alive(data, now, relay=relay)
+        elif kind == wire.NOTICE:
+            self._judge.on_notice(data, now)
+        elif kind == wire.LEAVE:
+            self._record_merger.on_leave(data, now, relay=relay)
+        elif kind == wire.ROSTER:
+            self._record_merger.on_roster_item(data, now)
+        elif kind == wire.FORGET:
+            self._forgets.on_forget(data, now)
+        else:
+            self._node.counts["dropped_unknown_items"] += 1
+        return True
 
     # ---- rounds
 
@@ -429,7 +493,7 @@ class Swim:
         for handle, gone in list(node.roster.gone.items()):
             is_over = now - gone.since_s > (keep / 14 if gone.state is MemberState.LEFT else keep)
             if is_over or node.roster.claims[handle].record.name in names:
-                self._record_merger.remove(handle, now)
+                self._forgets.remove(handle, now)
 
     def _remember(self, record: Record, now: float) -> None:
         """A member of an earlier life: on the roster, to be tried, dead until it answers."""

@@ -83,7 +83,10 @@ class SyncServer:
             return [*wanted, claim.proof] if claim.proof else wanted
         state = wire.STATE_LEFT if gone.state is MemberState.LEFT else wire.STATE_DEAD
         listed = wire.roster(state, claim.incarnation, claim.record_bytes)
-        return [listed, *gone.evidence] if what & wire.WANT_RECORD else list(gone.evidence)
+        if what & wire.WANT_RECORD:
+            return [listed, *gone.evidence]
+        # It lives there, perhaps at an incarnation so far behind that the accusations alone would be refused.
+        return [claim.proof, *gone.evidence] if claim.proof and gone.evidence else list(gone.evidence)
 
     def send_items(self, peer: Claim, items: list[bytes], now: float) -> None:
         """Send the items in as few datagrams as hold them, as far as the budget goes."""

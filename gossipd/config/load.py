@@ -171,9 +171,9 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
     members = config.membership
     if members.probe_timeout_s * 2 >= members.probe_interval_s:
         found.append((("membership", "probe_timeout_s"), "must be under half of membership.probe_interval_s"))
-    for named, _ in config.security.trust_names:
-        if Path(named) not in config.security.trust:
-            found.append((("security", "trust_names"), f"names {named}, which is not in security.trust"))
+    for key_file, _ in config.security.trust_names:
+        if Path(key_file) not in config.security.trust:
+            found.append((("security", "trust_names"), f"names {key_file}, which is not in security.trust"))
     for key, path in (("socket", config.status.socket), ("read_socket", config.status.read_socket)):
         if (size := len(os.fsencode(path))) > _SOCKET_BYTES_MAX:
             found.append((("status", key), f"has {size} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
@@ -255,9 +255,9 @@ def _with_absolute_paths(config: Config) -> Config:
             for name, value in given.items()
         })  # fmt: skip
 
-    named = tuple((str(absolute(path)), names) for path, names in config.security.trust_names)
-    config = replace(config, security=replace(config.security, trust_names=named))
-    return replace(config, **{name: with_paths(getattr(config, name)) for name in SECTIONS})
+    found = replace(config, **{name: with_paths(getattr(config, name)) for name in SECTIONS})
+    names = tuple((str(absolute(path)), patterns) for path, patterns in found.security.trust_names)
+    return replace(found, security=replace(found.security, trust_names=names))
 
 
 def _suggest(word: str, known: list[str]) -> str:

@@ -23,6 +23,9 @@ class ControlPort(KeyDirectory, EndpointDirectory, Protocol):
     def is_member_address(self, address: str) -> bool:
         """Whether a member's record names this IP address."""
 
+    def ask(self, node: NodeId) -> None:
+        """Have membership ask whether the member is where its record says; ``EndpointChanged`` when it answers."""
+
     def greeting(self) -> control.Hello:
         """What to say first on a new link."""
 

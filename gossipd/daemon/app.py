@@ -135,6 +135,7 @@ class App:
         self._delegate = ControlDelegate(
             directory=self._directory, live=self.live, tokens=tokens, driver=self._driver,
             trigger_server=TriggerServer(triggers, self._nursery), audit=audit,
+            membership_host=self._membership_host,
         )  # fmt: skip
         self._plane = ControlPlane(
             secret=self.live.keys.node, host=self._delegate, settings=ControlSettings(), rng=_random(),

@@ -21,6 +21,7 @@ from gossipd.core.events import Event
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
+from gossipd.daemon.membership_host import MembershipHost
 from gossipd.sessions.peer_channel import Endpoint
 from gossipd.transfer.tokens import TOKEN_LIFE_S, IssuedTokens, ReceivedTokens
 from gossipd.wire import control
@@ -47,6 +48,7 @@ class ControlDelegate:
     driver: PlannerDriver
     trigger_server: TriggerServer
     audit: AuditLog
+    membership_host: MembershipHost
     _doubted: deque[tuple[float, str, str, bytes]] = field(default_factory=deque, init=False)
 
     def member_of(self, curve_key: bytes) -> NodeId | None:
@@ -58,6 +60,12 @@ class ControlDelegate:
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         record = self.directory.record(node)
         return None if record is None else Endpoint(record.host, record.port, record.transport_key)
+
+    def has_answered(self, node: NodeId) -> bool:
+        return self.membership_host.swim.has_answered(node)
+
+    def ask(self, node: NodeId) -> None:
+        self.membership_host.ask(node)
 
     def is_member_address(self, address: str) -> bool:
         return self.directory.is_member_address(address)

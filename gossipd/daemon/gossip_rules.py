@@ -15,7 +15,7 @@ from gossipd.deployment.progress_record import refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import Belief, ProgressJudge
 from gossipd.deployment.statement import Statement
-from gossipd.deployment.statement_rules import check_issued, judge_statement
+from gossipd.deployment.statement_rules import check_issued, is_moot, judge_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
 from gossipd.runtime.quotas import Quotas
@@ -81,16 +81,16 @@ class GossipRules:
             judge_statement(statement, self._statements, self._roster.signers, self._roster)
         except ManifestError as error:
             return Verdict(statement.signer, is_known=False) if error.code == "E_KEY_UNKNOWN" else None
-        return Verdict(statement.signer)
+        return Verdict(statement.signer, is_known=not is_moot(statement, self._statements, self._roster))
 
     def _judge_progress(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
-        writer = key[:NODE_ID_BYTES]
-        belief = self._progress.judge(key, version, payload, self._latest_s())
-        if belief is Belief.UNKNOWN:
-            return Verdict(writer, is_known=False)
-        if belief is Belief.NO:
-            return None
-        # Only what the writer has said itself counts against it.
+        """Only what a writer has signed counts against its bound; what is beyond it is not looked at."""
+        writer, now = key[:NODE_ID_BYTES], self._clocks.monotonic_s()
         amount = refresh_interval_s(self._roster.host_count)
-        is_within = writer == self._roster.own or self._progress_quotas.take(writer, self._clocks.monotonic_s(), amount)
-        return Verdict(writer) if is_within else None
+        is_own = writer == self._roster.own
+        if not is_own and not self._progress_quotas.has(writer, now, amount):
+            return Verdict(writer, is_known=False)
+        belief = self._progress.judge(key, version, payload, self._latest_s())
+        if belief is Belief.YES and not is_own:
+            self._progress_quotas.take(writer, now, amount)
+        return None if belief is Belief.NO else Verdict(writer, is_known=belief is Belief.YES)

@@ -118,6 +118,8 @@ class MemberDirectory:
             case membership_events.MemberForgotten(node, name):
                 self._lost(node, listener, is_forgotten=True)
                 log.info("member forgotten", member=name)
+            case membership_events.MemberAnswered(node):
+                listener.member_changed(node)
             case membership_events.PayloadHeard():
                 listener.payload_heard(event)
             case membership_events.ControlProbeWanted(node):

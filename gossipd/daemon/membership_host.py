@@ -100,6 +100,11 @@ class MembershipHost:
         self.swim.update_payload(capabilities.to_bytes(), trio.current_time())
         self.wake()
 
+    def ask(self, node: NodeId) -> None:
+        """Ask a member that is about to be dialed, and has never answered."""
+        self.swim.ask(node, trio.current_time())
+        self.wake()
+
     def answered(self, node: NodeId) -> None:
         """The member answered the fall-back probe."""
         self.swim.control_probe_result(node, True, trio.current_time())

@@ -40,6 +40,7 @@ class SwarmActions:
         opened = DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
         self.driver.post(opened)
         self.plane.hear(opened)
+        self.membership_host.judge_again()  # the manifest is verified: a cancel that was kept back may count now
 
     def close_swarm(self, deployment: DeploymentId) -> None:
         """The planner, the sessions and the source reader forget it."""

@@ -159,21 +159,28 @@ class BrainContext:
         """Queue a line for the log that an operator should see."""
         self.commands.append(RecordLog("warning", sentence, fields))
 
-    def believe_unproven(self, deployment: DeploymentId) -> None:
-        """The deployment's manifest is verified: what was said of it before counts now, lowest rank first."""
+    def believe_unproven(self, deployment: DeploymentId, publisher: bytes, wall_s: float) -> None:
+        """The deployment's manifest is verified, which ``publisher`` has signed: what was said of it before is judged
+        now, lowest rank first.
+        """
         for statement, forwarder in self.unproven.take(deployment):
             try:
-                self.believe(statement, (statement.signer,), forwarder)
+                self.believe(statement, (statement.signer,), forwarder, wall_s, publisher=publisher)
             except ManifestError as error:
                 self.refuse(statement, forwarder, error)
 
-    def believe(self, statement: Statement, signers: Container[bytes], forwarder: NodeId | None) -> Heard:
+    def believe(
+        self, statement: Statement, signers: Container[bytes], forwarder: NodeId | None, wall_s: float,
+        *, publisher: bytes = b"",
+    ) -> Heard:  # fmt: skip
         """Merge a statement on a deployment whose manifest is verified; ``forwarder`` brought it.
 
         Raises:
             ManifestError: as ``judge_statement``.
         """
-        heard = judge_statement(statement, self.statements, signers, self.roster)
+        heard = judge_statement(statement, self.statements, signers, self.roster, publisher=publisher)
+        if heard is Heard.KNOWN and statement.signer in signers:
+            self.statements.hear_twin(statement, wall_s)
         if heard is not Heard.NEWS:
             return heard
         self.audit(

@@ -117,8 +117,9 @@ class DeploymentSteps:
         self._go_on()
 
     def _stop(self, *, is_forgotten: bool = False) -> None:
-        """End what is under way. Of one that is forgotten it ends by itself: a pull that is given up would free its
-        share while its thread still waits for the peer, and a signer about nothing could hold all threads."""
+        """End what is under way. A manifest that was verified is kept all the same, for hosts that ask for it. Of a
+        life that is forgotten all ends by itself: a pull that is given up would free its share while its thread still
+        waits for the peer, and a signer about nothing could hold all threads."""
         self._begins_next = False
         self._given = None
         if self.step is Step.DELETE:
@@ -128,7 +129,7 @@ class DeploymentSteps:
             self._enter(Step.IDLE)
         elif not self._is_stale:
             self._is_stale = True
-            if self.step is not Step.PUBLISH and not is_forgotten:
+            if self.step not in (Step.KEEP, Step.PUBLISH) and not is_forgotten:
                 self._context.put(commands.AbandonWork(self._work))
 
     def _go_on(self) -> None:
@@ -252,10 +253,15 @@ class DeploymentSteps:
             self._look_further(now)
             return
         was_unproven = not self.record.is_proven
-        self._prove()
+        self._prove(manifest.signer, wall_s)
+        if not self.record.is_proven:
+            self._enter(Step.IDLE)  # nobody who may has said anything of it: it is forgotten
+            return
         is_kept = self.id in self._context.complete_before
         if was_unproven and self.record.statement.verb is Verb.CANCEL and not is_kept:
             self.record.manifest = manifest
+            if not self._is_from_disk:
+                self._ask(Step.KEEP, manifest)  # for hosts that ask: none would believe the cancel without it
             self.close(HostState.CANCELLED)
             return
         try:
@@ -270,12 +276,13 @@ class DeploymentSteps:
         else:
             self._ask(Step.KEEP, manifest)
 
-    def _prove(self) -> None:
+    def _prove(self, publisher: bytes, wall_s: float) -> None:
         """The manifest is verified: what was said of it counts now."""
         context, record = self._context, self.record
-        context.believe_unproven(self.id)
-        record.statement = context.statements.statement(self.id) or record.statement
-        record.is_proven = True
+        context.believe_unproven(self.id, publisher, wall_s)
+        last = context.statements.statement(self.id)
+        record.statement = last or record.statement
+        record.is_proven = record.is_proven or last is not None
 
     def _register(self) -> None:
         assert self._manifest is not None

@@ -27,8 +27,8 @@ from gossipd.deployment.commands import TellStatement
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import StatementHeard
-from gossipd.deployment.statement import EPOCH_LIMIT, Statement, Verb, sign_statement
-from gossipd.deployment.statement_rules import check_issued
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, Statement, Verb, sign_statement
+from gossipd.deployment.statement_rules import check_issued, is_moot
 from gossipd.deployment.statement_store import Heard
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest
@@ -64,7 +64,7 @@ class Dissemination:
             signers = context.roster.signers
             is_proven = context.statements.is_proven(statement.deployment)
             if is_proven:
-                heard = context.believe(statement, signers, event.forwarder)
+                heard = context.believe(statement, signers, event.forwarder, wall_s)
             else:
                 heard = context.statements.judge(statement, signers)
         except ManifestError as error:
@@ -76,7 +76,8 @@ class Dissemination:
                 context.audit("statement refused", subject=short(event.forwarder), code=error.code)
             return
         if not is_proven:
-            context.unproven.add(statement, event.forwarder, now)
+            moot = is_moot(statement, context.statements, context.roster)
+            context.unproven.add(statement, event.forwarder, now, is_moot=moot)
         elif heard is Heard.NEWS:
             self.act(statement, wall_s)
         self._lifecycle.holder_heard(statement.deployment, event.forwarder)
@@ -111,7 +112,7 @@ class Dissemination:
         statement = sign_statement(
             context.identity.secret, deployment, epoch=epoch, verb=verb, manifest_bytes=manifest_bytes, now_s=wall_s
         )
-        context.believe(statement, (statement.signer,), None)
+        context.believe(statement, (statement.signer,), None, wall_s)
         return statement
 
     def tell(self, statement: Statement, wall_s: float, manifest: Manifest | None = None) -> None:
@@ -139,13 +140,15 @@ class Dissemination:
         orphans = [
             one
             for one in (self._context.statements.orphans(roster.vouchers()) if is_majority else ())
-            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_LIMIT
+            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_FIRST_MAX
         ]
         self._orphaned = {one.deployment: self._orphaned.get(one.deployment, 0) + 1 for one in orphans}
         rank = sum(node < self._context.identity.node for node in live)
         for orphan in orphans:
             if self._orphaned[orphan.deployment] >= 2 + min(rank, settings.orphan_ranks_max):
-                self.tell(self.sign(orphan.deployment, orphan.verb, orphan.manifest_bytes, wall_s), wall_s)
+                manifest = self._lifecycle.manifest_of(orphan.deployment)
+                size = orphan.manifest_bytes if manifest is None else len(manifest.envelope)  # what is so, not was said
+                self.tell(self.sign(orphan.deployment, orphan.verb, size, wall_s), wall_s)
 
     def next_deadline(self) -> float:
         """When ``tick`` is wanted next."""

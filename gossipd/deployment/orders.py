@@ -100,7 +100,7 @@ class Orders:
         self._lifecycle.check_room(deployment)
         acceptance = statements.accept(manifest, running.wall_s)
         yield from running.work(lambda number: commands.KeepManifest(number, manifest))
-        self._context.believe_unproven(deployment)
+        self._context.believe_unproven(deployment, manifest.signer, running.wall_s)
         before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
         statement = take_in(manifest)
         statements.clear_removed(deployment)
@@ -124,7 +124,7 @@ class Orders:
             raise ManifestError("the manifest of this deployment is not here; send it first", code="E_UNKNOWN_MANIFEST")
 
         def hear(_manifest: Manifest) -> Statement:
-            if context.believe(statement, context.roster.signers, None) is not Heard.NEWS:
+            if context.believe(statement, context.roster.signers, None, running.wall_s) is not Heard.NEWS:
                 raise _KnownAlready
             return statement
 
@@ -158,8 +158,8 @@ class Orders:
         record = self._one(order.name, order.version)
         if record.statement.verb is Verb.CANCEL:
             return f"{record.label} is cancelled already", False
-        size = record.statement.manifest_bytes
-        statement = self._dissemination.sign(record.id, Verb.CANCEL, size, running.wall_s)
+        assert record.manifest is not None
+        statement = self._dissemination.sign(record.id, Verb.CANCEL, len(record.manifest.envelope), running.wall_s)
         self._dissemination.tell(statement, running.wall_s)
         yield from running.keep_statements()
         self._context.audit("cancelled", name=order.name, version=order.version)

@@ -6,8 +6,8 @@ gossip, and whether a manifest is signed (``manifest``).
 
 **Statements** merge like a register per deployment that only moves up: the highest rank wins, in any order and
 number, so all nodes end at the same state: two statements of one rank say the same. When there are too many, those
-issued longest ago are dropped first. The order is the same everywhere, so all nodes drop the same ones and do not teach
-them to each other again.
+issued longest ago are dropped first, or accepted here longest ago, whichever is later: nearly the same on all nodes, so
+that they do not teach each other again what they drop.
 
 **Versions** of one name only go up. A manifest is judged when this host first accepts it (rollback, equivocation,
 expiry) and never again: accepted ones are remembered by id, so a restart, or hearing an old one once more, is
@@ -39,6 +39,7 @@ REMOVED_MAX = 4_096
 ALARMS_MAX = 64
 UNTRUSTED_MAX = 4_096
 ACCEPTED_MAX = 16_384  # 80 bytes each on disk
+DEPLOYER_SETTLES_S = 60.0  # a statement is everywhere within seconds, and within a minute after a short partition
 _Key = TypeVar("_Key")
 
 
@@ -148,6 +149,20 @@ class StatementStore:
         self.revision += 1
         return Heard.NEWS if statement.deployment in self.state.statements else Heard.OLDER
 
+    def hear_twin(self, statement: Statement, now_s: float) -> None:
+        """Another statement of the rank of the last one, whose signer may sign. Where two hosts deployed a manifest in
+        one moment, that of the higher key counts as the first, so that all hosts that hear of both agree. Later it does
+        not, or a member could take the right to cancel from the host that has it.
+        """
+        deployment = statement.deployment
+        known, accepted = self.state.statements[deployment], self.state.accepted.get(deployment)
+        is_settled = accepted is not None and abs(now_s - accepted.accepted_s) > DEPLOYER_SETTLES_S
+        is_first = known.verb is Verb.DEPLOY and self.state.deployers.get(deployment) == known.signer
+        if is_first and not is_settled and statement.signer > known.signer:
+            self.state.statements[deployment] = statement
+            self.state.deployers[deployment] = statement.signer
+            self.revision += 1
+
     def is_proven(self, deployment: DeploymentId) -> bool:
         """Whether a manifest of that id was verified here: only statements on those are believed and kept."""
         return deployment in self.state.statements or deployment in self.state.accepted
@@ -166,7 +181,7 @@ class StatementStore:
 
     def statements(self) -> tuple[Statement, ...]:
         """All last statements, oldest issued first; the order does not depend on the order of hearing."""
-        return tuple(sorted(self.state.statements.values(), key=_age))
+        return tuple(sorted(self.state.statements.values(), key=lambda one: (one.issued_s, one.deployment)))
 
     def next_epoch(self, deployment: DeploymentId) -> int:
         """The epoch that a new statement on a deployment must have."""
@@ -185,9 +200,14 @@ class StatementStore:
     def _forget_oldest(self) -> None:
         statements = self.state.statements
         while len(statements) > STATEMENTS_MAX:
-            oldest = min(statements.values(), key=_age).deployment
+            oldest = min(statements.values(), key=self._age).deployment
             del statements[oldest]
             self.state.deployers.pop(oldest, None)
+
+    def _age(self, statement: Statement) -> tuple[int, DeploymentId]:
+        """A signer may name any time that has been, so none counts as older than its acceptance here."""
+        accepted = self.state.accepted.get(statement.deployment)
+        return max(statement.issued_s, accepted.accepted_s if accepted else 0), statement.deployment
 
     # ---- versions ----
 
@@ -321,7 +341,3 @@ class StatementStore:
     def is_removed(self, deployment: DeploymentId) -> bool:
         """Whether the deployment must not be fetched here."""
         return deployment in self.state.removed
-
-
-def _age(statement: Statement) -> tuple[int, DeploymentId]:
-    return statement.issued_s, statement.deployment

@@ -26,6 +26,7 @@ HOLDERS_MAX = 8
 class _Word:
     statement: Statement
     until_s: float
+    is_moot: bool
     holders: dict[NodeId, None] = field(default_factory=dict)
 
 
@@ -45,16 +46,19 @@ class UnprovenStatements:
         self.revision = 0
         """Grows with every change."""
 
-    def add(self, statement: Statement, holder: NodeId, now: float) -> None:
-        """A statement that its signer may make, heard from ``holder``."""
+    def add(self, statement: Statement, holder: NodeId, now: float, *, is_moot: bool = False) -> None:
+        """A statement that its signer may make, heard from ``holder``. One that ``is_moot`` counts only beside others,
+        such as a cancel by a member that has perhaps deployed it: alone it is not worth a pull.
+        """
         key = statement.deployment, statement.signer
         word = self._words.get(key)
         if word is None:
-            word = self._words[key] = _Word(statement, now + self._life_s)
+            word = self._words[key] = _Word(statement, now + self._life_s, is_moot)
             if len(self._words) > WORDS_MAX:
                 self._drop_one()
         elif word.statement.rank < statement.rank:
             word.statement = statement  # its time goes on, or a signer could make it last
+            word.is_moot = is_moot
         if len(word.holders) < HOLDERS_MAX:
             word.holders[holder] = None
         self.revision += 1
@@ -69,7 +73,7 @@ class UnprovenStatements:
         ranked: list[tuple[int, Statement]] = []
         for word in self._words.values():
             signer = word.statement.signer
-            if places[signer] < self._per_signer_max:
+            if not word.is_moot and places[signer] < self._per_signer_max:
                 ranked.append((places[signer], word.statement))
                 places[signer] += 1
         ranked.sort(key=lambda one: one[0])

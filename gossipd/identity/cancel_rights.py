@@ -24,6 +24,9 @@ class Authors:
     deployer: bytes
 
 
+NOBODY = Authors(b"", b"")
+
+
 def may_cancel(signer: bytes, authors: Authors, *, roles: Container[str], is_client: bool) -> bool:
     """Whether a statement of this signer's may cancel. It is known to be a member's, a client's or the publisher's."""
     return (

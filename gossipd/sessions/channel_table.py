@@ -12,7 +12,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
-from gossipd.sessions.events import Dial, HangUp, SendReady, SessionCommand
+from gossipd.sessions.events import AskPeer, Dial, HangUp, SendReady, SessionCommand
 from gossipd.sessions.peer_channel import ChannelState, Endpoint, PeerChannel
 from gossipd.sessions.send_queue import Outgoing
 from gossipd.sessions.settings import SessionSettings
@@ -28,6 +28,9 @@ class EndpointDirectory(Protocol):
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         """Where a member's record says its control port is; None for hosts that are no members or have left."""
 
+    def has_answered(self, node: NodeId) -> bool:
+        """Whether a member has ever spoken from there. A lookup, too."""
+
 
 class ChannelTable:
     """At most ``links_max`` channels, one per peer. The commands and counters are those of the whole brain."""
@@ -42,7 +45,7 @@ class ChannelTable:
         self._by_address: dict[tuple[str, int], PeerChannel] = {}
         self._ended: list[tuple[NodeId, str]] = []
         self._due_s = math.inf
-        self.link_counters = {"dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
+        self.link_counters = {"asked": 0, "dialed": 0, "failed": 0, "dropped": 0, "unknown_peer": 0}
 
     def get(self, peer: NodeId) -> PeerChannel | None:
         """The channel to ``peer`` if there is one; does not keep it from falling idle."""
@@ -112,6 +115,9 @@ class ChannelTable:
             self.look_at(now)
         elif channel.endpoint != endpoint:
             self._fail(channel, "moved", now)
+        elif channel.is_asking and self._directory.has_answered(peer):
+            channel.is_asking = False
+            self._begin(channel, endpoint, now)
 
     def drop(self, peer: NodeId) -> None:
         """The peer is gone."""
@@ -122,7 +128,7 @@ class ChannelTable:
     def up(self, peer: NodeId, now: float) -> PeerChannel | None:
         """The handshake has succeeded; None when the peer is not being dialed."""
         channel = self._channels.get(peer)
-        if channel is None or channel.state is not ChannelState.DIALING:
+        if channel is None or channel.state is not ChannelState.DIALING or channel.is_asking:
             return None
         channel.up(now)
         self.look_at(now + self._settings.link_idle_s)
@@ -191,13 +197,21 @@ class ChannelTable:
         if endpoint is None:
             self.drop(channel.peer)
             return
+        is_asking = not self._directory.has_answered(channel.peer)
+        channel.dial(endpoint, now, is_asking=is_asking)
+        self.look_at(channel.dial_until_s)
+        if is_asking:
+            self.link_counters["asked"] += 1
+            self.commands.append(AskPeer(channel.peer))
+        else:
+            self._begin(channel, endpoint, now)
+
+    def _begin(self, channel: PeerChannel, endpoint: Endpoint, now: float) -> None:
         address = (endpoint.host, endpoint.port)
         if (other := self._by_address.get(address)) is not None:
             self._fail(other, "moved", now)  # another key answers there now, or answered there before
-        channel.dial(endpoint, now)
         self._by_address[address] = channel
         self.link_counters["dialed"] += 1
-        self.look_at(channel.dial_until_s)
         self.commands.append(Dial(channel.peer, endpoint))
 
     def _fail(self, channel: PeerChannel, reason: str, now: float) -> None:

@@ -44,7 +44,7 @@ class MessageHeard:
 
 @dataclass(frozen=True, slots=True)
 class EndpointChanged:
-    """A member's record is new or has changed."""
+    """A member's record is new or has changed, or it has answered from where its record says."""
 
     peer: NodeId
 
@@ -87,6 +87,14 @@ class Dial:
 
 
 @dataclass(frozen=True, slots=True)
+class AskPeer:
+    """Nobody has answered from this peer's address yet: have membership ask there, with one small datagram. The record
+    may name a third party's address, which must not be dialed. EndpointChanged follows when it has answered."""
+
+    peer: NodeId
+
+
+@dataclass(frozen=True, slots=True)
 class HangUp:
     """The connection to this peer is over: close what there is of it, and fail the requests that went over it."""
 
@@ -117,4 +125,4 @@ class ReportEvent:
     event: events.Event
 
 
-SessionCommand: TypeAlias = Dial | HangUp | SendReady | KeepTokens | ReportEvent
+SessionCommand: TypeAlias = Dial | AskPeer | HangUp | SendReady | KeepTokens | ReportEvent

@@ -304,7 +304,7 @@ class BulkServer:
         try:
             body = self._reader.manifest_bytes(request.deployment)
             if len(body) != request.length:
-                channel.send(self._head(wire.Status.LENGTH, request.chunk))
+                channel.send(self._head(wire.Status.LENGTH, request.chunk, len(body)))
                 self._traffic.error("E_LENGTH")
                 return False
             channel.begin()

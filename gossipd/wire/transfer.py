@@ -15,8 +15,9 @@ Request, 44 bytes::
     version u8 = 1 | verb u8 | zero u16 | chunk u32 | length u32 | deployment 32 bytes
 
 ``CHUNK`` asks for one chunk of a deployment, with its length by the asker's manifest. ``MANIFEST`` asks for the signed
-envelope (``chunk`` 0, ``length`` as gossip told it). ``COMPLAIN`` says that the receiver's chunk did not hash to its
-digest. There is no path and no offset, so a hostile request can name nothing but a chunk of a signed manifest.
+envelope (``chunk`` 0, ``length`` as gossip told it); where the server's has another length it answers ``LENGTH`` with
+that one, and closes the connection (0.1.0: with length 0). ``COMPLAIN`` says that the receiver's chunk did not hash to
+its digest. There is no path and no offset, so a hostile request can name nothing but a chunk of a signed manifest.
 
 Reply, 16 bytes, then ``length`` bytes of body if the status is ``OK`` and the verb was not ``COMPLAIN``::
 

@@ -159,7 +159,7 @@ def sizes_of(swim: Swim) -> dict[str, int]:
     """The number of entries of each bounded table."""
     return {
         "members": len(swim._node.roster.claims),
-        "tombstones": len(swim._record_merger.tombstones),
+        "tombstones": len(swim._forgets.tombstones),
         "pending": len(swim._pings.pending),
         "timers": len(swim._node._timers),
         "rumours": sum(map(len, swim._node.rumours.classes)),

@@ -8,6 +8,8 @@ _VALUES = "tests/membership/test_values.py"
 
 _ATTACKS = "tests/membership/test_attacks.py"
 
+_FORGETS = "tests/membership/test_forgets.py"
+
 MUTANTS = (
     Mutant(
         "believes-a-boot-by-the-header",
@@ -108,18 +110,90 @@ MUTANTS = (
     Mutant(
         "drops-a-forget-that-came-early",
         "A FORGET that is heard before this host's own verdict is lost.",
-        "membership/record_merger.py",
+        "membership/forgets.py",
         "            elif is_meant and now < word.until_s:\n",
-        "            elif is_meant and now < word.until_s - _FORGET_WAIT_S:\n",
+        "            elif is_meant and now < word.until_s - _WAIT_S:\n",
         (_ATTACKS,),
     ),
     Mutant(
         "forgets-the-living",
         "A member that lives is forgotten when another says so.",
-        "membership/record_merger.py",
+        "membership/forgets.py",
         "            if is_meant and subject in self._roster.gone:\n",
         "            if is_meant:\n",
         (_ATTACKS,),
+    ),
+    Mutant(
+        "says-nothing-to-who-speaks-of-the-forgotten",
+        "A host that was away during a FORGET is not told of it when it speaks of the forgotten member.",
+        "membership/forgets.py",
+        "        spoken_of, self._spoken_of = self._spoken_of, {}\n",
+        "        spoken_of, self._spoken_of = {}, {}\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "never-asks-after-the-gone",
+        "A host that saw a member die, and missed the FORGET, keeps it.",
+        "membership/dead_prober.py",
+        "        if node.catching_up or self._ticks % _ASK_EACH == 0:\n",
+        "        if self._ticks < 0:\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "leaves-a-lone-believer-without-a-verdict",
+        "Helpers are silent about a member that they do not know, so who alone has it takes itself for isolated.",
+        "membership/indirect_prober.py",
+        "        if self._relay_tokens < 1 or subject is node.own:\n",
+        "        if self._relay_tokens < 1 or subject is None or subject is node.own:\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "a-forgotten-member-must-restart",
+        "A member that was forgotten while it was cut off is not heard when it speaks for itself.",
+        "membership/swim.py",
+        "        if is_buried and items and items[0][0] == wire.RECORD:\n",
+        "        if is_buried and not items:\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "evidence-without-the-proof",
+        "Accusations at an incarnation that their hearer cannot know come without what raised it.",
+        "membership/sync_server.py",
+        "        return [claim.proof, *gone.evidence] if claim.proof and gone.evidence else list(gone.evidence)\n",
+        "        return list(gone.evidence)\n",
+        (_FORGETS,),
+    ),
+    Mutant(
+        "dials-where-nobody-answered",
+        "A member's record is enough to have its address dialed.",
+        "gossipd/sessions/channel_table.py",
+        "        is_asking = not self._directory.has_answered(channel.peer)\n",
+        "        is_asking = False\n",
+        ("tests/gossipd/sessions/test_channel_table.py",),
+    ),
+    Mutant(
+        "the-same-word-is-news-again",
+        "A statement of a rank that is known replaces the one that is kept, and goes through all hosts again.",
+        "membership/event_store.py",
+        "        return old is None or version > old.version\n",
+        "        return old is None or version >= old.version\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
+        "checks-every-forgery",
+        "One sender can have any number of bad signatures checked.",
+        "membership/forgeries.py",
+        "        return sender in self._left and self._now(sender, now) < 1.0\n",
+        "        return False\n",
+        ("tests/membership/test_forgeries.py",),
+    ),
+    Mutant(
+        "a-header-names-who-pays-for-forgeries",
+        "Forgeries are charged to the member that the header names, from whatever address.",
+        "membership/swim.py",
+        "        self._source = handle if address == home else address[0]\n",
+        "        self._source = handle\n",
+        ("tests/membership/test_forgeries.py",),
     ),
     Mutant(
         "anybody-may-name-an-address",

@@ -31,6 +31,7 @@ from gossipd.deployment.events import OrderTriggered
 from gossipd.deployment.statement import _DOMAIN, _HEAD, Statement, Verb
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import deployment_id
+from gossipd.runtime.quotas import Quotas
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.transfer.tokens import ReceivedTokens
 from gossipd.wire import control
@@ -85,11 +86,14 @@ class TriggerSurface:
             lifecycle=application.brain.lifecycle,
             driver=cast(Any, _Driver(application)),
         )
-        self._trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
+        server = self._trigger_server = TriggerServer(triggers, cast(Any, self._nursery))
+        # The loop's clock stands still within a run, so a quota of requests a second would end it.
+        server._requests = server._parts = Quotas(burst=1e9, per_s=1.0)
         delegate = ControlDelegate(
             directory=application.cluster, live=cast(Any, SimpleNamespace(clients=(_CLIENT.public,))),
             tokens=BulkTokens(None, ReceivedTokens()), driver=cast(Any, SimpleNamespace(post=application.post)),
             trigger_server=self._trigger_server, audit=cast(Any, SimpleNamespace(record=application.audit)),
+            membership_host=cast(Any, None),
         )  # fmt: skip
         self._replies = 0
         requests = RequestTable(limit=8)

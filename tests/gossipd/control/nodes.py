@@ -45,6 +45,8 @@ class FakeHost:
     addresses: set[str] = field(default_factory=set)
     answer: Callable[[control.Message], control.Message | None] = lambda _: None
     tokens: tuple[bytes, ...] = ()
+    silent: set[NodeId] = field(default_factory=set)
+    asked: list[NodeId] = field(default_factory=list)
     given: list[tuple[NodeId, tuple[bytes, ...], int]] = field(default_factory=list)
 
     @property
@@ -59,6 +61,12 @@ class FakeHost:
 
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         return self.directory.get(node)
+
+    def has_answered(self, node: NodeId) -> bool:
+        return node not in self.silent
+
+    def ask(self, node: NodeId) -> None:
+        self.asked.append(node)
 
     def is_member_address(self, address: str) -> bool:
         return address in self.addresses

@@ -45,7 +45,7 @@ def delegate_of(
     nothing: Any = None
     return ControlDelegate(
         directory=nothing, live=nothing, tokens=BulkTokens(issued, received), driver=nothing, trigger_server=nothing,
-        audit=cast(AuditLog, audit),
+        audit=cast(AuditLog, audit), membership_host=nothing,
     )  # fmt: skip
 
 

@@ -96,6 +96,14 @@ def test_a_cancel_that_no_host_would_obey_stands_in_nobodys_way() -> None:
     assert rules(statement(epoch=7)).judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is None
 
 
+def test_a_cancel_before_its_manifest_is_kept_back_until_it_can_be_judged() -> None:
+    one = statement(epoch=EPOCH_FIRST_MAX, verb=Verb.CANCEL)
+    assert judged(one) == Verdict(SIGNER, is_known=False), "it stands in no statement's way"
+    roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: True)
+    clients = GossipRules(StatementStore(), cast(ClusterRoster, roster), ClusterProgress(), clocks=StoppedClocks())
+    assert clients.judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) == Verdict(SIGNER)
+
+
 def test_a_statement_from_the_future_is_refused() -> None:
     one = sign_statement(KEY, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=NOW_S + 601)
     assert judged(one) is None
@@ -122,10 +130,11 @@ def test_progress_counts_as_its_hosts_when_that_has_signed_it() -> None:
 
 
 def test_a_host_that_tells_without_end_is_cut_short_and_no_other() -> None:
-    judge = rules().judge
-    believed = [judge(PayloadKind.PROGRESS, *progress(KEY, number)) is not None for number in range(200)]
-    assert sum(believed) == 64
-    assert judge(PayloadKind.PROGRESS, *progress(SecretKey(b"t" * 32), 1)) is not None
-    forged = [judge(PayloadKind.PROGRESS, *progress(SecretKey(b"t" * 32), number, by=KEY)) for number in range(200)]
+    judge, mate = rules().judge, SecretKey(b"t" * 32)
+    believed = [judge(PayloadKind.PROGRESS, *progress(KEY, number)) for number in range(200)]
+    assert [one for one in believed if one is not None and one.is_known] == [Verdict(node_id(SIGNER))] * 64
+    assert None not in believed, "who passes it on has done nothing wrong"
+    forged = [judge(PayloadKind.PROGRESS, *progress(mate, number, by=KEY)) for number in range(200)]
     assert not any(forged)
-    assert judge(PayloadKind.PROGRESS, *progress(SecretKey(b"t" * 32), 2)) is not None, "only its own words count"
+    last = judge(PayloadKind.PROGRESS, *progress(mate, 2))
+    assert last == Verdict(node_id(mate.public.ed25519)), "only its own words count"

@@ -179,6 +179,21 @@ def test_a_newcomer_believes_what_a_forgotten_host_said_last() -> None:
     assert believed_by(newcomer, host) == [HostState.DOWNLOADING]
 
 
+def test_what_is_said_again_names_the_size_that_the_manifest_has() -> None:
+    host = ScriptedHost()
+    host.tell(events.DaemonStarted())
+    assert said().manifest_bytes != len(ONE.envelope)
+    host.hear(said())
+    host.wait(1_000.0)
+    host.roster.signers.discard(PEER_KEY.public.ed25519)
+    del host.roster.peers[PEER]
+    host.wait(30.0)
+    host.request(events.CancelOrdered, ONE.name, ONE.version)
+    assert [(one.verb, one.manifest_bytes) for one in told(host)] == [
+        (Verb.DEPLOY, len(ONE.envelope)), (Verb.CANCEL, len(ONE.envelope)),
+    ]  # fmt: skip
+
+
 def test_an_orphan_is_adopted_without_any_event_about_the_roster() -> None:
     host = ScriptedHost()
     host.tell(events.DaemonStarted())

@@ -13,7 +13,7 @@ from gossipd.deployment import commands, events
 from gossipd.deployment.context import DeploymentSettings
 from gossipd.deployment.events import Failure
 from gossipd.deployment.progress_record import HostState
-from gossipd.deployment.statement import EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_MAX, Statement, Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
@@ -354,6 +354,32 @@ def test_an_epoch_counts_only_near_the_one_before(host: ScriptedHost) -> None:
     assert (refused.fields["code"], refused.fields["epoch"]) == ("E_STATEMENT_BOUNDS", 1_002)
 
 
+def test_a_member_that_deploys_again_and_again_leaves_epochs_to_those_who_may_cancel(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.drop()
+    host.statements.state.statements[ONE.id] = said(epoch=EPOCH_FIRST_MAX)
+    host.hear(said(epoch=EPOCH_FIRST_MAX + 1))
+    [refused] = [one for one in host.all_of(commands.RecordAudit) if one.kind == "statement refused"]
+    assert refused.fields["code"] == "E_STATEMENT_BOUNDS"
+    assert host.request(events.CancelOrdered, ONE.name, 1).error is None
+    last = host.statements.statement(ONE.id)
+    assert last is not None
+    assert (last.verb, last.epoch) == (Verb.CANCEL, EPOCH_FIRST_MAX + 1)
+    host.hear(said(epoch=EPOCH_FIRST_MAX + 2))
+    assert host.record().state is HostState.CANCELLED
+
+
+def test_an_orphan_of_the_highest_epoch_that_a_member_may_use_stays_one(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.statements.state.deployers[ONE.id] = STRANGER.public.ed25519
+    host.statements.state.statements[ONE.id] = said(epoch=EPOCH_FIRST_MAX)
+    host.tell(events.DaemonStarted())
+    host.roster.signers.discard(PEER_KEY.public.ed25519)
+    del host.roster.peers[PEER]
+    host.wait(1_000.0)
+    assert {one.statement.epoch for one in host.all_of(commands.TellStatement)} == {EPOCH_FIRST_MAX}
+
+
 @pytest.mark.parametrize("epoch", [EPOCH_LIMIT + 1, EPOCH_MAX])
 def test_no_epoch_near_the_highest_is_ever_believed(host: ScriptedHost, epoch: int) -> None:
     wire = forged_epoch(epoch)
@@ -397,6 +423,55 @@ def test_deploying_it_again_gives_no_right_to_cancel(host: ScriptedHost) -> None
     host.hear(said(epoch=2))
     host.hear(said(epoch=3, verb=Verb.CANCEL))
     assert host.record().state is HostState.DOWNLOADING
+
+
+def after_two_deploys_at_once(first: SecretKey, second: SecretKey, *, apart_s: float = 0.0) -> ScriptedHost:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.roster.signers.add(STRANGER.public.ed25519)
+    host.hear(said(secret=first))
+    host.wall_s += apart_s
+    host.hear(said(secret=second))
+    return host
+
+
+def test_of_two_hosts_that_deploy_at_once_all_take_the_same_one_for_the_deployer() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
+    for order in ((low, high), (high, low)):
+        host = after_two_deploys_at_once(*order)
+        assert host.statements.authors(ONE.id).deployer == high.public.ed25519
+        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=low))
+        assert host.record().state is HostState.DOWNLOADING
+        host.hear(said(epoch=2, verb=Verb.CANCEL, secret=high))
+        assert host.record().state is HostState.CANCELLED
+
+
+def test_of_two_first_statements_that_wait_for_the_manifest_the_same_one_counts() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
+    for order in ((low, high), (high, low)):
+        host = ScriptedHost()
+        host.held_back.add(commands.PullManifest)
+        host.roster.signers.add(STRANGER.public.ed25519)
+        for secret in order:
+            host.hear(said(secret=secret))
+        host.release(commands.PullManifest)
+        assert host.statements.authors(ONE.id).deployer == high.public.ed25519
+
+
+def test_a_first_statement_that_comes_a_minute_later_takes_no_right_to_cancel() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
+    for apart_s, deployer in ((60.0, high), (61.0, low)):
+        host = after_two_deploys_at_once(low, high, apart_s=apart_s)
+        assert host.statements.authors(ONE.id).deployer == deployer.public.ed25519
+
+
+def test_a_first_statement_of_a_stranger_takes_no_right() -> None:
+    low, high = sorted((PEER_KEY, STRANGER), key=lambda one: one.public.ed25519)
+    host = ScriptedHost()
+    host.roster.signers = {low.public.ed25519}
+    host.hear(said(secret=low))
+    host.hear(said(secret=high))
+    assert host.statements.authors(ONE.id).deployer == low.public.ed25519
 
 
 def test_who_deployed_it_who_published_it_and_clients_may_cancel() -> None:

@@ -142,6 +142,18 @@ def test_the_oldest_words_are_forgotten_first_the_same_ones_everywhere(monkeypat
     assert forwards.hear(words[0], SIGNERS) is Heard.OLDER, "told again what it forgot, it does not take it for news"
 
 
+def test_a_date_of_long_ago_makes_no_deployment_the_first_to_be_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_module, "STATEMENTS_MAX", 2)
+    victim = manifest(version=9)
+    made = register()
+    made.accept(victim, NOW_S)
+    lie = sign_statement(PUBLISHER, victim.id, epoch=1, verb=Verb.DEPLOY, manifest_bytes=9, now_s=0.0)
+    for one in (word(1, now_s=NOW_S - 2), lie, word(2, now_s=NOW_S - 1)):
+        made.hear(one, SIGNERS)
+    assert made.statement(victim.id) == lie
+    assert made.statement(a_deployment(1)) is None
+
+
 # ---- versions ----
 
 

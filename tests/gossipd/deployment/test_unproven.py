@@ -9,10 +9,11 @@ from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb
 from gossipd.deployment.statement_file import register_from_bytes, register_to_bytes
 from gossipd.deployment.unproven import PullShares, UnprovenStatements
+from gossipd.identity.cancel_rights import DEFAULT_ROLES
 from gossipd.identity.keys import SecretKey
 from membership.member import NodeId, node_id
 from tests.gossipd.deployment.scripted_host import ONE, PEER, PEER_KEY, WALL_S, ScriptedHost, said
-from tests.gossipd.manifest.making import manifest
+from tests.gossipd.manifest.making import PUBLISHER, manifest
 
 LIAR = SecretKey(b"l" * 32)
 LIAR_NODE = node_id(LIAR.public.ed25519)
@@ -103,6 +104,112 @@ def test_a_cancel_that_comes_before_the_manifest_is_the_last_word() -> None:
     host.release(commands.PullManifest)
     assert host.record().state is HostState.CANCELLED
     assert not host.all_of(commands.OpenSwarm)
+
+
+def test_a_manifest_that_proves_a_cancel_is_kept_for_those_who_ask() -> None:
+    host = ScriptedHost()
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.record().state is HostState.CANCELLED
+    assert host.files == {ONE.id: ONE.envelope}
+    assert not host.all_of(commands.AbandonWork)
+    assert host.statements.accepted(ONE.id) is None, "a joiner may need a lower version"
+    host.hear(said(epoch=3))
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_a_cancel_by_one_that_may_not_ends_nothing_though_it_comes_first() -> None:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.roster.signers.add(LIAR.public.ed25519)
+    host.hear(said(epoch=2, verb=Verb.CANCEL, secret=LIAR), LIAR_NODE)
+    assert host.all_of(commands.PullManifest) == [], "alone it counts for nothing"
+    host.hear(said())
+    assert "statement refused" in host.audited()
+    assert host.record().state is HostState.DOWNLOADING
+    assert not host.all_of(commands.DeleteModel)
+
+
+def test_the_deployers_own_cancel_ends_the_search_for_the_manifest() -> None:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.held_back.add(commands.PullManifest)
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    assert host.brain.lifecycle.get(ONE.id) is None
+    host.release(commands.PullManifest)
+    assert not host.all_of(commands.OpenSwarm)
+
+
+def test_a_manifest_of_which_nobody_who_may_has_said_anything_is_forgotten() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.PullManifest)
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.roster.roles = DEFAULT_ROLES  # a reload
+    host.release(commands.PullManifest)
+    assert "statement refused" in host.audited()
+    assert host.brain.lifecycle.get(ONE.id) is None
+    host.hear(said())
+    assert host.record().state is HostState.DOWNLOADING
+
+
+def test_the_publishers_cancel_counts_as_soon_as_the_manifest_is_verified() -> None:
+    host = ScriptedHost()
+    host.roster.roles = DEFAULT_ROLES
+    host.roster.signers.add(PUBLISHER.public.ed25519)
+    host.held_back.add(commands.PullManifest)
+    host.hear(said())
+    host.hear(said(epoch=2, verb=Verb.CANCEL, secret=PUBLISHER))
+    host.release(commands.PullManifest)
+    assert host.record().state is HostState.CANCELLED
+
+
+def test_a_manifest_that_is_kept_for_a_cancel_may_be_deployed_meanwhile() -> None:
+    host = ScriptedHost()
+    host.held_back.add(commands.KeepManifest)
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.hear(said(epoch=3))
+    assert host.record().state is HostState.INIT
+    host.release(commands.KeepManifest)
+    assert host.record().state is HostState.DOWNLOADING
+    assert host.statements.accepted(ONE.id) is not None
+
+
+def test_a_restart_keeps_exactly_what_was_proven() -> None:
+    two, three = manifest(version=2), manifest(version=3, name="org/other")
+    host = lied_to(20)
+    host.held_back.clear()
+    host.peers_have |= {two.id: two.envelope, three.id: three.envelope}
+    host.hear(said())
+    host.hear(said(two.id, epoch=4, verb=Verb.CANCEL))
+    host.drop(three)
+    restarted = ScriptedHost(statements=register_from_bytes(register_to_bytes(host.statements)))
+    restarted.files = host.files
+    restarted.tell(events.DaemonStarted())
+    told = {one.statement.deployment: one.statement for one in restarted.all_of(commands.TellStatement)}
+    assert told == {one.deployment: one for one in host.statements.statements()}
+    assert {one: told[one].verb for one in told} == {
+        ONE.id: Verb.DEPLOY, two.id: Verb.CANCEL, three.id: Verb.DEPLOY,
+    }  # fmt: skip
+    states = {record.id: record.state for record in restarted.brain.lifecycle}
+    assert states == {
+        ONE.id: HostState.DOWNLOADING, two.id: HostState.CANCELLED, three.id: HostState.DOWNLOADING,
+    }  # fmt: skip
+    for one in (ONE, two, three):
+        assert restarted.statements.authors(one.id) == host.statements.authors(one.id)
+        assert restarted.statements.is_proven(one.id)
+
+
+def test_a_client_that_is_taken_out_of_the_list_says_nothing_more() -> None:
+    host = ScriptedHost()
+    host.roster.signers.add(LIAR.public.ed25519)
+    host.roster.clients.add(LIAR.public.ed25519)
+    host.hear(said(secret=LIAR))
+    host.roster.signers.discard(LIAR.public.ed25519)
+    host.roster.clients.clear()
+    host.hear(said(epoch=2, verb=Verb.CANCEL, secret=LIAR))
+    host.hear(said(manifest(version=2).id, secret=LIAR))
+    assert host.record().state is HostState.DOWNLOADING, "what it said before stands"
+    assert host.brain.lifecycle.get(manifest(version=2).id) is None
 
 
 def test_a_statement_from_the_future_is_refused_and_written_down() -> None:

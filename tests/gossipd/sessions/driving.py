@@ -63,6 +63,9 @@ class Network:
     def endpoint_of(self, peer: NodeId) -> Endpoint | None:
         return self.endpoints.get(peer)
 
+    def has_answered(self, peer: NodeId) -> bool:
+        return peer in self.endpoints
+
     def __getitem__(self, number: int) -> Host:
         return self.hosts[node(number)]
 

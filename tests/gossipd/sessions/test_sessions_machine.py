@@ -36,6 +36,9 @@ class _Everywhere:
     def endpoint_of(self, node: NodeId) -> Endpoint | None:
         return Endpoint(node.hex(), 1, b"k" * 32)
 
+    def has_answered(self, node: NodeId) -> bool:
+        return bool(node)
+
 
 class AnnouncementMachine(RuleBasedStateMachine):
     """See the module."""

@@ -134,9 +134,11 @@ class Operations:
 
         def check(daemon: Daemon) -> str:
             record = daemon.deployments.records.get(deployment)
-            if record is None or record.state not in (HostState.CANCELLED, HostState.COMPLETE):
-                return f"is {'unaware' if record is None else record.state.value} with {name}, which is cancelled"
             is_here = any(one.deployment == deployment for one in daemon.store.models())
+            if record is None:  # it never heard that it was deployed
+                return f"is unaware of {name} and has some of it" if is_here else ""
+            if record.state not in (HostState.CANCELLED, HostState.COMPLETE):
+                return f"is {record.state.value} with {name}, which is cancelled"
             is_left = record.state is HostState.CANCELLED and is_here and not self._is_published(daemon, deployment)
             return f"has not deleted {name}" if is_left else ""
 
