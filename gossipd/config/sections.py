@@ -231,8 +231,9 @@ class SourcesSection:
     )
     allow: tuple[str, ...] = setting(
         kinds.Texts(kinds.Text("a scheme or a URL prefix", _check_rule)),
-        'What may be read: schemes ("https"), hosts ("http://10.0.0.7:8000"), buckets ("s3://models"), directories\n'
-        '("file:///srv/models"). Loopback, link-local and metadata addresses only when listed by address.',
+        'What may be read: schemes ("https"), hosts ("http://10.0.0.7:8000"), buckets ("s3://models"),\n'
+        'repositories ("hf://ORG/MODEL"), directories ("file:///srv/models"). Loopback, link-local and\n'
+        "metadata addresses only when listed by address.",
         ("https", "http", "s3", "gs", "az"),
         reload=True,
     )

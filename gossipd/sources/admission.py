@@ -22,15 +22,16 @@ from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 from gossipd.sources import errors
 from gossipd.sources.clients import Clock
-from gossipd.sources.first_request import Addresses, resolve, uses_proxy
+from gossipd.sources.hub import Hub
 from gossipd.sources.location import Location, authority
 from gossipd.sources.pace import Pace
 from gossipd.sources.settings import SourceSettings
+from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 
 _WAITING_HELPS = (errors.SourceBusyError, errors.SourceUnreachableError, errors.SourceShortError)
 _ABOUT_THE_HOST = (
     errors.SourceAuthError, errors.SourceNotFoundError, errors.SourceChangedError, errors.SourceRangeError,
-    errors.SourceLongError,
+    errors.SourceLongError, errors.SourceTruncatedError, errors.SourceNoRangesError, errors.SourceEncodingError,
 )  # fmt: skip
 REFUSALS_MAX = 3  # refusing objects of one source before the whole source is left alone
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
@@ -65,7 +66,7 @@ class SourceAdmission:
         self._find = find
         self._lock = threading.Lock()
         self._paces: dict[str, Pace] = {}
-        self._admitted: dict[str, tuple[float, Addresses]] = {}
+        self._resolved: dict[str, tuple[float, Addresses]] = {}
         self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, errors.SourceError]]] = {}
         self._results: Counter[tuple[str, str]] = Counter()
         self._troubles: dict[str, str] = {}
@@ -77,25 +78,41 @@ class SourceAdmission:
         self._policy = policy
 
     def admit(self, source: SourceUrl, what: str) -> Addresses:
-        """Addresses that the policy admits, resolved now or lately; empty where obstore resolves the host. Raises
-        SourceForbiddenError, SourceUnreachableError.
+        """Addresses that the policy admits, resolved now or lately; empty where a proxy or obstore resolves the host.
+        Raises SourceForbiddenError, SourceUnreachableError, SourceProxyError.
         """
-        place = authority(source)
-        now = self._clock()
-        with self._lock:
-            known_until_s, addresses = self._admitted.get(place, (-math.inf, ()))
-        if now >= known_until_s:
-            direct = source.scheme in WEB_SCHEMES and not uses_proxy(source)
-            addresses = self._find(source, what) if direct else ()
         try:
             self._policy.check_url(source)
+            addresses = self._found(source, what)
             self._policy.check_addresses(source, addresses)
         except ManifestError as error:
             raise errors.SourceForbiddenError(what, str(error)) from None
+        return addresses
+
+    def admit_hub(self, location: Location, hub: Hub, at: Location) -> Addresses:
+        """The same for a place to which a hub led, where the policy names the repository or its hub. An address that
+        this host's environment names as the hub's needs no entry.
+        """
+        try:
+            self._policy.check_hub(location.source, hub.endpoint)
+            addresses = self._found(at.source, location.shown)
+            self._policy.check_addresses(at.source, [one for one in addresses if not hub.names(one)])
+        except ManifestError as error:
+            raise errors.SourceForbiddenError(location.shown, str(error)) from None
+        return addresses
+
+    def _found(self, source: SourceUrl, what: str) -> Addresses:
+        """Where the source's host is."""
+        place = authority(source)
+        now = self._clock()
+        with self._lock:
+            known_until_s, addresses = self._resolved.get(place, (-math.inf, ()))
         if now >= known_until_s:
+            direct = source.scheme in WEB_SCHEMES and proxy_of(source, what) is None
+            addresses = self._find(source, what) if direct else ()
             with self._lock:
-                _bound(self._admitted)
-                self._admitted[place] = (now + self._settings.admission_s, addresses)
+                _bound(self._resolved)
+                self._resolved[place] = (now + self._settings.admission_s, addresses)
         return addresses
 
     def judge_redirect(self, source: SourceUrl, error: errors.SourceRedirectError) -> errors.SourceError:

@@ -85,7 +85,9 @@ class Assembly:
             if self._incoming is not None:
                 self._incoming.land()
         except DigestMismatchError:
-            raise SourceHashError(self._what, f"chunk {chunk} does not hash to the manifest's digest") from None
+            packed = len(self._manifest.segments(chunk)) - 1
+            of = f", which holds {packed} more files," if packed else ""
+            raise SourceHashError(self._what, f"chunk {chunk}{of} does not hash to the manifest's digest") from None
         finally:
             self.close()
         self._position += 1

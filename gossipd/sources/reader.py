@@ -6,7 +6,7 @@ it writes (``assembly``). A request (``requests``) first passes the admission: t
 addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what others did not give.
 
 An error is either momentary (busy, unreachable, slow, short, one wrong hash): then the request is repeated within its
-host's budget. Or it is about the object (missing, no access, changed, another range): then the object is left alone for
+host's budget. Or it is about the object (missing, no access, changed, no ranges): then the object is left alone for
 half a minute, and the whole source after three such objects. obstore repeats nothing by itself. Only C code touches
 payload bytes.
 """
@@ -35,11 +35,11 @@ from gossipd.sources.admission import Resolve, SourceAdmission, SourceStatistics
 from gossipd.sources.assembly import Assembly, Delivery
 from gossipd.sources.clients import Clock
 from gossipd.sources.errors import SourceCancelledError, SourceError, SourceHashError
-from gossipd.sources.first_request import resolve
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import ReadExtent, next_extent
 from gossipd.sources.requests import Job, SourceRequests
 from gossipd.sources.settings import SourceSettings
+from gossipd.sources.web_connection import resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +191,8 @@ class SourceReader:
                 may_repeat = isinstance(error, SourceError) and repeats[pending[0]] <= error.again
                 if may_repeat and self._admission.take_retry(source):
                     continue
+                if isinstance(error, SourceHashError):
+                    error = self._requests.hash_error(job, location, error)
                 self._note(job, location, error)
                 if not isinstance(error, SourceHashError):
                     return failed + pending
