@@ -87,8 +87,8 @@ MUTANTS = (
         "passes-on-a-strangers-statement",
         "A statement is kept and passed on whoever signed it.",
         "membership/event_store.py",
-        "        elif not verdict.is_known:\n            self._keep_back(data, forwarder)\n            return\n",
-        "",
+        "        if not verdict.is_known:\n",
+        "        if not verdict.is_known and kind is PayloadKind.PROGRESS:\n",
         (_ATTACKS,),
     ),
     Mutant(
