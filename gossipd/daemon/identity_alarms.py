@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from gossipd.daemon.identity_watch import Finding, IdentityWatch
+from gossipd.daemon.identity_watch import IdentityFinding, IdentityWatch
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.reports import Reports
 from gossipd.runtime.look_interval import until_next_look
@@ -27,7 +27,7 @@ class IdentityAlarms:
     directory: MemberDirectory
     reports: Reports
     watch: IdentityWatch
-    _shown: frozenset[Finding] = field(default=frozenset(), init=False)
+    _shown: frozenset[IdentityFinding] = field(default=frozenset(), init=False)
 
     def hear(self, event: membership_events.Event) -> None:
         """Whatever membership tells."""

@@ -25,7 +25,7 @@ FINDINGS_MAX = 8  # of each kind: a member that brings hosts along fills no stat
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class IdentityFinding:
     """An identity that is seen twice. ``subject``: the name of a host that is concerned."""
 
     code: str
@@ -81,7 +81,7 @@ class IdentityWatch:
         """Whether two hosts speak with this member's key, so that nothing it says is one host's word."""
         return node in self._twice
 
-    def look(self, records: Mapping[NodeId, Record], live: Collection[NodeId], now: float) -> list[Finding]:
+    def look(self, records: Mapping[NodeId, Record], live: Collection[NodeId], now: float) -> list[IdentityFinding]:
         """What is seen twice now. ``records``: of all members; ``live``: those that live, with this host. Call it every
         few seconds."""
         self._twice = {node: one for node, one in self._twice.items() if one.until_s > now and node in records}
@@ -113,22 +113,22 @@ def _pairs(groups: Mapping[str, list[Record]]) -> list[tuple[Record, Record]]:
     return [(one, other) for one, other in islice(pairs, FINDINGS_MAX)]
 
 
-def _one_key(record: Record, twice: _Twice) -> Finding:
+def _one_key(record: Record, twice: _Twice) -> IdentityFinding:
     sentence = (
         f"two hosts use the node key of {record.name}, at {' and '.join(twice.addresses)}: stop one, and make it a key "
         "and a name of its own with gossipd init"
     )
-    return Finding("E_IDENTITY_TWICE", sentence, record.name)
+    return IdentityFinding("E_IDENTITY_TWICE", sentence, record.name)
 
 
-def _two_keys(code: str, one: Record, other: Record) -> Finding:
+def _two_keys(code: str, one: Record, other: Record) -> IdentityFinding:
     first, second = f"{one.host}:{one.port}", f"{other.host}:{other.port}"
     if code == "E_NAME_CONFLICT":
         return _one_name(one.name, first, second)
     sentence = f"two living hosts, {one.name} and {other.name}, name the address {first}: correct net.advertise of one"
-    return Finding(code, sentence, one.name)
+    return IdentityFinding(code, sentence, one.name)
 
 
-def _one_name(name: str, first: str, second: str) -> Finding:
+def _one_name(name: str, first: str, second: str) -> IdentityFinding:
     places = " and ".join(sorted((first, second)))
-    return Finding("E_NAME_CONFLICT", f"two hosts have the name {name}, at {places}: rename one of them", name)
+    return IdentityFinding("E_NAME_CONFLICT", f"two hosts have the name {name}, at {places}: rename one of them", name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from gossipd.daemon.identity_watch import FINDINGS_MAX, GRACE_S, TWICE_S, Finding, IdentityWatch
+from gossipd.daemon.identity_watch import FINDINGS_MAX, GRACE_S, TWICE_S, IdentityFinding, IdentityWatch
 from membership.member import Record
 from tests.gossipd.daemon.test_state_dir import record
 
@@ -14,7 +14,7 @@ NODE = replace(record(1), name="gpu-1", host="10.0.0.1")
 CLONE = replace(NODE, host="10.0.0.2")
 
 
-def look(watch: IdentityWatch, records: Iterable[Record], now: float) -> list[Finding]:
+def look(watch: IdentityWatch, records: Iterable[Record], now: float) -> list[IdentityFinding]:
     table = {one.node: one for one in records}
     return watch.look(table, set(table), now)
 
