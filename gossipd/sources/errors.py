@@ -120,10 +120,13 @@ class SourceSlowError(SourceError):
 
 
 class SourceBusyError(SourceError):
-    """429 or 503: the source asks us to slow down. Retry: later, at the time that it names."""
+    """429 or 503: the source asks us to slow down. Retry: later, at the time that it names. ``status``: which of them,
+    where it is known.
+    """
 
     code = "E_SOURCE_BUSY"
     again = 8
+    status: int | None = None
 
 
 class SourceUnreachableError(SourceError):
@@ -156,7 +159,10 @@ def from_status(status: int, what: str, *, retry_after_s: float | None = None) -
     """The error for an HTTP status that is neither 200 nor 206."""
     for statuses, kind, why in _STATUSES:
         if status in statuses:
-            return kind(what, f"{why} (status {status})", retry_after_s=retry_after_s)
+            error = kind(what, f"{why} (status {status})", retry_after_s=retry_after_s)
+            if isinstance(error, SourceBusyError):
+                error.status = status
+            return error
     return SourceRangeError(what, f"the server refused the request (status {status})")
 
 

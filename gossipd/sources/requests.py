@@ -23,12 +23,14 @@ from gossipd.sources.clients import Clients, Clock, Stream
 from gossipd.sources.errors import SourceCancelledError, SourceChangedError, SourceError, SourceRedirectError
 from gossipd.sources.first_request import Addresses, touch
 from gossipd.sources.location import Location
+from gossipd.sources.pace import Turn
 from gossipd.sources.settings import SourceSettings
 from gossipd.sources.versions import ObjectVersion, PinnedVersions, check_size
-from gossipd.sources.web_stream import WebConnections, WebStream
+from gossipd.sources.web_stream import PIECE_BYTES, Pieces, Watch, WebConnections, WebStream
 
 STREAM_BYTES = 1024 * 1024  # obstore's buffers for one stream: up to 400 KiB read ahead, and one piece
 _STOP_LOOKED_AT_S = 0.1  # how often a wait for another read checks its own stop flag
+BROKEN_PIECE_BYTES = 32 * 1024  # at a host whose answers break off: what is lost with the connection is less
 _FIRST_LOOKS = 64  # locks; objects that share one wait for each other's first request
 
 Sink = Callable[[memoryview], None]
@@ -47,9 +49,9 @@ class Job:
 
 @dataclass(slots=True)
 class _Asked:
-    """One request in progress, to one of ``addresses`` if there are any. ``struggling``: the last one failed."""
+    """One request in progress, to one of ``addresses`` if there are any."""
 
-    struggling: bool
+    turn: Turn
     addresses: Addresses
     received: int = 0
 
@@ -101,10 +103,11 @@ class SourceRequests:
         if addresses and not small:
             self._look_once(job, location, addresses, part)
         with self._asked(job, location, addresses) as request:
-            if addresses and (small or request.struggling):
+            if addresses and (small or request.turn.is_struggling):
                 length = part.length if small else 1
                 version, body = touch(location, addresses, part.offset, length, self._settings)
                 self._check(job, location, part, version)
+                self._admission.answered(location.source, request.turn)
                 if small:
                     self._pour(job, location, request, memoryview(body), sink)
                     return
@@ -132,27 +135,33 @@ class SourceRequests:
             self._check(job, location, part, touch(location, addresses, part.offset, 1, self._settings)[0])
 
     def _open(
-        self, location: Location, addresses: Addresses, part: Segment, pinned: ObjectVersion | None, *, whole: bool
+        self, job: Job, location: Location, request: _Asked, part: Segment, watch: Watch, *, whole: bool
     ) -> Stream | WebStream:
-        if addresses:
-            return WebStream(self._connections, location, addresses, part, pinned, whole=whole)
+        pinned = self._versions.get(job.manifest.id, location)
+        if request.addresses:
+            small = BROKEN_PIECE_BYTES if self._admission.is_breaking(location.source) else PIECE_BYTES
+            pieces = Pieces(job.manifest.chunk_bytes if whole else small, is_whole=whole, watch=watch)
+            return WebStream(self._connections, location, request.addresses, part, pinned=pinned, pieces=pieces)
         store = self._clients.open(location, whole=whole)
         return Stream(store, location, part, pinned, whole=whole, settings=self._settings, clock=self._clock)
 
     def _stream(self, job: Job, location: Location, part: Segment, request: _Asked, sink: Sink) -> None:
         whole = self._may_read_whole(job, location, part)
-        pinned = self._versions.get(job.manifest.id, location)
+        watch = self._admission.watch(location.source, request.turn, location.shown, part.length)
         with self._room(job, location, part, whole=whole):
             try:
-                stream = self._open(location, request.addresses, part, pinned, whole=whole)
+                stream = self._open(job, location, request, part, watch, whole=whole)
             except SourceChangedError:
                 self._name_the_change(job, location, part)
                 raise
             with closing(stream):
                 self._check(job, location, part, stream.version)
+                self._admission.answered(location.source, request.turn)
                 for piece in stream:
                     self._pour(job, location, request, piece, sink)
-            self._admission.note_rate(location.source, part.length, stream.waited_s)
+                    if request.received < part.length:
+                        watch(request.received, stream.waited_s)
+            self._admission.note_rate(location.source, request.turn, part.length, stream.waited_s)
 
     def _may_read_whole(self, job: Job, location: Location, part: Segment) -> bool:
         """Whole chunks only, from a fast host without a rate limit: a part of a packed chunk needs our buffer. Not for
@@ -199,7 +208,7 @@ class SourceRequests:
             error = caught
             raise
         finally:
-            self._admission.leave(location.source, error, request.received)
+            self._admission.leave(location.source, request.turn, error, request.received)
 
     def _check(self, job: Job, location: Location, part: Segment, seen: ObjectVersion) -> None:
         expected = job.manifest.files[part.file_index].size

@@ -16,6 +16,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from gossipd.manifest.chunk_layout import Segment
@@ -34,7 +35,11 @@ from gossipd.sources.versions import ObjectVersion
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
+Watch = Callable[[int, float], None]
+"""Told the bytes of a request and the time waited for them; raises SourceSlowError to end it."""
+
 PIECE_BYTES = 256 * 1024  # what is handed on at once: a few system calls
+_WATCHED_S = 0.1  # how often a silent request is compared with others
 IDLE_S = 10.0  # servers close later
 _BROKEN = (OSError, http.client.HTTPException)
 
@@ -83,6 +88,15 @@ class WebConnections:
             sock.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """How a range is handed on: in pieces of ``byte_count``, or in whole chunks from a host that is fast."""
+
+    byte_count: int
+    is_whole: bool
+    watch: Watch
+
+
 class WebStream:
     """One range request: ``version`` after the head, then exactly the requested bytes. Each piece is good until the
     next one. Raises SourceError, from the constructor and while iterating.
@@ -90,11 +104,11 @@ class WebStream:
 
     def __init__(
         self, connections: WebConnections, location: Location, addresses: Addresses, part: Segment,
-        pinned: ObjectVersion | None, *, whole: bool,
+        *, pinned: ObjectVersion | None, pieces: Pieces,
     ) -> None:  # fmt: skip
         self._connections, self._location = connections, location
         self._settings = settings = connections.settings
-        self._whole, self._length, self._is_given_back = whole, part.length, False
+        self._pieces, self._length, self._is_given_back = pieces, part.length, False
         headers = {"Range": f"bytes={part.offset}-{part.offset + part.length - 1}", "Accept-Encoding": "identity"}
         if pinned is not None and pinned.if_match is not None:
             headers["If-Match"] = pinned.if_match
@@ -108,7 +122,7 @@ class WebStream:
         self._incoming.waited_s = connections.clock() - began
         self._incoming.received = 0
         self._incoming.what = location.shown
-        timeout_s = settings.whole_timeout_s if whole else settings.request_timeout_s
+        timeout_s = settings.whole_timeout_s if pieces.is_whole else settings.request_timeout_s
         self._incoming.deadline = time.monotonic() + timeout_s
 
     @property
@@ -117,13 +131,13 @@ class WebStream:
         return self._incoming.waited_s
 
     def __iter__(self) -> Iterator[memoryview]:
-        """The body, in pieces as they arrive or in one."""
+        """The body, in pieces as they arrive."""
         what, left = self._location.shown, self._length
-        memory = memoryview(bytearray(left if self._whole else min(left, PIECE_BYTES)))
+        memory = memoryview(bytearray(min(left, self._pieces.byte_count)))
         while left:
             count = self._read(memory[: min(left, len(memory))])
             left -= count
-            if not count or (self._whole and left):
+            if not count:
                 raise SourceShortError(what, f"{self._length - left} bytes came, {self._length} were promised")
             yield memory[:count]
         if self._response.length is None and self._read(memoryview(bytearray(1))):
@@ -150,7 +164,7 @@ class WebStream:
                 request.sock = sock
                 sock.settimeout(self._settings.read_timeout_s)
                 request.request("GET", self._location.target, headers=headers)
-                incoming = _RatedIncoming(sock, self._settings, self._connections.clock)
+                incoming = _RatedIncoming(sock, self._settings, self._connections.clock, self._pieces.watch)
                 response = http.client.HTTPResponse(cast(socket.socket, incoming), method="GET")
                 response.begin()
             except (*_BROKEN, ValueError) as error:
@@ -160,6 +174,10 @@ class WebStream:
                     kept = None
                     continue
                 raise self._in_our_words(error) from None
+            except SourceError:
+                if sock is not None:
+                    sock.close()
+                raise
             return sock, incoming, response
 
     def _read(self, view: memoryview) -> int:
@@ -182,8 +200,9 @@ class _RatedIncoming(Incoming):
     limit may be slower.
     """
 
-    def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float]) -> None:
+    def __init__(self, sock: socket.socket, settings: SourceSettings, clock: Callable[[], float], watch: Watch) -> None:
         super().__init__(sock, settings.read_timeout_s)
+        self._watch = watch
         self._settings = settings
         self._clock = clock
         self.what = ""
@@ -192,14 +211,22 @@ class _RatedIncoming(Incoming):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         assert self.deadline is not None
-        left_s = self.deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._sock.settimeout(min(left_s, self._settings.read_timeout_s))
-        began = self._clock()
-        count = self._sock.recv_into(buffer)
-        self.waited_s += self._clock() - began
-        self.received += count
+        silent_until = time.monotonic() + self._settings.read_timeout_s
+        while True:
+            left_s = min(self.deadline, silent_until) - time.monotonic()
+            if left_s <= 0:
+                raise TimeoutError
+            self._sock.settimeout(min(left_s, _WATCHED_S))
+            began = self._clock()
+            try:
+                count = self._sock.recv_into(buffer)
+            except TimeoutError:
+                count = None
+            self.waited_s += self._clock() - began
+            self.received += count or 0
+            self._watch(self.received, self.waited_s)
+            if count is not None:
+                break
         if count:
             check_rate(self.what, self.received, self.waited_s, self._settings)
         return count
