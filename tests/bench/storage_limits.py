@@ -106,7 +106,7 @@ class Scene:
         """Seconds until ``seeds`` readers together have the model; as planners do, they help each other."""
         self._runs += 1
         manifest = seal((FileEntry("model.safetensors", self.size, 0o644),), self._chunk_bytes, self._digests, *urls)
-        units = [(chunk,) for chunk in range(manifest.chunk_count)]
+        units: list[tuple[int, ...]] = [(chunk,) for chunk in range(manifest.chunk_count)]
         began = time.monotonic()
         with ExitStack() as stack, ThreadPoolExecutor(seeds) as pool:
             readers = [stack.enter_context(self._reader(manifest, f"{self._runs}-{seed}")) for seed in range(seeds)]
