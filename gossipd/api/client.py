@@ -20,6 +20,7 @@ from urllib.parse import quote, urlencode
 from gossipd.core.errors import ExitCode, GossipdError, LocalError, UsageError
 
 SOCKET_NAME = "gossipd.sock"
+READ_SOCKET_NAME = "gossipd-read.sock"
 SOCKET_VARIABLE = "GOSSIPD_SOCKET"
 TIMEOUT_S = 10.0  # the daemon answers from memory within milliseconds, unless it is stopped
 
@@ -39,17 +40,16 @@ class RefusedByDaemonError(GossipdError):
         self.code_of_exit = exit_code
 
 
-def find_socket(socket_path: str | None, config_path: str | None) -> Path:
-    """The status socket: ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else ``./gossipd.sock``. Raises
-    UsageError when the configuration cannot be read."""
-    if socket_path is not None:
-        return Path(socket_path)
-    if config_path is not None:
-        return _socket_of(Path(config_path))
-    return Path(os.environ.get(SOCKET_VARIABLE) or SOCKET_NAME)
+def find_sockets(socket_path: str | None, config_path: str | None) -> tuple[Path, Path]:
+    """The socket of orders and that of questions: by ``--socket``, else ``--config``, else ``$GOSSIPD_SOCKET``, else
+    ``./gossipd.sock``. Raises UsageError when the configuration cannot be read."""
+    if socket_path is None and config_path is not None:
+        return _sockets_of(Path(config_path))
+    path = Path(socket_path or os.environ.get(SOCKET_VARIABLE) or SOCKET_NAME)
+    return path, path.with_name(READ_SOCKET_NAME)
 
 
-def _socket_of(config: Path) -> Path:
+def _sockets_of(config: Path) -> tuple[Path, Path]:
     if config.is_dir():
         config = config / "gossipd.toml"
     try:
@@ -59,8 +59,13 @@ def _socket_of(config: Path) -> Path:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{config} is not TOML: {error}") from None
     status = tables.get("status")
-    path = os.environ.get("GOSSIPD_STATUS__SOCKET") or (status.get("socket") if isinstance(status, dict) else None)
-    return config.parent / (path if isinstance(path, str) and path else SOCKET_NAME)
+    given = status if isinstance(status, dict) else {}
+
+    def named(key: str, default: str) -> Path:
+        path = os.environ.get(f"GOSSIPD_STATUS__{key.upper()}") or given.get(key)
+        return config.parent / (path if isinstance(path, str) and path else default)
+
+    return named("socket", SOCKET_NAME), named("read_socket", READ_SOCKET_NAME)
 
 
 @contextlib.contextmanager
@@ -74,10 +79,14 @@ def short_path(path: Path) -> Iterator[str]:
 
 
 class StatusClient:
-    """Asks one daemon. Every method raises DaemonUnreachableError, or RefusedByDaemonError with its sentence."""
+    """Asks one daemon. Every method raises DaemonUnreachableError, or RefusedByDaemonError with its sentence.
 
-    def __init__(self, path: Path, *, timeout_s: float = TIMEOUT_S) -> None:
+    ``questions`` is the socket that takes no orders: it is asked where this user may not open the other."""
+
+    def __init__(self, path: Path, *, questions: Path | None = None, timeout_s: float = TIMEOUT_S) -> None:
         self._path = path
+        if questions is not None and not _may_open(path) and os.access(questions, os.R_OK | os.W_OK):
+            self._path = questions
         self._timeout_s = timeout_s
 
     def status(self, name: str | None = None, version: int | None = None) -> dict[str, Any]:
@@ -142,11 +151,17 @@ class StatusClient:
             case TimeoutError():
                 return f"the daemon at {self._path} did not answer within {self._timeout_s:g} s"
             case PermissionError():
-                return f"this user may not use the daemon at {self._path}; only the daemon's user and root may"
+                who = "its own user and root may give commands, and status.readers says who may ask"
+                return f"this user may not use the daemon at {self._path}; {who}"
             case OSError():
                 cure = "give --config or --socket, or start the daemon with 'gossipd run'"
                 return f"no daemon answers at {self._path}: {error.strerror or error}; {cure}"
         return f"the program at {self._path} is not gossipd: {error!r}"
+
+
+def _may_open(path: Path) -> bool:
+    """Whether this user may connect to the socket; also true where nothing is known of it, which connecting tells."""
+    return not os.access(path, os.F_OK) or os.access(path, os.R_OK | os.W_OK, effective_ids=True)
 
 
 class _UnixConnection(http.client.HTTPConnection):

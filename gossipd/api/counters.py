@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 
 import trio
 
+from gossipd.runtime.look_interval import next_look_s
+
 # Seconds; from a 256 KiB chunk over a fast link to a 16 MiB chunk over a saturated one.
 FETCH_BOUNDS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # Seconds; the aim is a p99 under 20 ms, and a probe of the membership times out at some hundred.
 LAG_BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1.0)
-LAG_INTERVAL_S = 0.1  # each sample costs a wake-up
-LAG_INTERVAL_AWAKE_S = 1.0  # while the turn loop adds ten times as many samples
+LAG_INTERVAL_S = 0.5  # each sample costs a wake-up, which it shares with other tasks
+LAG_INTERVAL_AWAKE_S = 1.0  # while the turn loop adds many more samples
 LAG_WINDOW = 6_600  # a minute of samples, at the most that the turn loop adds (``runtime.turn_loop``)
 
 
@@ -48,7 +50,7 @@ class Histogram:
 
 
 class LoopLag:
-    """How late the trio loop wakes a due task: a delay that every probe and every frame suffers. Ten samples a second
+    """How late the trio loop wakes a due task: a delay that every probe and every frame suffers. Two samples a second
     detect a loop that is stuck while nothing else is due. While a model moves, the turn loop adds its own wake-ups,
     because the samples alone would be too few for a p99."""
 
@@ -62,7 +64,7 @@ class LoopLag:
         """Never returns; cancelled with the daemon."""
         while True:
             others = self._count
-            due = trio.current_time() + self._interval_s
+            due = next_look_s(self._interval_s)
             await trio.sleep_until(due)
             is_looked_at = self._count - others >= self._interval_s / LAG_INTERVAL_S
             self._interval_s = LAG_INTERVAL_AWAKE_S if is_looked_at else LAG_INTERVAL_S

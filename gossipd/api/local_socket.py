@@ -1,8 +1,8 @@
-"""Binding the daemon's local sockets: a unix socket that only its owner can open, and a port on loopback.
+"""Binding the daemon's local sockets: unix sockets with the right mode from the start, and a port on loopback.
 
 What lives here: paths, modes and stale sockets. What does not: what is served there (``server``, ``request_guard``).
 
-The socket is bound in a fresh directory of mode 0700, gets mode 0600, and is renamed into place. So nobody else can
+A socket is bound in a fresh directory of mode 0700, gets its mode, and is renamed into place. So nobody else can
 connect at any moment, and no umask changes under other threads. The rename also replaces the socket of a killed daemon;
 a socket that a daemon answers is not replaced. A path over the kernel's 108 bytes is shortened (``client.short_path``).
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import os
 import socket
 import stat
 import tempfile
@@ -31,8 +32,8 @@ class SocketPathError(LocalError):
     code = "E_STATUS_SOCKET"
 
 
-def bind_unix(path: Path) -> trio.SocketListener:
-    """Listen at ``path``, mode 0600. Raises SocketPathError."""
+def bind_unix(path: Path, *, mode: int = 0o600, group: int = -1) -> trio.SocketListener:
+    """Listen at ``path``; ``group`` is its group's number, -1 our own. Raises SocketPathError."""
     _refuse_if_taken(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -40,7 +41,8 @@ def bind_unix(path: Path) -> trio.SocketListener:
             made = Path(private) / "s"
             with short_path(made) as name:
                 bound.bind(name)
-            made.chmod(0o600)
+            os.chown(made, -1, group)
+            made.chmod(mode)
             bound.listen(BACKLOG)
             made.rename(path)
     except OSError as error:

@@ -20,7 +20,8 @@ GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secr
 
 Every JSON answer has ``schema_version``. Commands take arguments as a JSON body or in the query. A refusal is
 ``{"error": {"code", "message", "exit_code"}}`` with a suitable status, and the client exits with that code. The socket
-is 0600: any process that can connect may give commands. The loopback port serves only the last two lines.
+is 0600: any process that can connect may give commands. A second socket serves the lines with GET alone, to the users
+that ``status.readers`` names; the loopback port serves only the last two lines.
 """
 
 from __future__ import annotations
@@ -55,22 +56,22 @@ _STATUS_OF_EXIT = {
 
 def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
     """All routes, for the unix socket."""
-    pages = _Pages(view)
     orders = _AdminRoutes(operations)
     routes = [
-        Route("/v1/status", pages.status),
-        Route("/v1/members", pages.members),
-        Route("/v1/models", pages.models),
-        Route("/v1/peers", pages.peers),
-        Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
+        *_question_routes(view),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
         Route("/v1/rm", orders.remove, methods=["POST"]),
         Route("/v1/rollback", orders.rollback, methods=["POST"]),
         Route("/v1/forget", orders.forget, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
-        *_health_routes(view),
     ]
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
+
+
+def read_app(view: StatusPort) -> Starlette:
+    """The questions only, for a unix socket that other users of the host may use: no route changes anything."""
+    orders = Route("/v1/{verb}", _no_orders_here, methods=["POST"])
+    return Starlette(routes=[*_question_routes(view), orders], exception_handlers=_HANDLERS)
 
 
 def health_app(view: StatusPort) -> Starlette:
@@ -155,6 +156,18 @@ class _AdminRoutes:
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
+def _question_routes(view: StatusPort) -> list[Route]:
+    pages = _Pages(view)
+    return [
+        Route("/v1/status", pages.status),
+        Route("/v1/members", pages.members),
+        Route("/v1/models", pages.models),
+        Route("/v1/peers", pages.peers),
+        Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
+        *_health_routes(view),
+    ]
+
+
 def _health_routes(view: StatusPort) -> list[Route]:
     async def metrics(request: Request) -> Response:
         return Response(render(view), media_type=CONTENT_TYPE)
@@ -228,6 +241,12 @@ async def _no_such_page(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     body = error_body("E_STATUS_REQUEST", f"{request.method} {request.url.path[:100]}: {error.detail}")
     return Response(body, status_code=error.status_code, media_type="application/json")
+
+
+async def _no_orders_here(request: Request) -> Response:
+    sentence = "this socket takes no commands: the daemon's own user and root give them at status.socket"
+    body = error_body("E_READ_SOCKET", sentence, int(ExitCode.DAEMON_UNREACHABLE))
+    return Response(body, status_code=403, media_type="application/json")
 
 
 async def _our_bug(request: Request, error: Exception) -> Response:

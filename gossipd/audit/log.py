@@ -25,6 +25,7 @@ from gossipd.audit.chain_file import AuditFile, Scalar
 from gossipd.core.errors import GossipdError
 from gossipd.core.units import timestamp
 from gossipd.runtime.logs import redacted
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 
 QUEUE_MAX = 4096
@@ -89,7 +90,7 @@ class AuditLog:
         try:
             while True:
                 wrote = await self._write(cancellable=True)
-                await trio.sleep(BATCH_INTERVAL_S if wrote else RETRY_S)
+                await until_next_look(BATCH_INTERVAL_S if wrote else RETRY_S)
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):
                 await self._write(cancellable=False)

@@ -121,7 +121,7 @@ def _end(error: click.ClickException | GossipdError | OSError, *, as_json: bool)
         code, message = "E_OS", f"{name}{error.strerror or error}"
     click.echo(f"{code}: {message}", err=True)
     if as_json:
-        refusal = {"code": code, "message": message, "exit_code": int(exit_code)}
+        refusal = {"code": code, "message": message, "exit_code": int(exit_code), **getattr(error, "details", {})}
         click.echo(json.dumps({"schema_version": 1, "error": refusal}))
     return int(exit_code)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from gossipd.api.client import StatusClient, find_socket
+from gossipd.api.client import StatusClient, find_sockets
 from gossipd.core.errors import UsageError
 from gossipd.core.units import parse_seconds, show_bytes
 
@@ -24,7 +24,8 @@ def daemon_options(function: F) -> F:
     """``--socket``, ``--config`` and ``--json``; the command then gets ``client`` and ``as_json``."""
 
     def with_client(*args: Any, socket: str | None, config: str | None, **kwargs: Any) -> Any:
-        return function(*args, client=StatusClient(find_socket(socket, config)), **kwargs)
+        path, questions = find_sockets(socket, config)
+        return function(*args, client=StatusClient(path, questions=questions), **kwargs)
 
     with_client.__name__, with_client.__doc__ = function.__name__, function.__doc__
     as_json = click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, with schema_version.")

@@ -20,7 +20,9 @@ from gossipd.identity import key_files
 from gossipd.identity.cluster_key import CLUSTER_ID_BYTES, CLUSTER_KEY_BYTES, new_key_ring
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 
-_DIRECTORY_MODE = 0o750  # other users see neither the deployments nor the socket
+# The jobs of other users reach the models and the socket that only answers; keys and the other socket are 0600.
+_READABLE = 0o755
+_PRIVATE = 0o750  # who may write to the inbox may deploy
 
 
 class InitError(LocalError):
@@ -73,14 +75,16 @@ def make_directory(
     ring = ring or new_key_ring(random_bytes(CLUSTER_ID_BYTES + CLUSTER_KEY_BYTES))
     secret = SecretKey(random_bytes(KEY_BYTES))
     try:
-        for made in (directory, directory / "inbox", directory / "models", *([directory / "trust"] if names else [])):
-            made.mkdir(mode=_DIRECTORY_MODE, parents=True, exist_ok=True)
+        for made in (directory, directory / "models", *([directory / "trust"] if names else [])):
+            _make(made, _READABLE)
+        _make(directory / "inbox", _PRIVATE)
         key_files.write_key_pair(directory / "node.key", secret)
         key_files.write_key_ring(directory / "cluster.key", ring)
         for name, key in publishers:
             key_files.write_public_key(directory / "trust" / name, key)
         with config.open("x", encoding="utf-8") as file:  # last: a directory with this file is complete
             file.write(text)
+            os.fchmod(file.fileno(), 0o644)  # it holds no secret; jobs find the sockets by it
     except OSError as error:
         raise InitError(f"{error.filename or directory} cannot be made: {error.strerror}") from None
     return Written(config, tuple(files), secret.public.ed25519.hex(), ring.cluster_id.hex())
@@ -101,6 +105,13 @@ def _text(config: Path, *, node: dict[str, object], net: dict[str, object], trus
     except ConfigError as error:
         raise ConfigError(tuple(replace(problem, where="") for problem in error.problems)) from None
     return text
+
+
+def _make(directory: Path, mode: int) -> None:
+    """A new directory has exactly ``mode``, whatever the umask; one that exists keeps its own."""
+    if not directory.is_dir():
+        directory.mkdir(parents=True)
+        directory.chmod(mode)
 
 
 def _pub_name(path: Path) -> str:

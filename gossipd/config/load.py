@@ -171,9 +171,11 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
     members = config.membership
     if members.probe_timeout_s * 2 >= members.probe_interval_s:
         found.append((("membership", "probe_timeout_s"), "must be under half of membership.probe_interval_s"))
-    socket_bytes = len(os.fsencode(config.status.socket))
-    if socket_bytes > _SOCKET_BYTES_MAX:
-        found.append((("status", "socket"), f"has {socket_bytes} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
+    for key, path in (("socket", config.status.socket), ("read_socket", config.status.read_socket)):
+        if (size := len(os.fsencode(path))) > _SOCKET_BYTES_MAX:
+            found.append((("status", key), f"has {size} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
+    if config.status.read_socket == config.status.socket:
+        found.append((("status", "read_socket"), "must differ from status.socket, which takes commands"))
     if config.store.inbox == config.store.models:
         found.append((("store", "inbox"), "must not be the same directory as store.models"))
     return found
@@ -243,16 +245,14 @@ def _with_absolute_paths(config: Config) -> Config:
     def absolute(path: Path | str) -> Path:  # a default is still a plain text
         return Path(os.path.normpath(base / Path(path).expanduser()))
 
-    security = replace(
-        config.security,
-        cluster_key=absolute(config.security.cluster_key),
-        node_key=absolute(config.security.node_key),
-        trust=tuple(absolute(path) for path in config.security.trust),
-        clients=tuple(absolute(path) for path in config.security.clients),
-    )
-    store = replace(config.store, models=absolute(config.store.models), inbox=absolute(config.store.inbox))
-    status = replace(config.status, socket=absolute(config.status.socket))
-    return replace(config, security=security, store=store, status=status)
+    def with_paths(section: Any) -> Any:
+        given = {item.name: getattr(section, item.name) for item in fields(section) if "Path" in str(item.type)}
+        return replace(section, **{
+            name: tuple(map(absolute, value)) if isinstance(value, tuple) else absolute(value)
+            for name, value in given.items()
+        })  # fmt: skip
+
+    return replace(config, **{name: with_paths(getattr(config, name)) for name in SECTIONS})
 
 
 def _suggest(word: str, known: list[str]) -> str:

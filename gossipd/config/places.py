@@ -9,6 +9,7 @@ from __future__ import annotations
 from gossipd.config.load import ConfigError, Problem
 from gossipd.config.sections import Config
 from gossipd.runtime.directory_safety import why_exchangeable
+from gossipd.runtime.file_access import group_number
 from gossipd.store.disk.file_system import why_unfit
 
 _CURE = "; move it to a local disk, or set store.any_file_system = true"
@@ -17,7 +18,7 @@ _CURE = "; move it to a local disk, or set store.any_file_system = true"
 def check_places(config: Config) -> None:
     """No other user may exchange what the daemon writes; models, their journals and the trust records must survive a
     power cut. Raises ConfigError with every place that is unsafe, or on an unfit file system."""
-    problems = _exchangeable(config)
+    problems = _exchangeable(config) + _groups(config)
     if config.store.any_file_system:
         _refuse(problems)
         return
@@ -31,12 +32,26 @@ def check_places(config: Config) -> None:
     _refuse(problems)
 
 
+def _groups(config: Config) -> list[Problem]:
+    problems = []
+    groups = (("store.models_group", config.store.models_group), ("status.read_group", config.status.read_group))
+    for key, name in groups:
+        try:
+            group_number(name)
+        except ValueError as error:
+            problems.append(Problem(str(config.file), key, str(error)))
+    return problems
+
+
 def _exchangeable(config: Config) -> list[Problem]:
     """Also of the configuration itself: audit log and state lie beside it, and it says what is trusted."""
     problems = []
     store = config.store
     places = (("", config.file), ("store.models", store.models), ("store.inbox", store.inbox))
-    for key, path in (*places, ("status.socket", config.status.socket)):
+    sockets = [("status.socket", config.status.socket)]
+    if config.status.readers != "none":
+        sockets.append(("status.read_socket", config.status.read_socket))
+    for key, path in (*places, *sockets):
         try:
             reason = why_exchangeable(path)
         except OSError as error:

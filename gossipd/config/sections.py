@@ -46,6 +46,19 @@ def _check_label(text: str, *, chars_max: int) -> None:
 
 
 _LABEL_RULE = "letters, digits, '.', '_' and '-', beginning with a letter, a digit or '_'"
+
+
+def _check_mode(text: str) -> None:
+    if len(text) != 4 or not set(text) <= set("01234567") or int(text, 8) & 0o7722 != 0o700:
+        raise ValueError(f"{text[:20]!r} must be four octal digits in which only the owner may write: 0755, 0750, 0700")
+
+
+def _check_group(text: str) -> None:
+    if len(text) > 64 or any(character.isspace() or character in ":/" for character in text):
+        raise ValueError(f"{text[:80]!r} must be the name or the number of a group")
+
+
+_GROUP = kinds.Text("a group", _check_group, may_be_empty=True)
 _NAME = kinds.Text("a name of letters, digits, '.', '_' and '-', at most 64", partial(_check_label, chars_max=64))
 _PLACE = kinds.Text("a name of letters, digits, '.', '_' and '-', at most 32", partial(_check_label, chars_max=32))
 
@@ -146,6 +159,15 @@ class StoreSection:
 
     models: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
         _PATH, "Directory of models, on a local disk: NAME/VERSION/ and NAME/current below it.", "models"
+    )
+    models_mode: str = setting(
+        kinds.Text("four octal digits", _check_mode),
+        'Mode of that directory: "0755": every user of the host may read the models, as the jobs that load them need;\n'
+        '"0750": only the group may. Files are readable by all below it, whatever the umask.',
+        "0755",
+    )
+    models_group: str = setting(
+        _GROUP, "Group of that directory, by name or number; empty is the daemon's own group.", ""
     )
     inbox: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
         _PATH,
@@ -259,6 +281,15 @@ class StatusSection:
     socket: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
         _PATH, "Unix socket for status, metrics and commands. At most 107 bytes with its directory.", "gossipd.sock"
     )
+    read_socket: Path = setting(  # noqa: RUF009 -- a plain field, as the others are
+        _PATH, "Unix socket that answers questions and takes no command: for jobs and scrapers.", "gossipd-read.sock"
+    )
+    readers: str = setting(
+        kinds.Choice(("all", "group", "none")),
+        'Who may use read_socket. "all": every user of this host. "group": the group below. "none": it is not made.',
+        "all",
+    )
+    read_group: str = setting(_GROUP, "That group, by name or number; empty is the daemon's own group.", "")
     metrics_port: int = setting(
         kinds.Whole(0, 65_535), "Port on 127.0.0.1 for /metrics and /healthz; 0 is none (the socket has both).", 0
     )

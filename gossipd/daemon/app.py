@@ -25,7 +25,7 @@ import trio
 from gossipd.api.counters import LoopLag
 from gossipd.api.local_socket import bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
-from gossipd.api.server import health_app, status_app
+from gossipd.api.server import health_app, read_app, status_app
 from gossipd.audit.log import AuditLog
 from gossipd.config.keys import Keys
 from gossipd.config.sections import Config
@@ -64,7 +64,9 @@ from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import DaemonStarted, RosterChanged
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
+from gossipd.runtime.file_access import group_number
 from gossipd.runtime.logs import set_level
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.ports import StoreWriteError
 from gossipd.runtime.turn_loop import TurnLoop
 from gossipd.runtime.worker_threads import run_blocking
@@ -247,6 +249,11 @@ class App:
         await nursery.start(self._inbox.run)
         self._request_guards.append(RequestGuard(status_app(self._view, self._operations)))
         nursery.start_soon(self._request_guards[-1].serve, bind_unix(status.socket))
+        if status.readers != "none":
+            self._request_guards.append(RequestGuard(read_app(self._view)))
+            mode = 0o666 if status.readers == "all" else 0o660
+            readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
+            nursery.start_soon(self._request_guards[-1].serve, readers)
         if status.metrics_port:
             self._request_guards.append(RequestGuard(health_app(self._view)))
             nursery.start_soon(self._request_guards[-1].serve, bind_loopback("127.0.0.1", status.metrics_port))
@@ -269,7 +276,7 @@ class App:
         while True:
             rack_of = {node: directory.records[node].rack for node in directory.live()}
             self._plane.keep_links(standing_links(rack, rack_of, self._planner.settings), dials_max=DIALS_AT_ONCE)
-            await trio.sleep(STANDING_LINKS_S)
+            await until_next_look(STANDING_LINKS_S)
 
     def change(self, config: Config, keys: Keys) -> None:
         """Apply a reload: limits, sources, trust, clients and the cluster's key ring may change while running."""

@@ -5,6 +5,7 @@ What lives here: making them from the configuration, closing them in order, chan
 
 from __future__ import annotations
 
+import contextlib
 from random import SystemRandom
 
 from gossipd.config.sections import Config
@@ -23,6 +24,7 @@ from gossipd.daemon.reports import BugTrap
 from gossipd.daemon.store_events import StoreEvents
 from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.runtime.buffer_pool import BufferPool
+from gossipd.runtime.file_access import grant, group_number
 from gossipd.runtime.incoming_chunks import IncomingChunks
 from gossipd.runtime.rate_limit import RateLimit
 from gossipd.sources.assembly import Delivery
@@ -146,8 +148,10 @@ class DataPlane:
 
 
 def open_store(config: Config, events: StoreEvents) -> ChunkStore:
-    """The store of this host. Raises StoreError, StoreWriteError."""
-    make_root(config.store.models, mode=0o750)
+    """The store of this host, open to those who may read models. Raises StoreError, StoreWriteError, OSError."""
+    make_root(config.store.models, mode=0o700)
+    with contextlib.suppress(OSError):  # of another user, or on a read-only disk: the store says so next
+        grant(config.store.models, int(config.store.models_mode, 8), group_number(config.store.models_group))
     settings = settings_mapping.store_settings(config)
     return ChunkStore(
         config.store.models, settings=settings, on_event=events.reported, before_evict=events.before_evict

@@ -10,10 +10,7 @@ of objects never holds up fetches from peers. Every command that starts work end
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import structlog
@@ -31,12 +28,11 @@ from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.reports import Reports
 from gossipd.deployment.events import SourceTroubled
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError, StoreWriteError
-from gossipd.runtime.thread_priority import lower_priority
+from gossipd.runtime.worker_pool import WorkerPool
 from gossipd.transfer.errors import TransferError
 
-FETCH_THREADS = 48  # twice the planner's limit: those that were cancelled end a little later; a thread costs 60 KiB
+FETCH_THREADS = 48  # twice the planner's limit: those that were cancelled end a little later
 CHORE_THREADS = 2
-TOGETHER_S = 5.0  # for all threads of a pool to begin; on an idle machine they take 5 ms
 COMPLAIN_TIMEOUT_S = 5.0
 log = structlog.get_logger("performer")
 
@@ -54,14 +50,16 @@ class CommandExecutor:
     reports: Reports
 
     def __post_init__(self) -> None:
-        self._fetchers = pool_with_threads(FETCH_THREADS, "fetch")
-        self._readers = pool_with_threads(self.data_plane.read_threads, "read")
-        self._chores = pool_with_threads(CHORE_THREADS, "chore")
+        # What an adapter may raise is caught where it is called: anything else is our own bug and stops the node.
+        failed = self.reports.bugs.report
+        self._fetchers = WorkerPool(FETCH_THREADS, "fetch", failed)
+        self._readers = WorkerPool(self.data_plane.read_threads, "read", failed)
+        self._chores = WorkerPool(CHORE_THREADS, "chore", failed)
 
     def close(self) -> None:
         """No new work; what runs is ended by closing the client and the reader, which come first."""
         for pool in (self._fetchers, self._readers, self._chores):
-            pool.shutdown(wait=True, cancel_futures=True)
+            pool.close()
 
     def note(self, event: Event) -> None:
         """See PlannerPort: the deployment brain counts chunks."""
@@ -72,13 +70,13 @@ class CommandExecutor:
         """See PlannerPort."""
         match command:
             case events.StartFetch():
-                self._submit(self._fetchers, self._fetch, command)
+                self._fetchers.submit(self._fetch, command)
             case events.CancelFetch():
                 self.data_plane.client.cancel(command.peer, command.deployment, command.chunk)
             case events.StartSourceRead():
-                self._submit(self._readers, self._read, command)
+                self._readers.submit(self._read, command)
             case events.ProbeSource():
-                self._submit(self._chores, self._probe, command.deployment)
+                self._chores.submit(self._probe, command.deployment)
             case events.StartSubscription() | events.EndSubscription() | events.SendHoldings() | events.SendDelta():
                 self.plane.hear(command)
             case events.ClaimSeed():
@@ -87,17 +85,6 @@ class CommandExecutor:
                 self.deployments.post(command)
             case events.LimitUploads():
                 self.data_plane.server.limit_uploads(command.slots)
-
-    def _submit(self, pool: ThreadPoolExecutor, work: Callable[..., None], *what: object) -> None:
-        try:
-            pool.submit(work, *what).add_done_callback(self._ended)
-        except RuntimeError:
-            log.debug("too late for more work")  # the pool is shut down: the daemon is stopping
-
-    def _ended(self, work: Future[None]) -> None:
-        """What an adapter may raise is caught where it is called: anything else is our own bug and stops the node."""
-        if not work.cancelled() and (error := work.exception()) is not None:
-            self.reports.bugs.report(error)
 
     # ---- in threads --------------------------------------------------------------------------------
 
@@ -132,7 +119,7 @@ class CommandExecutor:
             incoming.land()
         except DigestMismatchError as error:
             self._blame(command, error)
-            self._submit(self._chores, self._complain, command)
+            self._chores.submit(self._complain, command)
             return FailReason.CORRUPT
         except StoreWriteError:
             return FailReason.DISK
@@ -186,19 +173,3 @@ class CommandExecutor:
     def _claim_seed(self, term: int) -> None:
         self.membership_host.claim_seed(term)
         self.reports.audit.record("seed claimed" if term else "seed given up", term=term)
-
-
-def pool_with_threads(count: int, name: str) -> ThreadPoolExecutor:
-    """A pool that has its threads already, all of lower priority than the loop.
-
-    The loop submits, and starting a thread waits until that thread runs, which takes long under full load.
-    """
-    pool = ThreadPoolExecutor(count, thread_name_prefix=name, initializer=lower_priority)
-    together = threading.Barrier(count)
-    try:
-        for _ in range(count):
-            pool.submit(together.wait, TOGETHER_S)
-    except RuntimeError:  # the system's limit on threads: the pool makes do with those that there are
-        log.warning("fewer threads than wanted", pool=name, wanted=count)
-        together.abort()
-    return pool

@@ -11,6 +11,7 @@ from typing import Protocol
 import trio
 
 from gossipd.daemon.reports import Alarms
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import calls_without_a_thread
 
 LOOK_S = 1.0
@@ -42,7 +43,7 @@ class LimitsWatch:
     async def run(self) -> None:
         """Never returns: work that waits for a thread, and members among strangers, go on by themselves."""
         while True:
-            await trio.sleep(LOOK_S)
+            await until_next_look(LOOK_S)
             if calls_without_a_thread():
                 self._alarms.ring("E_THREADS", NO_THREADS)
             else:

@@ -23,6 +23,7 @@ from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.progress_record import next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.states import FINAL
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
@@ -54,7 +55,7 @@ class ProgressPublisher:
         """Never returns."""
         ticked_s = trio.current_time()
         while True:
-            await trio.sleep(LOOK_S)
+            await until_next_look(LOOK_S)
             now = trio.current_time()
             if now - ticked_s >= TICK_S:
                 self._tick(now - ticked_s)

@@ -19,6 +19,7 @@ from gossipd.daemon.state_dir import StateDirectory, StateWriteError
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.statement_file import snapshot
 from gossipd.deployment.statement_store import StatementStore
+from gossipd.runtime.look_interval import until_next_look
 from gossipd.runtime.worker_threads import run_blocking
 from membership.swim import Swim
 
@@ -41,7 +42,7 @@ class StateSaver:
         kept_revision, kept_s, kept_table = self.register.revision, trio.current_time(), b""
         self._show_equivocations()
         while True:
-            await trio.sleep(LOOK_S)
+            await until_next_look(LOOK_S)
             writes: list[Callable[[], None]] = []
             if self.register.revision != kept_revision:
                 kept_revision = self.register.revision

@@ -4,7 +4,8 @@ What lives here: reading and writing. What does not: the formats (``identity.key
 
 A secret file is created with ``O_EXCL`` and mode 0600 from the start: at no moment can another user open it, and no key
 is overwritten by mistake. It is read through one descriptor whose owner, type and mode are checked first. Symbolic
-links are followed, because secrets are often mounted as such; their target is checked.
+links are followed, because secrets are often mounted as such; their target is checked. A secret that root owns may be
+readable by its group, for a daemon that is not root: so Kubernetes and systemd hand secrets to one user.
 """
 
 from __future__ import annotations
@@ -148,7 +149,8 @@ def _check(path: Path, status: os.stat_result, *, secret: bool) -> None:
     mode = stat.S_IMODE(status.st_mode)
     if secret and path.suffix == ".pub":
         raise KeyFileError(f"{path} is a public key; give the secret one, {path.stem}", code="E_KEY_FORMAT")
-    if (secret and mode & 0o077) or mode & 0o022:
+    is_handed = status.st_uid == 0 and os.geteuid() != 0
+    if (secret and mode & (0o037 if is_handed else 0o077)) or mode & 0o022:
         danger = "access this secret; chmod 600" if secret else "change this key; chmod go-w"
         sentence = f"{path} has mode {mode:04o}: users other than its owner can {danger} {path}"
         raise KeyFileError(sentence, code="E_KEY_EXPOSED")

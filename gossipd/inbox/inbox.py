@@ -117,8 +117,7 @@ class Inbox:
     async def look(self) -> float:
         """One pass over the folder. Returns the seconds until the next one is due."""
         try:
-            await run_blocking(self._folder.check)
-            drops, more = await run_blocking(self._folder.scan, self._settings.drops_max)
+            drops, more = await run_blocking(self._scan)
         except (OSError, DropError) as error:
             self._report_trouble(error)
             return self._settings.rescan_s
@@ -135,6 +134,10 @@ class Inbox:
         self.statistics.waiting = len(self._seen) + more
         self._report_trouble(trouble)
         return max(delay, _LOOK_S_MIN)
+
+    def _scan(self) -> tuple[list[Drop], int]:
+        self._folder.check()
+        return self._folder.scan(self._settings.drops_max)
 
     async def _advance(self, drop: Drop) -> float:
         """Take one file as far as possible now. Returns the seconds until its next look."""

@@ -99,6 +99,8 @@ class TurnLoop:
         try:
             while True:
                 await wakeup.wait(socket)
+                if not has_unread(socket):
+                    continue  # the wait ended for safety's sake, and nothing was missed
                 self.wake()
                 await self._asleep.wait()  # until then the turns read the socket
         finally:

@@ -23,6 +23,8 @@ from typing import cast
 import trio
 import zmq
 
+from gossipd.runtime.look_interval import next_look_s
+
 SAFETY_POLL_S = 0.5
 RETRY_S = 0.05  # before a message to a slow peer is tried again; libzmq may signal writability to another call
 
@@ -46,7 +48,8 @@ class SocketWakeup:
             self._rung = False
             await trio.lowlevel.checkpoint()
             return
-        with trio.move_on_after(max(0.0, min(seconds_max, SAFETY_POLL_S))) as self._waiting:
+        until_s = min(trio.current_time() + max(0.0, seconds_max), next_look_s(SAFETY_POLL_S))
+        with trio.move_on_at(until_s) as self._waiting:
             await trio.lowlevel.wait_readable(socket.FD)
         self._waiting = None
         self._rung = False

@@ -22,16 +22,17 @@ from gossipd.manifest.source_policy import SourcePolicy
 from gossipd.manifest.source_url import WEB_SCHEMES, SourceUrl
 from gossipd.sources import errors
 from gossipd.sources.clients import Clock
-from gossipd.sources.first_request import Addresses, resolve, uses_proxy
+from gossipd.sources.hub import Hub
 from gossipd.sources.location import Location, authority
-from gossipd.sources.mirrors import LOOKED_S_MIN, MirrorRates
+from gossipd.sources.mirror_rates import LOOKED_S_MIN, MirrorRates
 from gossipd.sources.pace import FOLLOWER_WAIT_S, Pace, Turn
 from gossipd.sources.settings import SourceSettings
+from gossipd.sources.web_connection import Addresses, proxy_of, resolve
 
 _WAITING_HELPS = (errors.SourceBusyError, errors.SourceUnreachableError, errors.SourceShortError)
 _ABOUT_THE_HOST = (
     errors.SourceAuthError, errors.SourceNotFoundError, errors.SourceChangedError, errors.SourceRangeError,
-    errors.SourceLongError,
+    errors.SourceLongError, errors.SourceTruncatedError, errors.SourceNoRangesError, errors.SourceEncodingError,
 )  # fmt: skip
 REFUSALS_MAX = 3  # refusing objects of one source before the whole source is left alone
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
@@ -73,7 +74,7 @@ class SourceAdmission:
         self._changed = threading.Condition(self._lock)
         self._mirrors = MirrorRates()
         self._paces: dict[str, Pace] = {}
-        self._admitted: dict[str, tuple[float, Addresses]] = {}
+        self._resolved: dict[str, tuple[float, Addresses]] = {}
         self._refused: dict[tuple[DeploymentId, str], dict[str, tuple[float, errors.SourceError]]] = {}
         self._results: Counter[tuple[str, str]] = Counter()
         self._troubles: dict[str, str] = {}
@@ -85,25 +86,44 @@ class SourceAdmission:
         self._policy = policy
 
     def admit(self, source: SourceUrl, what: str) -> Addresses:
-        """Addresses that the policy admits, resolved now or lately; empty where obstore resolves the host. Raises
-        SourceForbiddenError, SourceUnreachableError.
+        """Addresses that the policy admits, resolved now or lately; empty where a proxy or obstore resolves the host.
+        Raises SourceForbiddenError, SourceUnreachableError, SourceProxyError.
         """
-        place = authority(source)
-        now = self._clock()
-        with self._lock:
-            known_until_s, addresses = self._admitted.get(place, (-math.inf, ()))
-        if now >= known_until_s:
-            direct = source.scheme in WEB_SCHEMES and not uses_proxy(source)
-            addresses = self._find(source, what) if direct else ()
         try:
             self._policy.check_url(source)
+            addresses = self._found(source, what)
             self._policy.check_addresses(source, addresses)
         except ManifestError as error:
             raise errors.SourceForbiddenError(what, str(error)) from None
+        return addresses
+
+    def admit_hub(self, location: Location, hub: Hub, at: Location) -> Addresses:
+        """The same for a place to which a hub led, where the policy names the repository or its hub. The hub's own
+        addresses are not judged: this host's environment names it.
+        """
+        try:
+            self._policy.check_hub(location.source, hub.endpoint)
+            own = self._found(hub.endpoint, location.shown)
+            if hub.owns(at):
+                return own
+            addresses = self._found(at.source, location.shown)
+            self._policy.check_addresses(at.source, [one for one in addresses if one not in own])
+        except ManifestError as error:
+            raise errors.SourceForbiddenError(location.shown, str(error)) from None
+        return addresses
+
+    def _found(self, source: SourceUrl, what: str) -> Addresses:
+        """Where the source's host is."""
+        place = authority(source)
+        now = self._clock()
+        with self._lock:
+            known_until_s, addresses = self._resolved.get(place, (-math.inf, ()))
         if now >= known_until_s:
+            direct = source.scheme in WEB_SCHEMES and proxy_of(source, what) is None
+            addresses = self._find(source, what) if direct else ()
             with self._lock:
-                _bound(self._admitted)
-                self._admitted[place] = (now + self._settings.admission_s, addresses)
+                _bound(self._resolved)
+                self._resolved[place] = (now + self._settings.admission_s, addresses)
         return addresses
 
     def judge_redirect(self, source: SourceUrl, error: errors.SourceRedirectError) -> errors.SourceError:
@@ -174,9 +194,7 @@ class SourceAdmission:
         _bound(self._steady)
         self._steady[place] = -STEADY_AFTER
         if isinstance(error, errors.SourceBusyError):
-            pace.refused(turn, now, status=error.status, retry_after_s=error.retry_after_s)
-        if isinstance(error, errors.SourceSlowError):
-            self._mirrors.given_up(source.text)
+            pace.refused(turn, now, is_too_many=error.is_too_many, retry_after_s=error.retry_after_s)
         if isinstance(error, _WAITING_HELPS):
             pace.failed(turn, now, error.retry_after_s)
         elif isinstance(error, _ABOUT_THE_HOST):
@@ -223,7 +241,7 @@ class SourceAdmission:
             else:
                 self._mirrors.failed(source.text, self._clock())
 
-    def watch(self, source: SourceUrl, turn: Turn, what: str, length: int) -> Callable[[int, float], None]:
+    def watch(self, mirror: str, source: SourceUrl, turn: Turn, what: str, length: int) -> Callable[[int, float], None]:
         """Called with the bytes received and the time waited for them; raises SourceSlowError when others like it are
         so much quicker that the request should be made again."""
 
@@ -232,7 +250,9 @@ class SourceAdmission:
                 return
             with self._lock:
                 requests = self._pace(source).connections.under_way
-                is_slow = self._mirrors.is_slow(source.text, length, received, waited_s, requests)
+                is_slow = self._mirrors.is_slow(mirror, length, received, waited_s, requests)
+                if is_slow:
+                    self._mirrors.given_up(mirror)
             if is_slow:
                 raise errors.SourceSlowError(
                     what, f"{received} bytes in {waited_s:.1f} s, when other requests were far quicker"
@@ -250,12 +270,12 @@ class SourceAdmission:
         with self._lock:
             return self._steady[authority(source)] < 0
 
-    def note_rate(self, source: SourceUrl, turn: Turn, received: int, waited_s: float) -> None:
+    def note_rate(self, mirror: str, source: SourceUrl, turn: Turn, received: int, waited_s: float) -> None:
         """Note how quickly a range came, without our own time."""
         place = authority(source)
         with self._lock:
             requests = max(turn.level, self._pace(source).connections.under_way)
-            self._mirrors.came(source.text, received, waited_s, requests, self._clock())
+            self._mirrors.came(mirror, received, waited_s, requests, self._clock())
             if self._steady[place] < 0:
                 self._steady[place] += 1
             elif received >= RATED_BYTES_MIN and len(self._steady) <= HOSTS_MAX:

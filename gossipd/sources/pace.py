@@ -1,7 +1,7 @@
 """When a host may be asked: one pace for all requests to it.
 
 Values only: ``now`` and the generator are passed in; ``admission`` owns the lock, and the reading threads wait. What
-does not live here: which of several mirrors is asked (``mirrors``).
+does not live here: which of several mirrors is asked (``mirror_rates``).
 
 A request that fails while the host answers others is repeated after a pause of its own, and the others go on. How many
 may be under way is learned from refusals (``connection_limit``), how many may go out in a second from status 429, and
@@ -27,7 +27,6 @@ from gossipd.sources.settings import SourceSettings
 REFUSED_PAUSE_S_MAX = 1.0  # a host that is full of others' requests is asked for a place this often
 FAILURES_MAX = 30  # doubling 0.2 s this often is beyond every ceiling
 FOLLOWER_WAIT_S = 0.1  # how soon a read checks again when nobody wakes it
-_STATUS_TOO_MANY = 429
 _REFUSALS_IN_ORDER = 4  # without an answer, while the right number per second is searched
 
 
@@ -90,14 +89,14 @@ class Pace:
         self.connections.answered(turn.level)
         self.requests.answered(turn.sent_s, now)
 
-    def refused(self, turn: Turn, now: float, *, status: int | None, retry_after_s: float | None) -> None:
-        """The host has too much to do: 503 or 429. Called before ``failed``."""
+    def refused(self, turn: Turn, now: float, *, is_too_many: bool, retry_after_s: float | None) -> None:
+        """The host has too much to do: 503, or 429, which is ``is_too_many``. Called before ``failed``."""
         told_s = min(retry_after_s or 0.0, self._settings.retry_after_max_s)
         self._refusals += 1
         if self.failures:
             return  # the pauses are enough
         self.connections.refused(turn.level, now, told_s)
-        if status == _STATUS_TOO_MANY or self.connections.is_refused_alone:
+        if is_too_many or self.connections.is_refused_alone:
             self.requests.refused(turn.sent_s, now, told_s)
 
     def failed(self, turn: Turn, now: float, retry_after_s: float | None = None) -> None:

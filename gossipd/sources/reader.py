@@ -6,7 +6,7 @@ it writes (``assembly``). A request (``requests``) first passes the admission: t
 addresses, and the pace of its host. The sources of a manifest are mirrors; each is asked for what others did not give.
 
 An error is either momentary (busy, unreachable, slow, short, one wrong hash): then the request is repeated within its
-host's budget. Or it is about the object (missing, no access, changed, another range): then the object is left alone for
+host's budget. Or it is about the object (missing, no access, changed, no ranges): then the object is left alone for
 half a minute, and the whole source after three such objects. obstore repeats nothing by itself. Only C code touches
 payload bytes.
 """
@@ -42,11 +42,11 @@ from gossipd.sources.errors import (
     SourceSlowError,
     SourceUnreachableError,
 )
-from gossipd.sources.first_request import resolve
 from gossipd.sources.location import Location
 from gossipd.sources.ranges import ReadExtent, next_extent, ranges_after
 from gossipd.sources.requests import Job, SourceRequests
 from gossipd.sources.settings import SourceSettings
+from gossipd.sources.web_connection import resolve
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class SourceReader:
 
     @contextmanager
     def _job(self, manifest: Manifest, *, is_awaited: bool = False) -> Iterator[Job]:
-        job = Job(manifest, is_awaited)
+        job = Job(manifest, is_awaited=is_awaited)
         with self._lock:
             self._running.add(job)
             if self._closed:
@@ -208,11 +208,14 @@ class SourceReader:
             self._note(job, Location.of(usable[0], path), error)
             return error
         location = Location.of(source, path)
+        job.mirror = source.text
         try:
             self._read_extent(job, source, run, location, is_only=len(usable) == 1)
         except GossipdError as error:
             lost = [chunk for chunk in run.chunks if chunk not in job.stored]
             if lost and not self._will_repeat(job, source, error, attempts, lost[0], is_only=len(usable) == 1):
+                if isinstance(error, SourceHashError):
+                    error = self._requests.hash_error(job, location, error)
                 self._note(job, location, error)
             return error
         finally:

@@ -26,6 +26,8 @@ class SourceSettings:
         whole_timeout_s: for a whole range; bounds a host that turns slow. Afterwards it is read in pieces again.
         touch_bytes_max: a range up to this size is read by the first request to an object; longer ones by obstore after
             a first request for one byte.
+        whole_file_bytes_max: files up to this size are read from servers without ranges, which send all that comes
+            before a range for each range. A file of one longest range costs its own bytes.
         backoff_first_s, backoff_max_s: the pause after the first failure, and the longest; doubled in between and drawn
             between half and the whole.
         retry_after_max_s: the longest pause that a server can ask for.
@@ -47,6 +49,7 @@ class SourceSettings:
     whole_rate_bytes_min: int = 8 * MIB
     whole_timeout_s: float = 12.0
     touch_bytes_max: int = 64 * 1024
+    whole_file_bytes_max: int = 16 * MIB
     backoff_first_s: float = 0.2
     backoff_max_s: float = 20.0
     retry_after_max_s: float = 60.0

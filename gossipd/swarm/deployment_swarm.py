@@ -160,8 +160,14 @@ class DeploymentSwarm:
 
     def ending(self, event: events.ChunkEnding) -> None:
         """The next chunk may be asked of the supplier that sends this one."""
-        if self.replica.ends(event.chunk, event.supplier) and not isinstance(event.supplier, Origin):
+        if not self.replica.ends(event.chunk, event.supplier):
+            return
+        if not isinstance(event.supplier, Origin):
             self.pipelining.add(event.supplier, event.chunk)
+        # Most of one copy is here: the other one of a hedged chunk costs only bytes.
+        for flight in self.replica.flights[event.chunk]:
+            if flight.supplier != event.supplier and not isinstance(flight.supplier, Origin) and not flight.is_ending:
+                self.commands.append(events.CancelFetch(self.deployment, event.chunk, flight.supplier))
 
     def is_promised(self, chunk: int) -> bool:
         """Whether rack peers may "hold" the chunk because this host has announced it before it is here."""

@@ -62,6 +62,7 @@ _PeerEvent: TypeAlias = (
 )
 _TICK_S = 0.25  # before any deployment is open; then its chunk time decides
 _UPKEEP_S = 0.5  # lags and silences grow over seconds; a change of the members is looked at in the next tick
+_LATE_KEPT = 0.8  # per tick: what was late a second ago is likely to be so again
 _WINDOW_SMOOTH = 0.1  # per tick: the window follows within ten
 
 
@@ -86,6 +87,7 @@ class Planner:
         self._slots = 0
         self._tick_s = -math.inf
         self._tick_interval_s = _TICK_S
+        self._late_s = 0.0  # how much later than due this host acts, of late
         self._surroundings = self._around(0.0)
 
     def set_own(self, *, can_read_sources: bool) -> None:
@@ -229,6 +231,8 @@ class Planner:
         return Surroundings(self._own, election.seeds, election.begin_allowed_s(now), election.reads_allowed_s(now))
 
     def _tick(self, now: float) -> None:
+        late_s = now - self._tick_due_s() if self._tick_s > -math.inf else 0.0
+        self._late_s = max(late_s, _LATE_KEPT * self._late_s)
         self._tick_s = now
         self._tick_interval_s = min((swarm.tick_interval_s for swarm in self._swarms.values()), default=_TICK_S)
         self._peers.expire(now)
@@ -250,7 +254,7 @@ class Planner:
                 refresh_roles(swarm, around, now)
                 swarm.subscribe(now)
                 give_up_lost(swarm, now)
-            room -= hedge(swarm, room, now)
+            room -= hedge(swarm, room, now, late_s=self._late_s)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
                 swarm.report(alone=self._is_alone(around, now), now=now)
 

@@ -119,6 +119,9 @@ class PlannerSettings:
     """The last part of a model, 0 to 1, at least two chunks, that is hedged early. More costs duplicates."""
     hedge_after: float = 3.0
     """A fetch that takes this many times the usual is hedged. Less costs duplicates, more costs time."""
+    hedge_s_min: float = 0.5
+    """Least seconds until a fetch that has brought nothing is hedged; above 0 to 600. Less costs duplicates where a
+    machine is busy, more costs time when the holder of one of the last chunks hangs."""
     stall_s: float = 3.0
     """Seconds without a chunk after which status shows a reason, above 0 to 600."""
     lag_share: float = 0.75
@@ -150,6 +153,6 @@ class PlannerSettings:
             raise ValueError("early_announcers must be at least 1")
         if self.spread < 1:
             raise ValueError("spread must be at least 1")
-        for name in ("batch_s_min", "news_lazy_s", "stall_s", "read_takeover_s", "import_fallback_s"):
+        for name in ("batch_s_min", "news_lazy_s", "stall_s", "read_takeover_s", "import_fallback_s", "hedge_s_min"):
             if not 0 < getattr(self, name) <= 600:
                 raise ValueError(f"{name} must be above 0 and at most 600 s")

@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _CORE = "tests/gossipd/core"
 _PLANNER = "tests/gossipd/swarm/test_planner.py"
+_HEDGING = "tests/gossipd/swarm/test_hedging.py"
 
 MUTANTS = (
     Mutant(
@@ -327,6 +328,30 @@ MUTANTS = (
         "(usual_s if near else max(usual_s, swarm.import_window.usual_s))",
         "usual_s",
         (_PLANNER,),
+    ),
+    Mutant(
+        "a-fetch-that-moves-is-hedged-like-one-that-does-not",
+        "Chunks that are under way are asked for twice.",
+        "gossipd/swarm/hedging.py",
+        "_ARRIVING_FACTOR if flight.is_arriving else 1.0",
+        "1.0",
+        (_HEDGING,),
+    ),
+    Mutant(
+        "a-machine-that-stands-still-hedges-everything",
+        "A moment in which the process did not run makes every fetch look late.",
+        "gossipd/swarm/planner.py",
+        "late_s=self._late_s",
+        "late_s=0.0",
+        (_HEDGING,),
+    ),
+    Mutant(
+        "both-copies-of-a-hedged-chunk-come-to-their-end",
+        "The second copy is stopped only when the first is stored.",
+        "gossipd/swarm/deployment_swarm.py",
+        "isinstance(flight.supplier, Origin) and not flight.is_ending:",
+        "isinstance(flight.supplier, Origin) and flight.is_ending:",
+        (_HEDGING,),
     ),
     Mutant(
         "a-slow-uplink-is-asked-for-as-much-as-before",

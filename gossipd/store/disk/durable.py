@@ -36,7 +36,12 @@ def make_root(path: Path, *, mode: int) -> None:
     """Make a directory and its parents, with durable names up to the mount point. Raises OSError. Skipped: parents that
     we may not read, and file systems that are read-only or cannot sync a directory.
     """
-    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    try:
+        path.mkdir(mode=mode, parents=True)
+        path.chmod(mode)  # the umask took bits away
+    except FileExistsError:
+        if not path.is_dir():
+            raise
     directory = path.absolute()
     while not os.path.ismount(directory):
         directory = directory.parent
@@ -184,6 +189,7 @@ class PosixDisk:
         with self._parent(path) as (at, name):
             try:
                 os.mkdir(name, 0o755, dir_fd=at)
+                _set_directory_mode(name, at, 0o755)  # the umask took bits away, and jobs of other users read here
             except FileExistsError:
                 if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
                     raise
@@ -232,3 +238,12 @@ class PosixDisk:
             yield descriptor, path.rpartition("/")[2]
         finally:
             os.close(descriptor)
+
+
+def _set_directory_mode(name: str, at: int, mode: int) -> None:
+    descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+    try:
+        if stat.S_IMODE(os.fstat(descriptor).st_mode) != mode:
+            os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)

@@ -10,6 +10,7 @@ import stat
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,11 +19,11 @@ import pytest
 import trio
 
 from gossipd.api import client
-from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient
+from gossipd.api.client import DaemonUnreachableError, RefusedByDaemonError, StatusClient, find_sockets
 from gossipd.api.local_socket import SocketPathError, bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
 from gossipd.api.schema import AlarmRow
-from gossipd.api.server import health_app, status_app
+from gossipd.api.server import health_app, read_app, status_app
 from gossipd.core.errors import ExitCode
 from tests.gossipd.api.fake_daemon import FakeDaemon, toy_row
 
@@ -430,14 +431,14 @@ def test_a_user_that_may_not_ask_is_told_who_may(tmp_path: Path, monkeypatch: py
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(client._UnixConnection, "connect", refuse)
-    with pytest.raises(DaemonUnreachableError, match=r"only the daemon's user and root may"):
+    with pytest.raises(DaemonUnreachableError, match=r"status.readers says who may ask"):
         StatusClient(tmp_path / "s").status()
 
 
 async def test_the_client_says_who_does_not_answer(tmp_path: Path) -> None:
-    def reason(path: Path, **options: float) -> str:
+    def reason(path: Path, timeout_s: float = 10.0) -> str:
         with pytest.raises(DaemonUnreachableError) as error:
-            StatusClient(path, **options).status()
+            StatusClient(path, timeout_s=timeout_s).status()
         assert error.value.exit_code is ExitCode.DAEMON_UNREACHABLE
         return str(error.value)
 
@@ -489,3 +490,26 @@ async def test_out_of_descriptors_the_socket_waits_and_goes_on(tmp_path: Path) -
         assert b"200" in await late.receive_some(100)
         await client.aclose()
         await late.aclose()
+
+
+async def test_the_socket_of_questions_answers_them_and_takes_no_order(tmp_path: Path) -> None:
+    path, daemon = tmp_path / "read", FakeDaemon()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(RequestGuard(read_app(daemon)).serve, bind_unix(path, mode=0o666))
+        client = StatusClient(path)
+        page = await trio.to_thread.run_sync(client.status)
+        refusals = []
+        for verb in ("cancel", "rm", "rollback", "forget", "verify", "anything"):
+            with pytest.raises(RefusedByDaemonError) as refused:
+                await trio.to_thread.run_sync(partial(client.order, verb, name="toy", version=1))
+            refusals.append((refused.value.code, refused.value.code_of_exit))
+        nursery.cancel_scope.cancel()
+    assert page["node"]["name"] == "node-1"
+    assert set(refusals) == {("E_READ_SOCKET", 4)}
+    assert stat.S_IMODE(path.stat().st_mode) == 0o666
+
+
+def test_a_configuration_names_both_sockets_and_a_path_its_neighbour(tmp_path: Path) -> None:
+    (tmp_path / "gossipd.toml").write_text('[status]\nsocket = "a"\nread_socket = "b"\n')
+    assert find_sockets(None, str(tmp_path)) == (tmp_path / "a", tmp_path / "b")
+    assert find_sockets("/run/x.sock", str(tmp_path)) == (Path("/run/x.sock"), Path("/run/gossipd-read.sock"))

@@ -37,7 +37,8 @@ def test_a_directory_is_written_that_the_daemon_can_use(tmp_path: Path, capsys: 
     }  # fmt: skip
     for secret in ("node.key", "cluster.key"):
         assert stat.S_IMODE((place / secret).stat().st_mode) == 0o600
-    assert stat.S_IMODE(place.stat().st_mode) & 0o007 == 0
+    modes = [stat.S_IMODE((place / made).stat().st_mode) for made in ("", "models", "inbox", "gossipd.toml")]
+    assert modes == [0o755, 0o755, 0o750, 0o644]
     shown = capsys.readouterr().out
     assert f"next: gossipd run --config {place}/gossipd.toml" in shown
     assert "--join 10.1.2.3:7946" in shown

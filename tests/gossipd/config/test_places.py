@@ -68,7 +68,8 @@ def test_a_home_that_others_may_write_to_is_refused_for_all_that_lies_in_it(
     home.chmod(0o770)
     with pytest.raises(ConfigError, match="can be exchanged by other users") as caught:
         places.check_places(config(home, insists))
-    assert [problem.key for problem in caught.value.problems] == ["", "store.models", "store.inbox", "status.socket"]
+    keys = ["", "store.models", "store.inbox", "status.socket", "status.read_socket"]
+    assert [problem.key for problem in caught.value.problems] == keys
 
 
 def test_a_socket_behind_a_link_is_as_safe_as_where_it_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,9 +6,6 @@ import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import pytest
-
-from gossipd.daemon.executor import pool_with_threads
 from gossipd.runtime.thread_priority import BULK_NICE_VALUE, lower_priority, use_batch_policy
 
 
@@ -47,31 +44,3 @@ def test_a_policy_that_somebody_has_chosen_stays() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(chosen).result() == os.SCHED_IDLE
-
-
-def test_a_pool_has_all_its_threads_before_it_has_work_and_they_give_way() -> None:
-    before = threading.active_count()
-    pool = pool_with_threads(5, "bulk")
-    try:
-        assert threading.active_count() == before + 5
-        assert pool.submit(nice_value).result() == nice_value() + BULK_NICE_VALUE
-    finally:
-        pool.shutdown()
-
-
-def test_a_pool_makes_do_with_the_threads_that_the_system_allows(monkeypatch: pytest.MonkeyPatch) -> None:
-    starts = iter(range(3))
-    start = threading.Thread.start
-
-    def limited(thread: threading.Thread) -> None:
-        if next(starts, None) is None:
-            raise RuntimeError("can't start new thread")
-        start(thread)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", limited)
-        pool = pool_with_threads(5, "bulk")
-    try:
-        assert [pool.submit(lambda: 7).result(timeout=10.0) for _ in range(8)] == [7] * 8
-    finally:
-        pool.shutdown()

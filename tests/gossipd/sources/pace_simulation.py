@@ -136,7 +136,7 @@ class Simulation:
 
     def _was_refused(self, reader: Reader, worker: int, turn: Turn) -> None:
         pace = reader.pace
-        pace.refused(turn, self.now, status=self.host.status, retry_after_s=self.host.retry_after_s)
+        pace.refused(turn, self.now, is_too_many=self.host.status == 429, retry_after_s=self.host.retry_after_s)
         pace.failed(turn, self.now, self.host.retry_after_s)
         pace.ended(turn, is_good=False)
         repeats = reader.repeats[worker] = reader.repeats.get(worker, 0) + 1
