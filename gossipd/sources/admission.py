@@ -293,7 +293,8 @@ class SourceAdmission:
             is_refusal = isinstance(error, errors.SourceBusyError)
             if not is_well or (repeats == 1 and not is_refusal):
                 return 0.0
-            return min(REPEAT_PAUSE_S_MAX, pace.pause_s(repeats - 1))
+            # The number of places spares the host; a longer pause would only make the last reads late.
+            return min(REPEAT_PAUSE_S_MAX, pace.pause_s(min(1, repeats - 1) if is_refusal else repeats - 1))
 
     def went_on(self) -> None:
         """A request asks for what a broken one had left over."""

@@ -18,6 +18,7 @@ from gossipd.sources.settings import SourceSettings
 
 ROUND_TRIP_S = 0.002
 WORKERS = 8  # the default of ``sources.connections``
+WORKERS = 8  # the default of ``sources.connections``
 
 
 @dataclass
@@ -140,7 +141,7 @@ class Simulation:
         pace.failed(turn, self.now, self.host.retry_after_s)
         pace.ended(turn, is_good=False)
         repeats = reader.repeats[worker] = reader.repeats.get(worker, 0) + 1
-        pause_s = 0.0 if pace.failures else min(2.0, pace.pause_s(repeats - 1))
+        pause_s = 0.0 if pace.failures else pace.pause_s(min(1, repeats - 1))
         if not pace.take_retry():
             pause_s = 2.0  # the planner's
 

@@ -96,14 +96,9 @@ def test_after_a_refused_trial_one_place_rests_for_another_seed() -> None:
 
 
 def test_a_trial_that_is_answered_raises_the_limit() -> None:
-    limit = ConnectionLimit()
-    limit.begin()
+    limit = _full(climbed(2))
     for _ in range(4):
-        limit.refused(2, 0.0)
-    assert limit.limit == 1
-    now = 0.0
-    while limit.places(now) == 1:
-        now += 0.01
-    level = limit.begin()
-    limit.answered(level)
-    assert (level, limit.limit) == (2, 2)
+        limit.refused(3, 0.0)
+    assert limit.limit == 2
+    limit.answered(limit.begin())
+    assert limit.limit == 3
