@@ -38,6 +38,7 @@ REFUSALS_MAX = 3  # refusing objects of one source before the whole source is le
 RATED_BYTES_MIN = 128 * 1024  # less is over before TCP has opened its window
 WELL_S = 10.0  # a host that has answered within this time is well: what fails there is repeated more often
 REPEATS_WELL_MAX = 8
+REFUSALS_WELL_MAX = 100  # of one read, some 30 s
 REPEAT_PAUSE_S_MAX = 2.0  # of one request, while the host answers others
 STEADY_AFTER = 8  # good ranges after a failure until a host is read in whole ranges again
 GOOD_BYTES_MIN = 64 * 1024  # a request that brought as many was of use, though it broke
@@ -218,7 +219,7 @@ class SourceAdmission:
                     places = {key: self._places(by_key[key], now) for key in by_key}
                     chosen = self._mirrors.choose(places, now)
                 if chosen is not None:
-                    self._mirrors.assign(chosen)
+                    self._mirrors.assign(chosen, by_key)
                     return by_key[chosen]
                 self._changed.wait(FOLLOWER_WAIT_S)
 
@@ -287,10 +288,13 @@ class SourceAdmission:
             pace = self._pace(source)
             is_well = not pace.failures and self._clock() < pace.answered_s + WELL_S
             may_wait = error.again > 0 and not isinstance(error, errors.SourceHashError)
-            if repeats > (REPEATS_WELL_MAX if is_well and may_wait else error.again) or not pace.take_retry():
+            is_refusal = isinstance(error, errors.SourceBusyError)
+            if is_well and is_refusal:  # others have its places, and there is a pause before each
+                if repeats > REFUSALS_WELL_MAX:
+                    return None
+            elif repeats > (REPEATS_WELL_MAX if is_well and may_wait else error.again) or not pace.take_retry():
                 return None
             self._retries += 1
-            is_refusal = isinstance(error, errors.SourceBusyError)
             if not is_well or (repeats == 1 and not is_refusal):
                 return 0.0
             # The number of places spares the host; a longer pause would only make the last reads late.

@@ -17,15 +17,14 @@ from __future__ import annotations
 LEVELS_MAX = 64  # ``sources.connections`` allows no more threads
 START = 2
 _REFUSED_BELOW = 0.25  # share of answers under which a level is of no use; a third of refusals is far from it
-_ALONE_BELOW = 0.6  # a server may count a request for a moment after we have read its last byte
 _SMOOTHING = 0.15  # nine refusals in a row drop a level that was always answered; noise of a third seldom does
 _PROVEN = 8  # answers at a level that a trial has opened, until it is no chance
 _TOLD_WEIGHT = 4  # a refusal with a Retry-After costs more, so fewer must do
 _TRIAL_S_MIN = 0.25
 _TRIAL_S_MAX = 6.0
 _TRIAL_COST = 20  # trials cost at most a twentieth of the time where a refusal makes us wait
-_REST_SHARE = 1 / 12  # of the time until the next trial
-_REST_S_MAX = 0.5
+_REST_SHARE = 1 / 16  # of what the host allows, for those that have none of it
+_REST_S_MAX = 1.5  # longer than a starving seed pauses
 
 
 class ConnectionLimit:
@@ -35,12 +34,11 @@ class ConnectionLimit:
         self._most = most
         self._share = [1.0] * (most + 2)
         self._count = [0] * (most + 2)
-        self._alone = 1.0  # share of answers to requests that nothing else was under way with
         self.limit = min(START, most)
         self.under_way = 0
         self._trial_s = _TRIAL_S_MIN
         self._next_trial_s: float | None = None  # None: the next level has never been refused
-        self._trial_out = False
+        self._trial = 0  # the level of a trial that is under way, or 0
         self._tried = 0  # the level that the last trial has opened
         self._rest_until = 0.0
 
@@ -48,36 +46,29 @@ class ConnectionLimit:
         """Requests that may be under way now."""
         if now < self._rest_until:
             return self.limit - 1
-        is_due = self._next_trial_s is not None and now >= self._next_trial_s and not self._trial_out
+        is_due = self._next_trial_s is not None and now >= self._next_trial_s and not self._trial
         return self.limit + 1 if is_due and self.limit < self._most else self.limit
-
-    @property
-    def is_refused_alone(self) -> bool:
-        """Whether single requests are refused, too, more than now and then."""
-        return self._alone < _ALONE_BELOW
 
     def begin(self) -> int:
         """A request goes out. Returns its level; ``ended`` must follow."""
         self.under_way += 1
         if self.under_way > self.limit:
-            self._trial_out = True
+            self._trial = self.under_way
         return self.under_way
 
     def ended(self, level: int) -> None:
         """The request is over, however it went."""
         self.under_way -= 1
-        if level > self.limit:
-            self._trial_out = False
+        if level == self._trial:
+            self._trial = 0
 
     def answered(self, level: int) -> None:
         """The host began to send what was asked for."""
         level = min(level, self._most)
-        if level == 1:
-            self._alone += _SMOOTHING * (1.0 - self._alone)
         for lower in range(1, level + 1):  # what is answered at a level would be at a lower one
             self._learn(lower, 1.0)
         if level > self.limit:
-            self._trial_out = False
+            self._trial = 0
             self.limit = self._tried = level
             self._next_trial_s = None
         elif level == self.limit:
@@ -88,13 +79,11 @@ class ConnectionLimit:
 
     def refused(self, level: int, now: float, retry_after_s: float = 0.0) -> None:
         """The host answered that it has too much to do."""
-        if level == 1:
-            self._alone -= _SMOOTHING * self._alone
         if level > self.limit:  # a trial, or one that was under way when the limit went down
-            if self._trial_out:
-                self._trial_out = False
+            if level == self._trial:
+                self._trial = 0
                 self._trial_s = min(_TRIAL_S_MAX, 2 * self._trial_s)
-                self._rest_until = now + min(_REST_S_MAX, _REST_SHARE * self._trial_s)
+                self._rest_until = now + min(_REST_S_MAX, _REST_SHARE * self._trial_s * self.limit)
             self._try_later(now, retry_after_s)
             return
         for _ in range(_TOLD_WEIGHT if retry_after_s else 1):

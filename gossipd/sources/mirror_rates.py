@@ -15,6 +15,7 @@ given up lowers what is expected, so that a slow-down of all is soon the usual.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf
 
@@ -36,6 +37,7 @@ class _Rates:
     assigned: int = 0  # reads that go there now
     alone_until: float = -inf
     alone_s: float = _ALONE_S_MIN
+    rivals: tuple[str, ...] = ()  # mirrors that could have been chosen instead, the last time
     known_until: float = -inf
 
     def expected(self, requests: int) -> float:
@@ -73,9 +75,11 @@ class MirrorRates:
                 chosen, most = key, expected
         return chosen
 
-    def assign(self, key: str) -> None:
-        """A read goes there; ``release`` must follow."""
-        self._of(key).assigned += 1
+    def assign(self, key: str, rivals: Iterable[str] = ()) -> None:
+        """A read goes there that may go to ``rivals`` as well; ``release`` must follow."""
+        rates = self._of(key)
+        rates.assigned += 1
+        rates.rivals = tuple(rivals)
 
     def release(self, key: str) -> None:
         """The read is over."""
@@ -108,7 +112,7 @@ class MirrorRates:
     def is_slow(self, key: str, length: int, received: int, waited_s: float, requests: int) -> bool:
         """Whether a request for ``length`` bytes has brought so little that it should be made again."""
         rates = self._of(key)
-        best = max((other.one for other in self._rates.values() if other.assigned), default=0.0)
+        best = max((self._rates[other].one for other in rates.rivals if other in self._rates), default=0.0)
         expected = rates.expected(requests) or best
         if not expected or waited_s < max(LOOKED_S_MIN, _PATIENCE * length / expected):
             return False

@@ -4,8 +4,8 @@ Values only: ``now`` and the generator are passed in; ``admission`` owns the loc
 does not live here: which of several mirrors is asked (``mirror_rates``).
 
 A request that fails while the host answers others is repeated after a pause of its own, and the others go on. How many
-may be under way is learned from refusals (``connection_limit``), how many may go out in a second from status 429, and
-from refusals although nothing else was under way (``request_rate``).
+may be under way is learned from refusals (``connection_limit``), how many may go out in a second from status 429
+(``request_rate``).
 
 When nothing has been answered since the failed request was sent, the host itself is left alone for a pause. The pause
 doubles with each further failure and is drawn between half and the whole so that seeds do not return together. Then one
@@ -96,7 +96,7 @@ class Pace:
         if self.failures:
             return  # the pauses are enough
         self.connections.refused(turn.level, now, told_s)
-        if is_too_many or self.connections.is_refused_alone:
+        if is_too_many:
             self.requests.refused(turn.sent_s, now, told_s)
 
     def failed(self, turn: Turn, now: float, retry_after_s: float | None = None) -> None:

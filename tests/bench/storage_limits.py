@@ -8,7 +8,8 @@ real ``ChunkStore``, with as many threads as a daemon has and one read for each 
 per second; for faults the time of the same server without them, taken in the same run; for mirrors the bytes over what
 the good ones give together. ``seen`` is the time until the last chunk is written, ``ratio`` seen over ideal,
 ``bytes_ratio`` what the servers sent over the model, ``refused`` the requests that they refused. Rows with a limit of
-connections also have ``plain``, the time of a plain client that uses as many as are allowed, in the same run.
+connections also have ``plain``, the time of a plain client that uses as many as are allowed, in the same run. With
+``--json`` each row is one line.
 """
 
 from __future__ import annotations
@@ -264,14 +265,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=8, help="as sources.connections")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    rows: dict[str, Row] = {}
     for name in options.only:
         with tempfile.TemporaryDirectory(prefix="gossipd-limits-") as root:
-            rows[name] = ROWS[name](Scene(Path(root), int(options.mb * 1e6), options.threads))
-        if not options.json:
-            print(f"{name:28} {'  '.join(f'{key} {value}' for key, value in rows[name].items())}", flush=True)
-    if options.json:
-        print(json.dumps(rows))
+            row = ROWS[name](Scene(Path(root), int(options.mb * 1e6), options.threads))
+        shown = f"{name:28} {'  '.join(f'{key} {value}' for key, value in row.items())}"
+        print(json.dumps({"row": name, **row}) if options.json else shown, flush=True)
     return 0
 
 

@@ -85,20 +85,25 @@ def _full(limit: ConnectionLimit) -> ConnectionLimit:
 
 
 def test_after_a_refused_trial_one_place_rests_for_another_seed() -> None:
-    limit = _full(climbed(2))
+    limit = climbed(2)
     for _ in range(4):
         limit.refused(3, 0.0)
-    limit.begin()
-    limit.refused(3, 10.0)
-    limit.ended(3)
+    level = limit.begin()
+    limit.refused(level, 10.0)
+    limit.ended(level)
     assert limit.places(10.0) == 1
     assert limit.places(11.0) >= 2
 
 
 def test_a_trial_that_is_answered_raises_the_limit() -> None:
-    limit = _full(climbed(2))
+    limit = ConnectionLimit()
+    limit.begin()
     for _ in range(4):
-        limit.refused(3, 0.0)
-    assert limit.limit == 2
-    limit.answered(limit.begin())
-    assert limit.limit == 3
+        limit.refused(2, 0.0)
+    assert limit.limit == 1
+    now = 0.0
+    while limit.places(now) == 1:
+        now += 0.01
+    level = limit.begin()
+    limit.answered(level)
+    assert (level, limit.limit) == (2, 2)

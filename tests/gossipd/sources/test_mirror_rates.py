@@ -96,7 +96,9 @@ def test_without_a_comparison_nothing_is_slow() -> None:
     assert not MirrorRates().is_slow("a", 1000, 0, 100.0, 1)
 
 
-def test_a_first_request_is_compared_with_other_mirrors_in_use() -> None:
+def test_a_first_request_is_compared_with_the_mirrors_beside_it() -> None:
     mirrors = measured(a=9e6)
-    mirrors.assign("a")
+    mirrors.assign("new", rivals=["new", "a"])
     assert mirrors.is_slow("new", 1_000_000, 1000, 3.0, 1)
+    mirrors.assign("new")
+    assert not mirrors.is_slow("new", 1_000_000, 1000, 3.0, 1), "there is no other for this read"

@@ -1,102 +1,103 @@
-"""Which mirror a read goes to, and which request is slow, by values."""
+"""Mirrors as they are: replicas with tags of their own behind one address, and servers without ranges."""
 
 from __future__ import annotations
 
-from gossipd.sources.mirrors import LOOKED_S_MIN, MirrorRates
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from gossipd.sources.errors import SourceError
+from tests.gossipd.sources.balancer import balanced
+from tests.gossipd.sources.models import CHUNK_BYTES, sign, toy_files, write_tree
+from tests.gossipd.sources.test_reader import QUICK, Seat
+from tests.servers import free_port, nginx, wait_for_port
+
+FILES = toy_files(Random(7))
+MIB = 1024 * 1024
 
 
-def measured(**rates: float) -> MirrorRates:
-    """Mirrors that have brought so many bytes per second with one request under way."""
-    mirrors = MirrorRates()
-    for key, rate in rates.items():
-        mirrors.came(key, int(rate), 1.0, 1, 0.0)
-    return mirrors
+@contextmanager
+def replicas(tmp_path: Path, *trees: dict[str, bytes]) -> Iterator[str]:
+    """nginx for each tree, with dates and so tags of its own, behind one address."""
+    ports: list[int] = []
+    with (
+        nginx_of(tmp_path / "0", trees[0], 1_700_000_000, ports),
+        nginx_of(tmp_path / "1", trees[1], 1, ports),
+        balanced(ports) as url,
+    ):
+        yield url
 
 
-def assigned(mirrors: MirrorRates, places: dict[str, int], count: int, now: float = 1.0) -> list[str | None]:
-    chosen: list[str | None] = []
-    for _ in range(count):
-        key = mirrors.choose(places, now)
-        if key is not None:
-            mirrors.assign(key)
-        chosen.append(key)
-    return chosen
+@contextmanager
+def nginx_of(base: Path, tree: dict[str, bytes], written_s: int, ports: list[int]) -> Iterator[None]:
+    write_tree(tree, base / "www")
+    for path in tree:
+        os.utime(base / "www" / path, (written_s, written_s))
+    with nginx(base / "www", base / "nginx") as server:
+        ports.append(server.port)
+        yield
 
 
-def test_mirrors_of_unknown_rate_get_one_read_each_in_the_order_of_the_manifest() -> None:
-    assert assigned(MirrorRates(), {"a": 8, "b": 8, "c": 8}, 4) == ["a", "b", "c", None]
+@pytest.mark.needs("nginx")
+def test_replicas_whose_tags_differ_are_one_source(tmp_path: Path) -> None:
+    with replicas(tmp_path, FILES, FILES) as url:
+        seat = Seat(sign(FILES, url))
+        for chunk in range(seat.manifest.chunk_count):
+            outcome = seat.read(chunk)
+            assert (outcome.stored, outcome.errors) == ((chunk,), ())
+            seat.reader._requests._connections.close()  # so that the next range comes from the other replica
+    assert len(seat.store.chunks) == seat.manifest.chunk_count
 
 
-def test_reads_are_spread_by_the_rates_of_the_mirrors() -> None:
-    chosen = assigned(measured(a=9e6, b=3e6), {"a": 8, "b": 8}, 8)
-    assert chosen.count("a") == 6
-    assert chosen.count("b") == 2
+@pytest.mark.needs("nginx")
+def test_of_replicas_with_other_bytes_the_object_is_named_and_no_byte_is_taken(tmp_path: Path) -> None:
+    stale = FILES | {"b.safetensors": bytes(len(FILES["b.safetensors"]))}
+    with replicas(tmp_path, stale, stale) as url:
+        seat = Seat(sign(FILES, url))
+        outcome = seat.read()
+    named = {error.what for error in outcome.errors if isinstance(error, SourceError)}
+    assert named == {f"{url}/b.safetensors"}
+    assert len(outcome.failed) == 3, "the chunks of that file, and no other"
+    assert all(isinstance(error, SourceError) and error.is_permanent for error in outcome.errors)
 
 
-def test_a_mirror_without_a_place_is_not_chosen() -> None:
-    assert assigned(measured(a=9e6, b=3e6), {"a": 1, "b": 8}, 3) == ["a", "b", "b"]
+@contextmanager
+def rangeless(directory: Path) -> Iterator[str]:
+    """``python3 -m http.server``, as people start it."""
+    port = free_port()
+    command = [sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", str(directory)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for_port(port, process)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(10)
 
 
-def test_a_read_waits_rather_than_go_where_it_takes_far_longer() -> None:
-    assert assigned(measured(a=9e6, b=1e5), {"a": 1, "b": 8}, 2) == ["a", None]
+def test_small_files_of_a_server_without_ranges_are_taken_whole(tmp_path: Path) -> None:
+    write_tree(FILES, tmp_path)
+    with rangeless(tmp_path) as url:
+        seat = Seat(sign(FILES, url), settings=replace(QUICK, whole_file_bytes_max=16 * MIB))
+        assert seat.reader.probe(seat.manifest).readable
+        for chunk in reversed(range(seat.manifest.chunk_count)):
+            outcome = seat.read(chunk)
+            assert (outcome.stored, outcome.errors) == ((chunk,), ())
 
 
-def test_a_mirror_that_failed_or_lied_is_left_alone_while_others_are_well() -> None:
-    mirrors = measured(a=9e6, b=9e6, c=9e6)
-    mirrors.failed("a", 1.0)
-    mirrors.lied("b", 1.0)
-    places = {"a": 8, "b": 8, "c": 8}
-    assert mirrors.choose(places, 2.0) == "c"
-    assert mirrors.choose({"a": 8, "b": 8}, 2.0) == "a", "no other is left"
-    assert not mirrors.is_left_alone("a", 10.0)
-    assert mirrors.is_left_alone("b", 10.0)
-
-
-def test_a_failure_again_is_left_alone_for_twice_as_long() -> None:
-    mirrors = measured(a=9e6)
-    now, spans = 0.0, []
-    for _ in range(3):
-        mirrors.failed("a", now)
-        began = now
-        while mirrors.is_left_alone("a", now):
-            now += 0.5
-        spans.append(now - began)
-    assert spans == [5.0, 10.0, 20.0]
-
-
-def test_a_rate_is_found_out_again_after_a_while() -> None:
-    mirrors = measured(a=9e6, slow=1e4)
-    mirrors.came("a", int(9e6), 1.0, 1, 90.0)
-    assert "slow" in assigned(mirrors, {"a": 8, "slow": 8}, 2, now=100.0)
-
-
-def test_a_drip_is_slow_and_a_third_of_the_usual_is_not() -> None:
-    mirrors = measured(a=1e6)
-    length, waited_s = 1_000_000, 4.0
-    assert mirrors.is_slow("a", length, 800, waited_s, 1)
-    assert not mirrors.is_slow("a", length, int(1e6 * waited_s / 3), waited_s, 1)
-    assert not mirrors.is_slow("a", length, 0, LOOKED_S_MIN / 2, 1)
-
-
-def test_what_many_requests_share_is_not_slow() -> None:
-    mirrors = measured(a=8e6)
-    assert not mirrors.is_slow("a", 1_000_000, 700_000, 1.0, 8)
-
-
-def test_a_slow_down_of_all_is_soon_the_usual() -> None:
-    mirrors = measured(a=1e6)
-    given_up = 0
-    while mirrors.is_slow("a", 1_000_000, 20_000, 10.0, 1):
-        mirrors.given_up("a")
-        given_up += 1
-    assert given_up <= 30
-
-
-def test_without_a_comparison_nothing_is_slow() -> None:
-    assert not MirrorRates().is_slow("a", 1000, 0, 100.0, 1)
-
-
-def test_a_first_request_is_compared_with_other_mirrors_in_use() -> None:
-    mirrors = measured(a=9e6)
-    mirrors.assign("a")
-    assert mirrors.is_slow("new", 1_000_000, 1000, 3.0, 1)
+def test_a_large_file_of_a_server_without_ranges_is_told_in_words(tmp_path: Path) -> None:
+    files = {"big.bin": Random(3).randbytes(4 * CHUNK_BYTES)}
+    write_tree(files, tmp_path)
+    with rangeless(tmp_path) as url:
+        seat = Seat(sign(files, url), settings=replace(QUICK, whole_file_bytes_max=2 * CHUNK_BYTES))
+        error = seat.read().errors[-1]
+    assert isinstance(error, SourceError)
+    assert (error.code, error.is_permanent) == ("E_SOURCE_NO_RANGES", True)
+    assert f"{url}/big.bin: the server has no ranges" in str(error)

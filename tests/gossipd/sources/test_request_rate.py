@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from gossipd.sources.request_rate import RequestRate
@@ -45,7 +47,7 @@ def test_requests_go_out_at_even_distances() -> None:
         now += rate.wait_s(now)
         rate.sent(now)
         sent.append(now)
-    gaps = [later - earlier for earlier, later in zip(sent, sent[1:], strict=False)]
+    gaps = [later - earlier for earlier, later in pairwise(sent)]
     assert gaps == pytest.approx([1 / 3.84] * 4)
 
 
