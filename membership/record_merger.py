@@ -231,6 +231,7 @@ class RecordMerger:
             loudest = Counter(one.issuer for one in self._forgets.values()).most_common(1)[0][0]
             del self._forgets[next(one for one, word in self._forgets.items() if word.issuer == loudest)]
         self._carry_out_forgets(now)
+        node.counts["forgets_kept_back"] += subject in self._forgets
 
     def _look_at_forgets(self, now: float) -> None:
         self._carry_out_forgets(now)
