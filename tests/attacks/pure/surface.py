@@ -14,6 +14,8 @@ from membership.errors import MembershipError
 from tests.attacks.attack import PURE, Attack, Outcome
 from tests.attacks.stage import Stage
 
+_TOLD_CHARS = 400
+
 
 class Surface(Protocol):
     """One part, made for one attack."""
@@ -45,9 +47,17 @@ class Surface(Protocol):
         """Give back what is open."""
 
 
-def differences(before: dict[str, Any], after: dict[str, Any]) -> str:
-    """Names of what is not the same, in one line; only what both have is compared."""
-    return ", ".join(sorted(name for name in before.keys() & after.keys() if before[name] != after[name]))
+def differences(before: dict[str, Any], after: dict[str, Any], *, in_full: bool = False) -> str:
+    """Names of what is not the same, in one line, with what came and went; only what both have is compared."""
+    names = sorted(name for name in before.keys() & after.keys() if before[name] != after[name])
+    return ", ".join(f"{name} {_told(before[name], after[name])}" if in_full else name for name in names)
+
+
+def _told(before: Any, after: Any) -> str:
+    if not isinstance(before, list) or not isinstance(after, list):
+        return ""
+    gone, come = [one for one in before if one not in after], [one for one in after if one not in before]
+    return f"(was {gone[:2]!r}, is {come[:2]!r})"[:_TOLD_CHARS]
 
 
 def attacked(attack: Attack, surface: Surface) -> Outcome:
