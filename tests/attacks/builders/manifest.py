@@ -112,9 +112,9 @@ def altered(stage: Stage, at: int) -> bytes:
     return bytes(good)
 
 
-def packed(stage: Stage, wire: str) -> bytes:
-    """A payload of these bytes (hex), signed well."""
-    return _signed(stage, b"\x01" + bytes.fromhex(wire))
+def packed(stage: Stage, wire: str, times: int = 1) -> bytes:
+    """A payload of these bytes (hex), repeated, signed well."""
+    return _signed(stage, b"\x01" + bytes.fromhex(wire) * times)
 
 
 def many(stage: Stage, what: str, count: int) -> bytes:

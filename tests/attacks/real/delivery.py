@@ -30,7 +30,6 @@ from tests.e2e.cluster import Daemon
 
 PATIENCE_S = 6.0
 LONG_S = 30.0  # a manifest at its limits, on a busy machine, behind others
-_REPLY_S = 0.4
 Later: TypeAlias = Callable[[], Counter[str]]
 """What was seen, once it is there: many may be waited for together."""
 
@@ -112,16 +111,16 @@ def control(made: Frames, cluster: AttackedCluster, daemon: Daemon, attack: Atta
     sock.connect(f"tcp://127.0.0.1:{daemon.port}")
     seen: Counter[str] = Counter()
     try:
+        before = cluster.counters(daemon)
         for frame in made.frames:
             sock.send(frame)
         deadline = time.monotonic() + PATIENCE_S
-        while time.monotonic() < deadline and not seen.keys() & set(attack.expect):
+        while time.monotonic() < deadline and not (seen + (cluster.counters(daemon) - before)).keys() & set(
+            attack.expect
+        ):
             cluster.insider.live(0.02)
-            if sock.poll(0):
+            while sock.poll(0):
                 seen[_code(sock.recv())] += 1
-                deadline = min(deadline, time.monotonic() + _REPLY_S)
-            elif cluster.counters(daemon).keys() & set(attack.expect):
-                break  # told by a counter; the caller compares
     finally:
         sock.close(0)
         context.term()

@@ -10,10 +10,12 @@ import json
 import re
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from gossipd.api.client import DaemonUnreachableError
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.identity.key_files import read_key_ring, read_secret_key
@@ -113,10 +115,10 @@ class AttackedCluster:
     # ---- what is looked at ---------------------------------------------------------------------------
 
     def counters(self, daemon: Daemon) -> Counter[str]:
-        """All refusals that the host counts, by reason; those of the control port also without that word."""
+        """All refusals that the host counts, by reason; those of the control port without that word."""
         found: Counter[str] = Counter()
         for reason, value in _REFUSED.findall(self._metrics(daemon)):
-            found[reason.removeprefix("control_")] += int(float(value))
+            found[reason.removeprefix("control_").removeprefix("control_")] += int(float(value))
         return found
 
     def received_bytes(self) -> int:
@@ -124,8 +126,11 @@ class AttackedCluster:
         return sum(int(float(one)) for daemon in self.daemons for one in _RECEIVED.findall(self._metrics(daemon)))
 
     def _metrics(self, daemon: Daemon) -> str:
-        with daemon.client._answer("GET", "/metrics", None) as answer:
-            return answer.read().decode()
+        """A machine that runs much else may let a daemon wait for longer than a person would."""
+        for _ in range(_ASKED_MAX):
+            with suppress(DaemonUnreachableError), daemon.client._answer("GET", "/metrics", None) as answer:
+                return answer.read().decode()
+        raise AssertionError(f"{daemon.name} does not answer:\n{daemon.log()[-2000:]}")
 
     def state(self, daemon: Daemon) -> dict[str, Any]:
         """What must not change on one host; the insider's own rows are not part of it."""
@@ -167,6 +172,7 @@ class AttackedCluster:
         self.cluster.close()
 
 
+_ASKED_MAX = 6
 _MODEL_KEYS = ("name", "version", "state", "current", "bytes_total")
 _TOLD = ("E_EQUIVOCATION", "E_NAME_CONFLICT", "E_WATCH_DIRECTORY", "E_DOOR_FULL")  # alarms that are how one is told
 
