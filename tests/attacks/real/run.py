@@ -126,17 +126,19 @@ class _Run:
         self._received = received
 
     def _restart(self, outcomes: list[Outcome]) -> None:
-        self._cluster.restart_all()
-        changed, traces = self._settled_difference(), self._cluster.tracebacks()
-        self._say(f"restarted: {changed or 'nothing has changed'}")
+        try:
+            self._cluster.restart_all()
+            changed = self._settled_difference()
+            self._say(f"restarted: {changed or 'nothing has changed'}")
+            self._cluster.deploy(2)
+            self._say("a good model is delivered")
+        except AssertionError as error:
+            changed = str(error)
+            self._say(f"the cluster does not come back: {changed}")
         for one in outcomes:
             one.changed_after_restart = _SHOWN if changed and one.attack.persists else ""
-        outcomes[-1].traceback = "\n".join(traces)
-        try:
-            self._cluster.deploy(2)
-        except AssertionError as error:
-            outcomes[-1].changed_after_restart = f"a good model is not delivered any more: {error}"
-        self._say("a good model is delivered")
+        outcomes[-1].changed_after_restart = changed and _SHOWN
+        outcomes[-1].traceback = "\n".join(self._cluster.tracebacks())
 
 
 def _batches(attacks: Sequence[Attack]) -> Iterator[list[Attack]]:
