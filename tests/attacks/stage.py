@@ -39,6 +39,8 @@ class Stage:
     now_s: float
     model: str = "toy"
     salt: bytes = b""
+    incarnation_of: Callable[[Record], int] = lambda record: 0
+    """As far as the liar has heard: a busy host may have contradicted a rumour."""
     _fresh: int = 0
 
     def fresh(self, count: int = 32) -> bytes:

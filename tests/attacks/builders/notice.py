@@ -20,6 +20,15 @@ _INCARNATIONS = {
     "u32": 2**32 - 1,
 }  # fmt: skip
 _LABELS = {"alive": ALIVE_LABEL, "leave": LEAVE_LABEL, "accuse": ACCUSE_LABEL, "forget": FORGET_LABEL}
+
+
+def _number(stage: Stage, subject: Record, incarnation: str | int) -> int:
+    """An incarnation by its name, or so many above that which the subject has."""
+    if isinstance(incarnation, str):
+        return _INCARNATIONS[incarnation]
+    return stage.incarnation_of(subject) + incarnation
+
+
 _KINDS = {"alive": wire.ALIVE, "leave": wire.LEAVE}
 
 
@@ -27,7 +36,7 @@ def notice(
     stage: Stage, incarnation: str | int, state: int = wire.STATE_SUSPECT, kind: int = wire.GOSSIP
 ) -> list[bytes]:
     """Tell the host that it is believed gone, at an incarnation that it never had."""
-    number = _INCARNATIONS[incarnation] if isinstance(incarnation, str) else incarnation
+    number = _number(stage, stage.target, incarnation)
     return [stage.gossip(wire.notice(state, stage.target.node[:8], stage.target.boot, number), kind=kind)]
 
 
@@ -43,27 +52,29 @@ def _accusation(stage: Stage, accuser: Record, subject: Record, incarnation: int
 
 def accuse(stage: Stage, subject: str, incarnation: str | int) -> list[bytes]:
     """Signed by the liar, at an incarnation that the subject never had."""
-    number = _INCARNATIONS[incarnation] if isinstance(incarnation, str) else incarnation
+    number = _number(stage, getattr(stage, subject), incarnation)
     part = _accusation(stage, stage.liar, getattr(stage, subject), number)
     return [stage.gossip(stage.signed_item(wire.ACCUSE, ACCUSE_LABEL, part))]
 
 
 def accuse_as(stage: Stage, accuser: str, subject: str = "victim", kind: int = wire.GOSSIP) -> list[bytes]:
     """In another member's name, signed by the liar."""
-    part = _accusation(stage, getattr(stage, accuser), getattr(stage, subject), 0)
+    part = _accusation(
+        stage, getattr(stage, accuser), getattr(stage, subject), _number(stage, getattr(stage, subject), 0)
+    )
     return [stage.gossip(stage.signed_item(wire.ACCUSE, ACCUSE_LABEL, part), kind=kind)]
 
 
 def accuse_with_another_signature(stage: Stage, label: str = "", cluster: str = "") -> list[bytes]:
     """The liar's own accusation, with a signature that it made for another purpose or another cluster."""
-    part = _accusation(stage, stage.liar, stage.victim, 0)
+    part = _accusation(stage, stage.liar, stage.victim, _number(stage, stage.victim, 0))
     signed = _LABELS[label or "accuse"] + (cluster.encode() or stage.ring.cluster_id) + part
     return [stage.gossip(wire.item(wire.ACCUSE, part + stage.liar_secret.sign(signed)))]
 
 
 def life_of(stage: Stage, what: str, incarnation: int, *, is_signed: bool = True) -> list[bytes]:
     """A sign of life, or a goodbye, of another member, signed by the liar or by nobody."""
-    part = wire.claim_part(stage.victim.node[:8], stage.victim.boot, incarnation)
+    part = wire.claim_part(stage.victim.node[:8], stage.victim.boot, _number(stage, stage.victim, incarnation))
     made = stage.signed_item(_KINDS[what], _LABELS[what], part)
     return [stage.gossip(made if is_signed else made[:-64] + bytes(64))]
 

@@ -111,7 +111,12 @@ class AttackedCluster:
         return Stage(
             self.insider.ring, target, victim, other, self.insider.record, self.insider.secret, self.publisher,
             self.insider.seal, deployment, said, time.time(), model=MODEL, salt=f"{salt} {target.name}".encode(),
+            incarnation_of=self._incarnation_of,
         )  # fmt: skip
+
+    def _incarnation_of(self, record: Record) -> int:
+        member = self.insider.swim.member(record.node)
+        return 0 if member is None else member.incarnation
 
     # ---- what is looked at ---------------------------------------------------------------------------
 
