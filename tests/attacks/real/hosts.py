@@ -162,7 +162,8 @@ class AttackedCluster:
     def restart_all(self) -> None:
         """Stop all daemons, then start them."""
         for daemon in self.daemons:
-            assert daemon.stop() == 0, f"{daemon.name} did not stop well"
+            code = daemon.stop()
+            assert code == 0, f"{daemon.name} ended with {code}:\n{daemon.log()[-1000:]}"
         for daemon in self.daemons:
             daemon.start()
         for daemon in self.daemons:

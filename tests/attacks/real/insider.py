@@ -9,6 +9,7 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 
 from gossipd.identity.keys import SecretKey
@@ -92,5 +93,6 @@ class Insider:
 
     def _send(self) -> None:
         for output in self.swim.drain():
-            if isinstance(output, SendDatagram) and output.address[0].replace(".", "").isdigit():
-                self._socket.sendto(output.datagram, output.address)
+            if isinstance(output, SendDatagram):
+                with suppress(OSError):  # an address that another liar made up
+                    self._socket.sendto(output.datagram, output.address)
