@@ -44,6 +44,7 @@ class LiarRun:
         """Seconds from the drop until every honest host says itself that it is complete; lies go on for ``lie_s``."""
         cluster = self._cluster
         manifest = cluster.publish(version, size_bytes=self._size_bytes)
+        cluster.envelope = manifest.read_bytes()  # lies are about what is under way
         began_s = time.monotonic()
         cluster.cluster.drop(manifest, cluster.daemons[0])
         done_s, looked_s = 0.0, began_s
