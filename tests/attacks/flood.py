@@ -60,7 +60,7 @@ def visits_s(cluster: AttackedCluster) -> list[float]:
         said = request(cluster.stage(at, f"visit {number}"), about="new", length=100)
         began_s = time.monotonic()
         seen = converse(("127.0.0.1", cluster.daemons[at].port + 1), said, cluster.insider.secret, {"member": key})
-        took.append(time.monotonic() - began_s if seen["reply UNKNOWN"] else _PATIENCE_S)
+        took.append(time.monotonic() - began_s if seen["reply NOT_HELD"] else _PATIENCE_S)
     return took
 
 
@@ -114,7 +114,7 @@ def measure(size_bytes: int) -> dict[str, object]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.attacks.flood", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one line")
-    parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--mib", type=int, default=128)
     options = parser.parse_args(arguments)
     found = measure(options.mib << 20)
     print(json.dumps(found, indent=None if options.json else 1))

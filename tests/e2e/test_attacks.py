@@ -1,4 +1,4 @@
-"""The corpus of attacks, in part, against four real daemons: one of each way in. ``tests.attacks`` makes all of them."""
+"""Attacks of the corpus against four real daemons: one at each way in. ``tests.attacks`` makes all of them."""
 
 from __future__ import annotations
 

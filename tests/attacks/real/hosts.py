@@ -79,7 +79,9 @@ class AttackedCluster:
         """The manifest of a model of random bytes."""
         site = self.base / "site" / str(version)
         site.mkdir()
-        (site / "model.bin").write_bytes(Random(version).randbytes(size_bytes))
+        random = Random(version)
+        with (site / "model.bin").open("wb") as file:
+            file.writelines(random.randbytes(_PART_BYTES) for _ in range(size_bytes // _PART_BYTES))
         return self.cluster.publish(site, MODEL, version, "--source", f"file://{site}/")
 
     def is_complete(self, daemon: Daemon, version: int) -> bool:
@@ -177,6 +179,7 @@ class AttackedCluster:
 
 
 _ANSWER_S = 60.0
+_PART_BYTES = 1 << 20  # sizes are multiples of it
 _MODEL_KEYS = ("name", "version", "state", "current", "bytes_total")
 _TOLD = ("E_EQUIVOCATION", "E_NAME_CONFLICT", "E_WATCH_DIRECTORY", "E_DOOR_FULL")  # alarms that are how one is told
 

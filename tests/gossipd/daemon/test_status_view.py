@@ -1,4 +1,4 @@
-"""Which counters of membership are shown as refusals; the pages themselves are asked of real daemons (``tests.e2e``)."""
+"""Which counters of membership are shown as refusals; the pages are asked of real daemons (``tests.e2e``)."""
 
 from __future__ import annotations
 
