@@ -54,7 +54,11 @@ class AttackedCluster:
                 "GOSSIPD_MEMBERSHIP__SUSPICION_BASE_S": "6",  # a busy machine must not look like a lie that works
             },
         )
-        self.cluster.start(hosts, 2)
+        for number in range(1, hosts + 1):
+            self.cluster.add(f"node-{number}", f"rack-{number % 2}").start()
+        for daemon in self.cluster.daemons.values():
+            self.wait(f"{daemon.name} is ready", lambda one=daemon: one.try_status() is not None, patience_s=_START_S)
+        self.cluster.wait_together()
         self.publisher = read_secret_key(self.cluster.key)
         self.daemons: list[Daemon] = list(self.cluster.daemons.values())
         for daemon in self.daemons:  # a machine that runs much else may let one wait for longer than a person would
@@ -185,6 +189,7 @@ class AttackedCluster:
 
 
 _ANSWER_S = 60.0
+_START_S = 120.0
 _PART_BYTES = 1 << 20  # sizes are multiples of it
 _MODEL_KEYS = ("name", "version", "state", "current", "bytes_total")
 _TOLD = ("E_EQUIVOCATION", "E_NAME_CONFLICT", "E_WATCH_DIRECTORY", "E_DOOR_FULL")  # alarms that are how one is told
