@@ -104,7 +104,8 @@ class ControlSurface:
                 directory=cast(Any, SimpleNamespace(record=self._records.get)),
                 live=cast(Any, SimpleNamespace(clients=(CLIENT.public,))),
                 tokens=BulkTokens(None, ReceivedTokens()), driver=cast(Any, SimpleNamespace(post=self._planned.append)),
-                trigger_server=TriggerServer(triggers, nursery), audit=cast(Any, None),
+                trigger_server=TriggerServer(triggers, nursery), audit=cast(Any, None), membership_host=cast(Any, self),
+                self_checks=cast(Any, None),
             )  # fmt: skip
             requests = RequestTable(limit=8)
             sessions = SessionDriver(

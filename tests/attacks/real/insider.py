@@ -13,6 +13,7 @@ from contextlib import suppress
 from random import Random
 
 from gossipd.identity.keys import SecretKey
+from gossipd.swarm.capabilities import NodeCapabilities
 from membership.credentials import Credentials
 from membership.events import SendDatagram
 from membership.member import Address, NodeId, Record
@@ -34,7 +35,7 @@ class Insider:
         self._other = open_udp_socket("127.0.0.1", 0)
         record = Record(
             secret.public.ed25519, int(time.time()), 1, name, f"rack-of-{name}", "", "127.0.0.1", port, port + 1,
-            secret.public.curve25519, 125_000_000, "0.0.0", bytes(6),
+            secret.public.curve25519, 125_000_000, "0.0.0", NodeCapabilities(signs_progress=True).to_bytes(),
         )  # fmt: skip
         credentials = Credentials(secret.sign, ring, make_seal=self._make_seal)
         self.swim = Swim(SwimSettings(), record, credentials, rng=Random(1), now=time.monotonic())
