@@ -216,7 +216,7 @@ def deployment_id(envelope: bytes) -> DeploymentId:
 
 
 def label_of(envelope: bytes) -> tuple[str, int]:
-    """The name and version that ``envelope`` would have. Raises ManifestError when it has none. Nothing else is checked:
-    not for deciding what to trust."""
+    """The name and version that ``envelope`` would have; nothing else is checked, so not for deciding what to trust.
+    Raises ManifestError when it has none."""
     payload = parse_payload(payload_of(ENVELOPE_TYPE, envelope))
     return payload.name, payload.version

@@ -406,7 +406,7 @@ def test_what_the_disk_did_not_let_be_opened_is_deleted_when_it_can_be() -> None
     daemon = Daemon(MemoryDisk())
     works = daemon.disk.sync_directory
 
-    def fails(_: str) -> None:
+    def fails(path: str) -> None:
         raise OSError(errno.EIO, "sync failed")
 
     daemon.disk.sync_directory = fails  # type: ignore[method-assign]
