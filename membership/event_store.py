@@ -1,7 +1,8 @@
 """Application events: the newest version per kind and key, passed on; statements are kept equal on all nodes.
 
 Statements take part in the digest and so reach late joiners and nodes that missed the rumour. Progress does not,
-because it is superseded soon; its table only tells new from known, and drops the oldest entry when it is full.
+because it is superseded soon; its table only tells new from known, and when it is full the writer with most entries
+loses its oldest. Progress of a writer that is not known here is dropped.
 
 Of two events of one version the one that was heard first stays, whatever its bytes: they say the same, and a mark is
 of key and version alone, so digests agree. Rejected: the larger bytes, because anybody can add bytes to another's
@@ -15,7 +16,8 @@ statements makes room, and the same of its statements give way on all nodes.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+import math
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import NamedTuple
@@ -34,6 +36,7 @@ KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
 _KEPT_BACK_MAX = 64
 _WRITERS_SHARE = 4  # one writer may fill this part of the table
+_REFUSED_PER_S_MAX = 32  # a hundredth of a core
 
 
 class _Statement(NamedTuple):
@@ -55,7 +58,10 @@ class EventStore:
         self._written: Counter[bytes] = Counter()  # statements of each writer
         self._kept_back: dict[bytes, NodeId] = {}  # item: who brought it; oldest first
         self._by_row: dict[bytes, bytes] = {}
-        self._progress: OrderedDict[bytes, int] = OrderedDict()
+        self._progress: dict[bytes, int] = {}
+        self._progress_of: defaultdict[bytes, OrderedDict[bytes, None]] = defaultdict(OrderedDict)  # by writer
+        self._refused: Counter[NodeId] = Counter()  # records of progress refused since the second below
+        self._refused_s = -math.inf
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
         """Tell all members. An older version than one already heard is dropped silently. Raises PayloadRefusedError."""
@@ -74,7 +80,7 @@ class EventStore:
         if verdict is None:
             raise PayloadRefusedError("by the host's own rules nobody may say it")
         if kind is PayloadKind.PROGRESS:
-            self._note_progress(key, version, data, relay=True)
+            self._note_progress(key, version, data, verdict.writer, relay=True)
         elif not verdict.is_known:
             self._keep_back(data, self._node.own.node)
         elif not self._make_room(key, version, verdict.writer):
@@ -93,12 +99,16 @@ class EventStore:
             raise WireError("an event that cannot be")
         if not self._is_newer(kind, key, version):
             return True
+        if kind is PayloadKind.PROGRESS and self._has_refused_much(forwarder, now):
+            self._node.counts["progress_refused_unread"] += 1
+            return True
         verdict = self._node.rules.judge(kind, key, version, payload)
-        if verdict is None:
-            self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
-            return False
+        if verdict is None or (kind is PayloadKind.PROGRESS and not verdict.is_known):
+            self._refused[forwarder] += verdict is None
+            self._node.counts[f"{_PLURALS[kind]}_refused_{'judge' if verdict is None else 'unknown'}"] += 1
+            return verdict is not None
         if kind is PayloadKind.PROGRESS:
-            self._note_progress(key, version, data, relay=relay)
+            self._note_progress(key, version, data, verdict.writer, relay=relay)
         elif not verdict.is_known:
             self._keep_back(data, forwarder)
             return True
@@ -202,11 +212,27 @@ class EventStore:
             # hearing it again does not count as sent: all nodes pass it on in the same moment
             self._node.rumours.classes[STATEMENT].add(key, data, urgent=True)
 
-    def _note_progress(self, key: bytes, version: int, data: bytes, *, relay: bool) -> None:
+    def _has_refused_much(self, forwarder: NodeId, now: float) -> bool:
+        """Whether this second's refused records of a forwarder are so many that its others are not read: a judgement
+        costs a signature, and who believes what it passes on is refused next to nothing.
+        """
+        if now - self._refused_s >= 1.0:
+            self._refused.clear()
+            self._refused_s = now
+        return self._refused[forwarder] >= _REFUSED_PER_S_MAX
+
+    def _note_progress(self, key: bytes, version: int, data: bytes, writer: bytes, *, relay: bool) -> None:
         self._progress[key] = version
-        self._progress.move_to_end(key)
-        if len(self._progress) > self._node.settings.progress_count_max:
-            self._progress.popitem(last=False)
+        written, limit = self._progress_of[writer], self._node.settings.progress_count_max
+        written[key] = None
+        written.move_to_end(key)
+        if len(written) > limit // _WRITERS_SHARE:
+            del self._progress[written.popitem(last=False)[0]]
+        elif len(self._progress) > limit:
+            loudest = max(self._progress_of, key=lambda one: len(self._progress_of[one]))
+            del self._progress[self._progress_of[loudest].popitem(last=False)[0]]
+            if not self._progress_of[loudest]:
+                del self._progress_of[loudest]
         if relay:
             self._node.rumours.classes[PROGRESS].add(key, data)
 

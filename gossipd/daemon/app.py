@@ -62,7 +62,7 @@ from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.brain import DeploymentBrain
 from gossipd.deployment.context import BrainContext, HostIdentity
-from gossipd.deployment.events import DaemonStarted, RosterChanged
+from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloaded
 from gossipd.identity.keys import KEY_BYTES, SecretKey
 from gossipd.inbox.inbox import Inbox
 from gossipd.runtime.file_access import group_number
@@ -96,12 +96,13 @@ class App:
         self.reports = Reports(audit, Alarms(audit), BugTrap())
         self._state = StateDirectory(home / "state")
         self._statements, roster = self._state.register(), self._state.roster()
+        self._progress = self._state.progress(now=now, wall_s=wall_s)
         record = settings_mapping.own_record(config, keys.node.public, self._state.next_boot(wall_s))
         self._directory = MemberDirectory(record.node)
         self._cluster_roster = ClusterRoster(self._directory, self.live)
         self._membership_host = MembershipHost(
             self.live, record=record, roster=roster, alarms=self.reports.alarms,
-            rules=GossipRules(self._statements, self._cluster_roster),
+            rules=GossipRules(self._statements, self._cluster_roster, self._progress),
         )  # fmt: skip
         self._directory.begin(self._membership_host.swim.self_record(), roster)
         self._planner = Planner(
@@ -112,7 +113,6 @@ class App:
         self._driver = PlannerDriver(self._planner, self._turn_loop)
         self._store_events = StoreEvents(self._driver)
         self._store = open_store(config, self._store_events)
-        self._progress = self._state.progress(now=now, wall_s=wall_s)
         self._deployments = DeploymentDriver(self._make_brain())
         self._make_adapters()
         self._make_publishers()
@@ -161,8 +161,8 @@ class App:
     def _make_publishers(self) -> None:
         self._progress_publisher = ProgressPublisher(
             table=self._progress, lifecycle=self._deployments.lifecycle, store=self._store,
-            chunk_access=self._data_plane.chunk_access, directory=self._directory,
-            membership_host=self._membership_host,
+            chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
+            secret=self.live.keys.node, membership_host=self._membership_host,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
@@ -304,6 +304,7 @@ class App:
         self._data_plane.settings_changed()
         self._plane.clients_changed()
         self._deployments.post(RosterChanged())
+        self._deployments.post(TrustReloaded())
         self._planner.set_own(can_read_sources=config.sources.enabled)
         self._driver.look_again()
         self._membership_host.publish_capabilities()

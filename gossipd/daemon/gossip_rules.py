@@ -1,50 +1,96 @@
-"""What membership asks this host about words from the network: the clock, and what a statement must be.
+"""What membership asks this host about words from the network: the clock, statements, progress.
 
 What lives here: the body of ``membership.host_rules.HostRules``. What does not: the judgement of a statement
-(``deployment.statement_rules``), and what it does once it is believed (``deployment.dissemination``).
+(``deployment.statement_rules``) and of progress (``deployment.signed_progress``), and what either does once it is
+believed (``deployment.dissemination``, ``progress_publisher``).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.progress_record import refresh_interval_s
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.signed_progress import Belief, ProgressJudge
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_rules import check_issued, judge_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.manifest.errors import ManifestError
+from gossipd.runtime.quotas import Quotas
 from membership.events import PayloadKind
 from membership.host_rules import Verdict
 from membership.member import NODE_ID_BYTES
 
 CLOCK_SLACK_S = 3600  # between two hosts' clocks
+# Of one host, in each interval in which hosts tell: far more deployments than are under way at once, and far less than
+# what would crowd out the records of others.
+PROGRESS_PER_REFRESH, PROGRESS_BURST = 16.0, 1_280.0
+
+
+class Clocks(Protocol):
+    """What time it is."""
+
+    def wall_s(self) -> float:
+        """Seconds since 1970."""
+
+    def monotonic_s(self) -> float:
+        """Seconds that never go back."""
+
+
+class SystemClocks:
+    """The machine's own."""
+
+    def wall_s(self) -> float:
+        return time.time()
+
+    def monotonic_s(self) -> float:
+        return time.monotonic()
 
 
 class GossipRules:
     """See HostRules. Boot numbers are seconds since 1970. Who may sign and cancel is asked at each use."""
 
     def __init__(
-        self, statements: StatementStore, roster: ClusterRoster, *, wall_clock: Callable[[], float] = time.time
-    ) -> None:
+        self, statements: StatementStore, roster: ClusterRoster, progress: ClusterProgress, *,
+        clocks: Clocks | None = None,
+    ) -> None:  # fmt: skip
         self._statements = statements
         self._roster = roster
-        self._wall_clock = wall_clock
+        self._progress = ProgressJudge(roster, progress)
+        self._progress_quotas: Quotas[bytes] = Quotas(burst=PROGRESS_BURST, per_s=PROGRESS_PER_REFRESH)
+        self._clocks = clocks or SystemClocks()
 
     def latest_boot(self) -> int:
         """See HostRules. A clock that is earlier than a manifest that was accepted is wrong."""
-        return int(max(self._wall_clock(), self._statements.state.last_signed_s)) + CLOCK_SLACK_S
+        return int(self._latest_s()) + CLOCK_SLACK_S
+
+    def _latest_s(self) -> float:
+        return max(self._clocks.wall_s(), self._statements.state.last_signed_s)
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""
         if kind is PayloadKind.PROGRESS:
-            return Verdict(key[:NODE_ID_BYTES])
+            return self._judge_progress(key, version, payload)
         try:
             statement = Statement.decode(payload)
             if key != statement.deployment or version != statement.rank:
                 return None
-            check_issued(statement, self._wall_clock())
+            check_issued(statement, self._clocks.wall_s())
             judge_statement(statement, self._statements, self._roster.signers, self._roster)
         except ManifestError as error:
             return Verdict(statement.signer, is_known=False) if error.code == "E_KEY_UNKNOWN" else None
         return Verdict(statement.signer)
+
+    def _judge_progress(self, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        writer = key[:NODE_ID_BYTES]
+        belief = self._progress.judge(key, version, payload, self._latest_s())
+        if belief is Belief.UNKNOWN:
+            return Verdict(writer, is_known=False)
+        if belief is Belief.NO:
+            return None
+        # Only what the writer has said itself counts against it.
+        amount = refresh_interval_s(self._roster.host_count)
+        is_within = writer == self._roster.own or self._progress_quotas.take(writer, self._clocks.monotonic_s(), amount)
+        return Verdict(writer) if is_within else None

@@ -19,11 +19,11 @@ from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
 from gossipd.daemon.reports import Alarms
-from gossipd.deployment.events import ProgressHeard, RosterChanged, StatementHeard
+from gossipd.deployment.events import RosterChanged, StatementHeard
 from gossipd.deployment.progress_record import ProgressFormatError
 from gossipd.wire import control
 from membership.events import PayloadHeard, PayloadKind
-from membership.member import NODE_ID_BYTES, NodeId
+from membership.member import NodeId
 
 PING_S = 0.8  # the fall-back probe's answer counts only while the suspicion is young
 PINGS_MAX = 16  # fall-back probes at once; a suspicion storm must not become a storm of dials
@@ -66,10 +66,10 @@ class MemberEvents:
         if event.kind is PayloadKind.STATEMENT:
             self.deployments.post(StatementHeard(event.payload, event.key, event.forwarder))
             return
-        node, short_key = NodeId(event.key[:NODE_ID_BYTES]), event.key[NODE_ID_BYTES:]
         try:
-            if self.progress_publisher.heard(node, short_key, event.version, event.payload):
-                self.deployments.post(ProgressHeard(node, short_key))
+            heard = self.progress_publisher.heard(event.key, event.version, event.payload)
+            if heard is not None:
+                self.deployments.post(heard)
         except ProgressFormatError as error:
             log.debug("progress not understood", code=error.code)
 

@@ -110,6 +110,7 @@ class DaemonStatus:
             started_s=float(deployment.started_s),
             cancelled=deployment.statement.verb is Verb.CANCEL and deployment.state is not HostState.COMPLETE,
             one_copy=one_copy, stall=deployment.stall.value if deployment.stall is not None else None,
+            own=self.swim.self_record().node,
         )  # fmt: skip
         targets.sort(key=lambda target: target.name)
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
@@ -136,11 +137,11 @@ class DaemonStatus:
             manifest = one.manifest
             if manifest is None or not one.is_open:
                 continue
-            is_complete = one.state is HostState.COMPLETE
+            is_complete = one.told_state is HostState.COMPLETE
             path = str(Path(self.live.config.store.models) / manifest.name / str(manifest.version))
             rows.append(
                 schema.ModelRow(
-                    name=manifest.name, version=manifest.version, state=one.state.value,
+                    name=manifest.name, version=manifest.version, state=one.told_state.value,
                     current=is_complete and self.data_plane.store.current(manifest.name) == manifest.version,
                     bytes_total=manifest.bytes_total, path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,

@@ -363,16 +363,22 @@ class SignedWords(LenientRules):
 
     def __init__(self, known: set[bytes]) -> None:
         self.known = known
+        self.judged = 0
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
+        self.judged += 1
         if payload[1:] != b"%d" % version:
             return None
         return Verdict(payload[:1], is_known=payload[:1] in self.known)
 
 
-def judged(statement_count_max: int = 4096) -> tuple[SimulatedCluster, SignedWords, list[Event]]:
+def judged(
+    statement_count_max: int = 4096, progress_count_max: int = 4096
+) -> tuple[SimulatedCluster, SignedWords, list[Event]]:
     cluster = SimulatedCluster(6, racks=4, seed=3)
-    cluster.settings = replace(cluster.settings, statement_count_max=statement_count_max)
+    cluster.settings = replace(
+        cluster.settings, statement_count_max=statement_count_max, progress_count_max=progress_count_max
+    )
     cluster.rules = rules = SignedWords({b"a"})
     cluster.start_all_known()
     cluster.run(2.0)
@@ -424,6 +430,47 @@ def test_what_is_kept_back_is_bounded_and_the_loudest_forwarder_loses() -> None:
     table = swim._event_store._kept_back
     assert len(table) == 64
     assert word(cluster, b"key", 1, b"b1") in table
+
+
+def test_progress_of_an_unknown_writer_is_neither_kept_nor_passed_on() -> None:
+    cluster, rules, heard = judged()
+    say(cluster, word(cluster, b"key", 9, b"b9", kind=2))
+    cluster.run(cluster.now + 5.0)
+    assert not heard
+    assert count(cluster, "progress_refused_unknown") == 1
+    rules.known.add(b"b")
+    say(cluster, word(cluster, b"key", 1, b"b1", kind=2))
+    cluster.run(cluster.now + 5.0)
+    assert len(heard) == 6, "the refused version stands in nobody's way"
+
+
+def test_one_who_brings_forged_progress_without_end_is_read_no_more_for_a_while() -> None:
+    cluster, rules, heard = judged()
+    for number in range(1, 200):
+        say(cluster, word(cluster, b"key", number, b"x", kind=2))
+    assert rules.judged == 32
+    assert count(cluster, "progress_refused_unread") == 199 - 32
+    swim = cluster.swim(OBSERVER)
+    swim._take_items([word(cluster, b"key", 1, b"a1", kind=2)], cluster.now, NodeId(b"another member.."))
+    cluster._flush(OBSERVER)
+    assert len(heard) == 1, "what others bring is read"
+    cluster.run(cluster.now + 1.1)
+    say(cluster, word(cluster, b"key", 2, b"a2", kind=2))
+    assert len(heard) > 1
+
+
+def test_one_writer_of_progress_fills_its_share_and_no_more() -> None:
+    cluster, rules, _ = judged(progress_count_max=40)
+    rules.known.update((b"b", b"c", b"d", b"e"))
+    store = cluster.swim(OBSERVER)._event_store
+    say(cluster, word(cluster, b"honest", 1, b"a1", kind=2))
+    for writer in (b"b", b"c", b"d", b"e"):
+        for number in range(30):
+            say(cluster, word(cluster, writer + b"%d" % number, 1, writer + b"1", kind=2))
+        assert len(store._progress_of[writer]) <= 10
+    assert b"honest" in store._progress
+    assert len(store) == 40
+    assert max(map(len, store._progress_of.values())) <= 10
 
 
 def test_one_writer_fills_its_quota_and_no_more() -> None:

@@ -10,16 +10,32 @@ import pytest
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.progress_record import HostState, Progress
+from gossipd.deployment.progress_table import ClusterProgress
+from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, sign_progress
 from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, Statement, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.keys import SecretKey
 from membership.events import PayloadKind
 from membership.host_rules import Verdict
+from membership.member import NodeId, node_id
 
 KEY, STRANGER = SecretKey(b"s" * 32), SecretKey(b"x" * 32)
 SIGNER = KEY.public.ed25519
 DEPLOYMENT = DeploymentId(b"d" * 32)
+WRITERS = {
+    node_id(one.public.ed25519): ProgressWriter(one.public.ed25519, signs=True, began_s=0)
+    for one in (KEY, SecretKey(b"t" * 32))
+}
 NOW_S = 1_800_000_000
+
+
+class StoppedClocks:
+    def wall_s(self) -> float:
+        return NOW_S
+
+    def monotonic_s(self) -> float:
+        return 0.0
 
 
 def statement(*, epoch: int = 1, verb: Verb = Verb.DEPLOY, key: SecretKey = KEY) -> Statement:
@@ -30,8 +46,11 @@ def rules(known: Statement | None = None) -> GossipRules:
     store = StatementStore()
     if known is not None:
         store.hear(known, {SIGNER})
-    roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: False)
-    return GossipRules(store, cast(ClusterRoster, roster), wall_clock=lambda: NOW_S)
+    roster = SimpleNamespace(
+        signers={SIGNER}, may_cancel=lambda signer, authors: False, host_count=1_000, own=b"own",
+        progress_writer=WRITERS.get,
+    )  # fmt: skip
+    return GossipRules(store, cast(ClusterRoster, roster), ClusterProgress(), clocks=StoppedClocks())
 
 
 def judged(one: Statement, *, version: int | None = None, key: bytes = DEPLOYMENT, wire: bytes = b"") -> Verdict | None:
@@ -84,3 +103,29 @@ def test_a_statement_from_the_future_is_refused() -> None:
 
 def test_a_boot_number_is_at_most_an_hour_ahead_of_the_clock() -> None:
     assert rules().latest_boot() == NOW_S + 3_600
+
+
+def progress(secret: SecretKey, number: int, *, by: SecretKey | None = None) -> tuple[bytes, int, bytes]:
+    """Key, version and payload of a record of a host's."""
+    key = ProgressKey(node_id(secret.public.ed25519), number.to_bytes(8, "big"), is_signed=True)
+    version = NOW_S * 1000 + number
+    return key.encode(), version, sign_progress(by or secret, key, version, Progress(state=HostState.COMPLETE))
+
+
+def test_progress_counts_as_its_hosts_when_that_has_signed_it() -> None:
+    node = node_id(SIGNER)
+    assert rules().judge(PayloadKind.PROGRESS, *progress(KEY, 1)) == Verdict(node)
+    assert rules().judge(PayloadKind.PROGRESS, *progress(KEY, 1, by=STRANGER)) is None
+    unknown = Verdict(node_id(STRANGER.public.ed25519), is_known=False)
+    assert rules().judge(PayloadKind.PROGRESS, *progress(STRANGER, 1)) == unknown
+    assert rules().judge(PayloadKind.PROGRESS, NodeId(b"n" * 16), 1, b"?") is None
+
+
+def test_a_host_that_tells_without_end_is_cut_short_and_no_other() -> None:
+    judge = rules().judge
+    believed = [judge(PayloadKind.PROGRESS, *progress(KEY, number)) is not None for number in range(200)]
+    assert sum(believed) == 64
+    assert judge(PayloadKind.PROGRESS, *progress(SecretKey(b"t" * 32), 1)) is not None
+    forged = [judge(PayloadKind.PROGRESS, *progress(SecretKey(b"t" * 32), number, by=KEY)) for number in range(200)]
+    assert not any(forged)
+    assert judge(PayloadKind.PROGRESS, *progress(SecretKey(b"t" * 32), 2)) is not None, "only its own words count"

@@ -39,10 +39,10 @@ class Parts:
     def _note(self, who: str) -> Any:
         return lambda what: self.heard.append((who, what))
 
-    def _progress(self, node: NodeId, *_: object) -> bool:
+    def _progress(self, key: bytes, *_: object) -> ProgressHeard | None:
         if self.refuses:
             raise ProgressFormatError("too short")
-        return node != OWN
+        return None if key.startswith(OWN) else ProgressHeard(PEER, b"key")
 
     async def _request(self, node: NodeId, *_: object) -> None:
         self.asking += 1
