@@ -130,7 +130,8 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
         chunks, age_s = 0, None
     else:
         state, (reason, subject) = row.progress.state, reasons.of(target, row)
-        chunks, age_s = min(row.progress.chunks_verified, facts.chunk_count), round(row.age_s(now), 1)
+        held = 0 if state is HostState.REMOVED else row.progress.chunks_verified
+        chunks, age_s = min(held, facts.chunk_count), round(row.age_s(now), 1)
     return HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
         reason=reason.value, subject=subject,

@@ -126,8 +126,9 @@ class _AdminRoutes:
         self._operations = operations
 
     async def cancel(self, request: Request) -> Response:
-        fields = await _fields(request, "name", "version")
-        return _json(await self._operations.cancel(fields["name"], _version(fields["version"])))
+        fields = await _fields(request, "name", "version", optional=("force",))
+        force = fields.get("force", "false") == "true"
+        return _json(await self._operations.cancel(fields["name"], _version(fields["version"]), force=force))
 
     async def remove(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version", optional=("dry_run",))

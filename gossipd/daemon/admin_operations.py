@@ -46,8 +46,8 @@ class AdminOperations:
     table: ClusterProgress
     audit: AuditLog
 
-    async def cancel(self, name: str, version: int) -> Done:
-        return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version)))
+    async def cancel(self, name: str, version: int, *, force: bool) -> Done:
+        return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version, force)))
 
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
         return _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run)))

@@ -108,8 +108,8 @@ class DaemonStatus:
             id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
             chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
             started_s=float(deployment.started_s),
-            cancelled=deployment.statement.verb is Verb.CANCEL and deployment.state is not HostState.COMPLETE,
-            one_copy=one_copy, stall=deployment.stall.value if deployment.stall is not None else None,
+            cancelled=deployment.statement.verb is Verb.CANCEL, one_copy=one_copy,
+            stall=deployment.stall.value if deployment.stall is not None else None,
             own=self.swim.self_record().node,
         )  # fmt: skip
         targets.sort(key=lambda target: target.name)

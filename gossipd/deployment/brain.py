@@ -48,6 +48,7 @@ class DeploymentBrain:
                 self._orders.handle(event, wall_s)
             case _:
                 self.lifecycle.handle(event)
+        self.lifecycle.make_space()
         self._dissemination.look_into_unproven(wall_s)
 
     def tick(self, now: float, wall_s: float) -> None:

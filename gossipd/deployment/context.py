@@ -22,6 +22,7 @@ from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId
 
 
@@ -72,6 +73,10 @@ class RosterPort(Protocol):
         """The rack of a host on the roster."""
         ...
 
+    def targets(self, manifest: Manifest) -> list[NodeId]:
+        """Hosts on the roster, this one and dead ones included, for which it is meant."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentSettings:
@@ -115,6 +120,8 @@ class BrainContext:
     commands: list[DeploymentCommand] = field(default_factory=list, init=False)
     retries: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     """When work is to be asked for again, of the deployments that wait for that."""
+    is_space_wanted: bool = field(default=False, init=False)
+    """A model does not fit; taken back when something was deleted for it."""
     unproven: UnprovenStatements = field(init=False)
     pulls: PullShares = field(init=False)
     _works: WorkNumber = field(default=0, init=False)

@@ -29,7 +29,7 @@ from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId, node_id
 
 _JUDGED_AGAIN = (HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED)
-_BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
+_BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, HostState.REMOVED)
 
 
 class DeploymentTable:
@@ -55,7 +55,7 @@ class DeploymentTable:
         # One that was complete when it was cancelled stays, after a restart too.
         is_kept = is_new and statement.deployment in self._context.complete_before
         if self._context.statements.is_removed(statement.deployment):
-            life.close(HostState.CANCELLED, HostReason.REMOVED)
+            life.close(HostState.REMOVED, HostReason.REMOVED)
         elif statement.verb is Verb.CANCEL and not is_kept:
             life.close(HostState.CANCELLED)
         elif is_new or life.record.state in _BEGINS_AGAIN:
@@ -102,7 +102,9 @@ class DeploymentTable:
             return
         for life in list(self._lives.values()):
             is_busy = life.record.is_open or life.has_the_store_at_work
-            if not is_busy and self._context.statements.statement(life.id) is None:
+            if is_busy or self._context.statements.statement(life.id) is not None or life.delete_kept():
+                continue
+            if not life.has_the_store_at_work:
                 life.forget()
                 del self._lives[life.id]
 
@@ -110,7 +112,7 @@ class DeploymentTable:
         """It is marked as removed from this host, or was evicted."""
         life = self._lives.get(deployment)
         if life is not None:
-            life.close(HostState.CANCELLED, HostReason.REMOVED)
+            life.close(HostState.REMOVED, HostReason.REMOVED)
 
     def trust_changed(self, wall_s: float) -> None:
         """The operator trusts a key or a model no longer: end what is running of it, and serve none of it. Or trusts
@@ -163,6 +165,12 @@ class DeploymentTable:
         life = self._lives.get(deployment)
         if life is not None and life.record.manifest is None:
             life.holders.add(node)
+
+    def make_space(self) -> None:
+        """A model does not fit: delete what is kept of the deployment that was cancelled first."""
+        if self._context.is_space_wanted:
+            self._context.is_space_wanted = False
+            any(life.delete_kept() for life in list(self._lives.values()))
 
     # ---- time ----------------------------------------------------------------------------------------
 
@@ -247,6 +255,9 @@ class DeploymentTable:
 
     def _disk_changed(self, code: str) -> None:
         self._disk_trouble = reason_of_code(code, HostReason.DISK) if code else HostReason.NONE
+        if self._disk_trouble is HostReason.NO_SPACE:
+            for life in list(self._lives.values()):
+                life.delete_kept()
         for record in self:
             record.disk_trouble = self._disk_trouble
             record.changed = record.changed or record.stall is not None
@@ -271,6 +282,18 @@ class DeploymentTable:
             return told
         near = [node for node in readers if context.roster.rack_of(node) == context.identity.rack]
         return replace(told, reason=HostReason.WAITS_FOR_READER, subject=min(near or readers)[:SUBJECT_BYTES])
+
+    def count_complete(self, record: DeploymentRecord) -> tuple[int, int, int]:
+        """Of its targets: those that have it, those from which it was removed, and all, as far as this host knows."""
+        assert record.manifest is not None
+        context, key = self._context, progress_key(record.id)
+        targets = context.roster.targets(record.manifest)
+        rows = {node: row for node in targets if (row := context.progress.host(node, key)) is not None}
+        states = [row.progress.state for node, row in rows.items() if node != context.identity.node]
+        if context.identity.node in targets:
+            is_whole = record.told_state in (HostState.COMPLETE, HostState.VERIFYING)
+            states.append(HostState.COMPLETE if is_whole else record.told_state)
+        return states.count(HostState.COMPLETE), states.count(HostState.REMOVED), len(targets)
 
     def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
         """What this host knows of it."""

@@ -145,11 +145,12 @@ class OrderTriggered:
 
 @dataclass(frozen=True, slots=True)
 class CancelOrdered:
-    """The operator of this host cancels a deployment in the whole cluster."""
+    """The operator of this host cancels a deployment in the whole cluster; what all have, only if ``is_forced``."""
 
     request: RequestNumber
     name: str
     version: int
+    is_forced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
-from gossipd.core.errors import GossipdError, NotFoundError, QueueFullError
+from gossipd.core.errors import GossipdError, LocalError, NotFoundError, QueueFullError
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -128,6 +128,7 @@ class Orders:
                 raise _KnownAlready
             return statement
 
+        kept = ""
         verb, is_news = "deploy" if statement.verb is Verb.DEPLOY else "cancel", True
         try:
             if context.statements.judge(statement, context.roster.signers) is not Heard.NEWS:
@@ -135,6 +136,7 @@ class Orders:
             if statement.verb is Verb.DEPLOY:
                 yield from self._deploy(manifest, hear, running)
             else:
+                kept = self._what_is_kept(self._lifecycle.get(statement.deployment), is_forced=False)
                 self._dissemination.tell(hear(manifest), running.wall_s)
         except _KnownAlready:
             is_news = False
@@ -142,7 +144,7 @@ class Orders:
             "trigger accepted", verb=verb, deployment=statement.deployment.hex(), epoch=statement.epoch,
             signer=key_id(statement.signer).hex(), new=is_news,
         )  # fmt: skip
-        words = "is known already" if not is_news else "accepted" if verb == "deploy" else "cancelled"
+        words = "is known already" if not is_news else "accepted" if verb == "deploy" else f"cancelled{kept}"
         return f"{manifest.name}@{manifest.version} {words}", is_news
 
     # ---- ending --------------------------------------------------------------------------------------
@@ -153,17 +155,31 @@ class Orders:
             raise NotFoundError(f"no deployment {name}@{version} is known here")
         return found[0]
 
+    def _what_is_kept(self, record: DeploymentRecord | None, *, is_forced: bool) -> str:
+        """What a cancel leaves complete, in words. Raises LocalError ``E_COMPLETE`` when there is nothing to stop."""
+        if record is None or record.manifest is None:
+            return ""
+        complete, removed, hosts = self._lifecycle.count_complete(record)
+        if complete and complete + removed == hosts and not is_forced:
+            raise LocalError(
+                f"{record.label} is complete on all {complete} hosts that were to have it: there is nothing to stop; "
+                "`gossipd rm` removes it from one, `gossipd cancel --force` keeps it from hosts that join later",
+                code="E_COMPLETE",
+            )
+        return f"; {complete} of {hosts} hosts have it complete and keep it" if complete else ""
+
     def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:
         """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
         record = self._one(order.name, order.version)
         if record.statement.verb is Verb.CANCEL:
             return f"{record.label} is cancelled already", False
         assert record.manifest is not None
+        kept = self._what_is_kept(record, is_forced=order.is_forced)
         statement = self._dissemination.sign(record.id, Verb.CANCEL, len(record.manifest.envelope), running.wall_s)
         self._dissemination.tell(statement, running.wall_s)
         yield from running.keep_statements()
         self._context.audit("cancelled", name=order.name, version=order.version)
-        return f"{record.label} is cancelled; hosts that are complete keep it", True
+        return f"{record.label} is cancelled{kept}", True
 
     def _remove(self, order: events.RemoveOrdered, running: _Order) -> Script:
         """Marked durably, then deleted. A disk too full for the mark is cured by deleting, and marked then."""

@@ -26,7 +26,13 @@ from typing import Any
 from gossipd.core.errors import LocalError
 from gossipd.core.reasons import reason_of_number
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
-from gossipd.deployment.progress_record import HostState, Progress, ProgressFormatError, refresh_interval_s
+from gossipd.deployment.progress_record import (
+    HostState,
+    Progress,
+    ProgressFormatError,
+    refresh_interval_s,
+    state_with,
+)
 from gossipd.deployment.states import FINAL
 from membership.member import NodeId
 
@@ -166,9 +172,7 @@ class ClusterProgress:
         chosen = [row for node in targets if (row := self.host(node, key)) is not None]
         states = [row.progress.state for row in chosen]
         complete = states.count(HostState.COMPLETE)
-        # A host that says complete holds every chunk, whatever an older record said.
-        held = [chunk_count if row.progress.state is HostState.COMPLETE else row.chunks_peak for row in chosen]
-        peaks = [min(count, chunk_count) for count in held]
+        peaks = [_peak(row, chunk_count) for row in chosen]
         stale_s = STALE_REFRESHES * refresh_interval_s(len(targets))
         fresh = [row.progress for row in everybody.values() if not row.forgotten and row.age_s(now) <= stale_s]
         moved = [row.progress for row in everybody.values()]
@@ -223,23 +227,31 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
     Args:
         states: of its targets; a target that has not been heard counts as ``init``.
         one_copy: the planner knows a holder of every chunk.
-        cancelled: the last statement about the deployment is a cancel.
+        cancelled: the last statement about the deployment is a cancel; what all had by then is complete all the same.
     Returns: ``downloading`` until the cluster holds one full copy, then ``distributing`` while any target is under way.
-        In the end ``complete`` when all targets are, else the worst of their final states.
+        In the end ``complete`` when all targets are, else the worst of their final states. A host from which it was
+        removed counts only when all are such.
     """
-    if cancelled:
-        return HostState.CANCELLED.value
-    if states and all(state is HostState.COMPLETE for state in states):
-        return HostState.COMPLETE.value
+    if states and all(state is HostState.REMOVED for state in states):
+        return HostState.REMOVED.value
+    states = [state for state in states if state is not HostState.REMOVED]
     if states and all(state in FINAL for state in states):
-        for ending in (HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED):
-            if ending in states:
-                return str(ending.value)
+        endings = [HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED, HostState.COMPLETE]
+        worst = next(ending for ending in endings if ending in states)
+        return HostState.CANCELLED.value if cancelled and worst is not HostState.COMPLETE else str(worst.value)
+    if cancelled or HostState.PAUSED in states:
+        return HostState.CANCELLED.value if cancelled else HostState.PAUSED.value
     if all(state is HostState.INIT for state in states):
         return HostState.INIT.value
-    if one_copy or any(state in (HostState.COMPLETE, HostState.VERIFYING) for state in states):
-        return "distributing"
-    return HostState.DOWNLOADING.value
+    is_whole = one_copy or any(state in (HostState.COMPLETE, HostState.VERIFYING) for state in states)
+    return "distributing" if is_whole else HostState.DOWNLOADING.value
+
+
+def _peak(row: HostProgress, chunk_count: int) -> int:
+    """The most chunks that a host ever had; one that says complete has all, and one that has deleted them none."""
+    if row.progress.state is HostState.REMOVED:
+        return 0
+    return chunk_count if row.progress.state is HostState.COMPLETE else min(row.chunks_peak, chunk_count)
 
 
 def _never_falling(old: Progress, new: Progress) -> Progress:
@@ -260,5 +272,6 @@ def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, 
         progress = Progress.from_bytes(record)
         forgotten, reason = bool(peak & _FORGOTTEN), peak >> _REASON_SHIFT
         if reason:
-            progress = replace(progress, reason=reason_of_number(reason))
+            told = reason_of_number(reason)
+            progress = replace(progress, reason=told, state=state_with(progress.state, told))
         yield NodeId(node), key, HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten)

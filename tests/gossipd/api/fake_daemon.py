@@ -134,8 +134,8 @@ class FakeDaemon:
     def health(self) -> HealthRow:
         return HealthRow(ready=self.ready, reasons=[] if self.ready else ["the store is full"])
 
-    async def cancel(self, name: str, version: int) -> Done:
-        return self._take("cancel", name, version)
+    async def cancel(self, name: str, version: int, *, force: bool) -> Done:
+        return self._take("cancel", name, version, *([force] if force else []))
 
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
         return self._take("rm", name, version, dry_run)

@@ -65,6 +65,9 @@ class ScriptedRoster:
     def rack_of(self, node: NodeId) -> str | None:
         return self.peers.get(node)
 
+    def targets(self, manifest: Manifest) -> list[NodeId]:
+        return [OWN, *self.peers]
+
 
 def said(
     deployment: DeploymentId = ONE.id, epoch: int = 1, verb: Verb = Verb.DEPLOY, *, secret: SecretKey = PEER_KEY,

@@ -145,13 +145,46 @@ def test_a_restart_goes_on_counting_where_the_last_run_left_off() -> None:
     assert host.record().started_s == 1_000_000
 
 
-def test_a_start_deletes_what_was_cancelled_before() -> None:
+def test_what_was_cancelled_before_a_start_is_kept_until_space_is_needed() -> None:
     host = ScriptedHost()
     host.store[ONE.id] = {0, 1}
     host.statements.hear(said(epoch=2, verb=Verb.CANCEL), host.roster.signers)
     host.tell(events.DaemonStarted())
+    assert (host.record().state, host.store) == (HostState.CANCELLED, {ONE.id: {0, 1}})
+    host.tell(events.DiskConditionChanged("E_NO_SPACE"))
     assert host.store == {}
-    assert host.record().state is HostState.CANCELLED
+
+
+def test_an_operators_cancel_is_refused_when_there_is_nothing_to_stop() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.hear(said())
+    key = progress_key(ONE.id)
+    told = Progress(state=HostState.DOWNLOADING)
+    host.progress.record(PEER, key, 1, told, now=0.0, wall_s=WALL_S)
+    lifecycle = host.brain.lifecycle
+    assert lifecycle.count_complete(host.record()) == (1, 0, 2)
+    host.progress.record(PEER, key, 2, Progress(state=HostState.COMPLETE), now=0.0, wall_s=WALL_S)
+    assert lifecycle.count_complete(host.record()) == (2, 0, 2)
+    refused = host.request(events.CancelOrdered, ONE.name, 1).error
+    assert refused is not None
+    assert refused.code == "E_COMPLETE"
+    assert "complete on all 2 hosts" in str(refused)
+    by_trigger = host.request(events.OrderTriggered, said(epoch=2, verb=Verb.CANCEL), None).error
+    assert by_trigger is not None
+    assert by_trigger.code == "E_COMPLETE"
+    assert not host.all_of(commands.TellStatement)
+    forced = host.request(events.CancelOrdered, ONE.name, 1, True)
+    assert forced.sentence == "org/model@1 is cancelled; 2 of 2 hosts have it complete and keep it"
+    assert host.record().state is HostState.COMPLETE
+
+
+def test_a_cancel_counts_hosts_that_were_removed_as_over() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.hear(said())
+    removed = Progress(state=HostState.REMOVED, reason=HostReason.REMOVED)
+    host.progress.record(PEER, progress_key(ONE.id), 1, removed, now=0.0, wall_s=WALL_S)
+    assert host.brain.lifecycle.count_complete(host.record()) == (1, 1, 2)
+    assert host.request(events.CancelOrdered, ONE.name, 1).error is not None
 
 
 def test_models_are_found_by_name_newest_version_first(host: ScriptedHost) -> None:

@@ -234,7 +234,7 @@ def test_a_cancel_by_trigger_needs_the_manifest_to_name_it(host: ScriptedHost) -
     answer = trigger(host, said(verb=Verb.CANCEL), envelope)
     assert answer.sentence == "org/model@1 cancelled"
     assert host.record().state is HostState.CANCELLED
-    assert kinds(host) == ["OpenManifest", "DeleteModel"]
+    assert kinds(host) == ["OpenManifest"]
 
 
 def test_a_disk_that_refuses_is_told_to_the_client(host: ScriptedHost) -> None:
@@ -254,7 +254,7 @@ def test_a_cancel_is_answered_when_it_is_durable(host: ScriptedHost) -> None:
     assert host.record().state is HostState.CANCELLED
     assert [one.statement.verb for one in host.all_of(commands.TellStatement)] == [Verb.DEPLOY, Verb.CANCEL]
     host.release(commands.KeepStatements)
-    assert host.answer(number).sentence == "org/model@1 is cancelled; hosts that are complete keep it"
+    assert host.answer(number).sentence == "org/model@1 is cancelled"
     again = host.request(events.CancelOrdered, "org/model", 1)
     assert (again.sentence, again.is_changed) == ("org/model@1 is cancelled already", False)
     assert error_of(host.request(events.CancelOrdered, "org/other", 1)) == "E_NOT_FOUND"
@@ -274,7 +274,7 @@ def test_what_is_removed_is_deleted_and_no_statement_brings_it_back(host: Script
     assert not dry.is_changed
     answer = host.request(events.RemoveOrdered, "org/model", 1)
     assert answer.sentence == "org/model@1 is removed from this host and stays removed"
-    assert (host.record().state, host.record().reason) == (HostState.CANCELLED, HostReason.REMOVED)
+    assert (host.record().state, host.record().reason) == (HostState.REMOVED, HostReason.REMOVED)
     host.hear(said(epoch=5))
     assert host.record().reason is HostReason.REMOVED
     assert len(host.all_of(commands.OpenSwarm)) == 1

@@ -106,6 +106,7 @@ def test_a_record_of_whole_chunks_survives_the_wire_exactly() -> None:
     assert Progress.from_bytes(said.to_bytes()) == said
 
 
+HOST_STATES_OF_0_1_0 = ("init", "downloading", "verifying", "complete", "failed", "cancelled", "expired")
 COUNTERS = ("source_bytes", "peer_bytes_same_rack", "peer_bytes_cross_rack", "duplicate_bytes")
 
 
@@ -281,7 +282,7 @@ def test_a_host_forgotten_and_heard_again_is_a_host() -> None:
     assert table.host(nodes[0], KEY) is not None
 
 
-I, D, V, C, F, X, E = HostState  # noqa: E741
+I, D, V, C, F, X, E, R, P = HostState  # noqa: E741
 
 
 @pytest.mark.parametrize(
@@ -303,11 +304,41 @@ I, D, V, C, F, X, E = HostState  # noqa: E741
         ([X, X], False, "cancelled"),
         ([F, E, X], False, "failed"),
         ([F, I], False, "downloading"),
+        ([C, R], False, "complete"),
+        ([R, R], False, "removed"),
+        ([D, R], False, "downloading"),
+        ([F, R], False, "failed"),
+        ([C, P], True, "paused"),
     ],
 )
 def test_a_deployment_is_in_the_end_what_its_hosts_are(states: list[HostState], one_copy: bool, expected: str) -> None:
     assert deployment_state(states, one_copy=one_copy) == expected
-    assert deployment_state(states, one_copy=one_copy, cancelled=True) == "cancelled"
+    is_over = expected in ("complete", "removed")
+    assert deployment_state(states, one_copy=one_copy, cancelled=True) == expected if is_over else "cancelled"
+
+
+def test_a_removed_host_holds_nothing_and_hosts_of_0_1_0_read_it_as_cancelled() -> None:
+    table = ClusterProgress()
+    complete = replace(halfway(chunks=8), state=HostState.COMPLETE)
+    gone = replace(halfway(chunks=8), state=HostState.REMOVED, reason=HostReason.REMOVED)
+    assert gone.to_bytes()[1] == HOST_STATES_OF_0_1_0.index("cancelled") << 5 | HostReason.REMOVED.number
+    assert Progress.from_bytes(gone.to_bytes()) == Progress.from_body(gone.to_body()) == gone
+    nodes = fill(table, complete, complete)
+    assert table.record(nodes[1], KEY, START_MS + 1, gone, now=10.0, wall_s=START_S + 1)
+    for one in (table, ClusterProgress.from_bytes(table.to_bytes(), now=0.0, wall_s=START_S + 1)):
+        totals = one.totals(KEY, nodes, chunk_count=8, bytes_total=8 * MIB, now=11.0)
+        assert (totals.chunks_verified, totals.bytes_verified, totals.hosts_complete) == (8, 8 * MIB, 1)
+
+
+@pytest.mark.parametrize("reason", [HostReason.PAUSED, HostReason.REMOVED, HostReason.REFUSED_KEY])
+def test_a_state_that_its_reason_tells_survives_a_restart(reason: HostReason) -> None:
+    state = {HostReason.PAUSED: HostState.PAUSED, HostReason.REMOVED: HostState.REMOVED}.get(reason, HostState.FAILED)
+    table = ClusterProgress()
+    [host] = fill(table, replace(halfway(), state=state, reason=reason))
+    loaded = ClusterProgress.from_bytes(table.to_bytes(), now=0.0, wall_s=START_S)
+    row = loaded.host(host, KEY)
+    assert row is not None
+    assert (row.progress.state, row.progress.reason) == (state, reason)
 
 
 def test_a_reason_and_a_mark_survive_a_restart_without_room_for_them_in_form_1() -> None:

@@ -139,8 +139,9 @@ class Operations:
                 return f"is unaware of {name} and has some of it" if is_here else ""
             if record.state not in (HostState.CANCELLED, HostState.COMPLETE):
                 return f"is {record.state.value} with {name}, which is cancelled"
-            is_left = record.state is HostState.CANCELLED and is_here and not self._is_published(daemon, deployment)
-            return f"has not deleted {name}" if is_left else ""
+            is_published = self._is_published(daemon, deployment)
+            is_told = record.state is HostState.COMPLETE
+            return "" if is_published is is_told else f"says {record.state.value} of {name}, published: {is_published}"
 
         self._world.at(self._random.uniform(self._world.now + 0.05, fault.end_s), cancelled)
 
@@ -162,7 +163,7 @@ class Operations:
             if (daemon.index, deployment) not in removed:
                 return self._complete(model)(daemon)
             record = daemon.deployments.records.get(deployment)
-            if record is None or (record.state, record.reason) != (HostState.CANCELLED, HostReason.REMOVED):
+            if record is None or (record.state, record.reason) != (HostState.REMOVED, HostReason.REMOVED):
                 return f"is not without {name}, which was removed from it"
             is_here = any(one.deployment == deployment for one in daemon.store.models())
             return f"has not deleted {name}" if is_here else ""

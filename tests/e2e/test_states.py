@@ -1,0 +1,98 @@
+"""States that are true: what real daemons show of one that was removed, cancelled, paused, or has a wrong clock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests import servers
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, until
+from tests.e2e.toy import make_model
+
+SLOW_BYTES_PER_S = "600000"  # a model of 8 MB takes so long that orders come in the middle
+
+
+def shown(daemon: Daemon) -> dict[str, Any]:
+    """The row of the one deployment."""
+    return daemon.deployment("m", 1) or {"state": "", "hosts": [], "chunks_verified": 0}
+
+
+def host_in(daemon: Daemon, name: str) -> dict[str, Any]:
+    """One host's row, as ``daemon`` shows it."""
+    found = [host for host in shown(daemon)["hosts"] if host["name"] == name]
+    return found[0] if found else {"state": "", "reason": "", "chunks_verified": 0}
+
+
+def allowed(*addresses: str) -> dict[str, str]:
+    return {"GOSSIPD_SOURCES__ALLOW": json.dumps(list(addresses))}
+
+
+def test_a_model_removed_from_one_host_is_complete_elsewhere_and_wait_names_that_host(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(tmp_path / "three", environment=allowed(f"file://{tmp_path}")) as made:
+        made.start(3, 2)
+        manifest = made.publish(model, "m", 1)
+        made.drop(manifest, made[1])
+        made.wait_complete("m", 1, at=made[1], hosts=3)
+        gossipd("rm", "m@1", "--config", made[3].config)
+        for number in (1, 2, 3):
+            until("removed there", lambda n=number: host_in(made[n], "node-3")["state"] == "removed")  # type: ignore[misc]
+            row = shown(made[number])
+            assert row["state"] == "complete"
+            assert (row["hosts_complete"], row["hosts_total"]) == (2, 3)
+            gone = host_in(made[number], "node-3")
+            assert (gone["reason"], gone["chunks_verified"]) == ("removed", 0)
+            assert row["cluster_bytes_verified"] == 2 * row["bytes_total"]
+        ended = gossipd("wait", "m@1", "--config", made[1].config, "--timeout", "20s", check=False)
+        assert ended.returncode == 9
+        assert "node-3 removed removed" in ended.stderr
+        made.drop(manifest, made[3])
+        made.wait_complete("m", 1, at=made[1], hosts=3)
+
+
+def test_a_cancel_of_what_all_have_is_refused_and_says_so(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(tmp_path / "two", environment=allowed(f"file://{tmp_path}")) as made:
+        made.start(2, 1)
+        made.drop(made.publish(model, "m", 1), made[1])
+        made.wait_complete("m", 1, at=made[1], hosts=2)
+        refused = gossipd("cancel", "m@1", "--config", made[1].config, check=False)
+        assert refused.returncode == 1
+        assert "E_COMPLETE: m@1 is complete on all 2 hosts" in refused.stderr
+        forced = gossipd("cancel", "m@1", "--force", "--config", made[1].config)
+        assert "2 of 2 hosts have it complete and keep it" in forced.stdout
+        for number in (1, 2):
+            assert shown(made[number])["state"] == "complete"
+            assert same_tree(model, made[number].tree("m", 1))
+
+
+def slow(made: Cluster) -> tuple[Daemon, Daemon]:
+    for number in (1, 2):
+        made.add(f"node-{number}", "rack-1", GOSSIPD_LIMITS__DOWNLOAD_BYTES_PER_S=SLOW_BYTES_PER_S).start()
+    made.wait_together()
+    return made[1], made[2]
+
+
+def test_what_was_cancelled_and_is_deployed_again_goes_on_from_its_chunks(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=2)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
+        one, two = slow(made)
+        manifest = made.publish(model, "m", 1, "--chunk-size", "256KiB", "--source", f"{storage.url}/")
+        made.drop(manifest, one)
+        until(
+            "some chunks",
+            lambda: all(host["chunks_verified"] >= 4 for host in shown(one)["hosts"] or [{"chunks_verified": 0}]),
+        )
+        gossipd("cancel", "m@1", "--config", one.config)
+        for daemon in (one, two):
+            until("cancelled", lambda it=daemon: [host["state"] for host in shown(it)["hosts"]] == ["cancelled"] * 2)  # type: ignore[misc]
+            assert shown(daemon)["state"] == "cancelled"
+        made.drop(manifest, one)
+        made.wait_complete("m", 1, at=two, hosts=2)
+        assert same_tree(model, two.tree("m", 1))
+        total = sum(map(len, files.values()))
+        row = shown(two)
+        moved = row["source_bytes"] + row["peer_bytes_same_rack"] + row["peer_bytes_cross_rack"]
+        assert moved < 2.3 * total, "each host gets every byte once, though it was cancelled in the middle"
