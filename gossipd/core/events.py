@@ -54,6 +54,14 @@ class DeploymentClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class DeploymentPaused:
+    """Begin no fetch and no read of it, and serve what is held; or begin them again."""
+
+    deployment: DeploymentId
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ChunkStored:
     """A chunk is verified and written here; only the store can know this."""
 
@@ -202,8 +210,8 @@ class IsolationChanged:
 
 
 Event: TypeAlias = (
-    DeploymentOpened | DeploymentClosed | ChunkStored | ChunkArriving | ChunkEnding | ChunkLost | FetchFailed
-    | SourceReadFailed | SourceProbed | PeerSeen | MembersSeen | PeerLost | PeerReachable | HoldingsHeard
+    DeploymentOpened | DeploymentClosed | DeploymentPaused | ChunkStored | ChunkArriving | ChunkEnding | ChunkLost
+    | FetchFailed | SourceReadFailed | SourceProbed | PeerSeen | MembersSeen | PeerLost | PeerReachable | HoldingsHeard
     | DeltaHeard | SubscribeHeard | UnsubscribeHeard | SlotsChanged | IsolationChanged
 )  # fmt: skip
 

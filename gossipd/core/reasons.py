@@ -177,7 +177,7 @@ class HostReason(Enum):
     )  # fmt: skip
     PAUSED = (
         "paused", 26, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
-        "somebody has paused it", "resume it", 1,
+        "somebody has paused it", "`gossipd resume NAME@VERSION`, or deploy it again", 1,
     )  # fmt: skip
     NO_RANGES = (
         "no_ranges", 27, CuredBy.STORAGE, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,

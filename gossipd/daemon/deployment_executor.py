@@ -97,6 +97,8 @@ class DeploymentExecutor:
                 self.swarm.open_swarm(command)
             case commands.CloseSwarm(deployment):
                 self.swarm.close_swarm(deployment)
+            case commands.PauseSwarm():
+                self.swarm.pause_swarm(command)
             case commands.TellStatement(statement):
                 self.swarm.tell_statement(statement)
             case commands.RecordAudit(kind, fields):

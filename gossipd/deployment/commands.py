@@ -129,6 +129,14 @@ class CloseSwarm:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseSwarm:
+    """The planner begins no fetch and no read of an open deployment, and serves; or it begins them again."""
+
+    deployment: DeploymentId
+    is_paused: bool
+
+
+@dataclass(frozen=True, slots=True)
 class TellStatement:
     """Gossip the statement to all hosts, late joiners too."""
 
@@ -167,5 +175,14 @@ Work: TypeAlias = (
     | DeleteModel | RemoveModel
 )  # fmt: skip
 DeploymentCommand: TypeAlias = (
-    Work | AbandonWork | OpenSwarm | CloseSwarm | TellStatement | RecordAudit | RecordLog | Answer | ProbeSource
+    Work
+    | AbandonWork
+    | OpenSwarm
+    | CloseSwarm
+    | PauseSwarm
+    | TellStatement
+    | RecordAudit
+    | RecordLog
+    | Answer
+    | ProbeSource
 )

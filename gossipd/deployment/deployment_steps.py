@@ -61,6 +61,8 @@ class DeploymentSteps:
         self._is_stale = False
         """The work under way belongs to a life that was ended."""
         self._begins_next = self._deletes_next = False
+        self._is_held_up = False
+        """The planner was told to pause."""
         self._may_hold_chunks = False
         """Of a life that was cancelled, in this run or an earlier one."""
         self._given: Manifest | None = None
@@ -105,6 +107,14 @@ class DeploymentSteps:
             self._stop()
             self._given, self._begins_next = manifest, True
             self._go_on()
+
+    def follow_pause(self) -> None:
+        """The last word, or the state, may be another: the planner fetches, or does not."""
+        record = self.record
+        if record.is_open and record.is_paused is not self._is_held_up:
+            self._is_held_up = record.is_paused
+            self._context.put(commands.PauseSwarm(self.id, record.is_paused))
+        record.changed = True
 
     def forget(self) -> None:
         """No statement on it is kept any more: end the life without a trace."""
@@ -360,6 +370,8 @@ class DeploymentSteps:
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._enter(Step.IDLE if is_complete else Step.FETCH)
         self._context.put(commands.OpenSwarm(manifest, event.held))
+        self._is_held_up = False
+        self.follow_pause()
 
     def finish(self) -> None:
         """The planner says that everything is held."""
@@ -420,6 +432,7 @@ class DeploymentSteps:
             case Failure.NOT_WHOLE:
                 self._context.warning("not whole", deployment=record.label, reason=error.sentence)
                 record.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
+                self.follow_pause()
             case Failure.DISK:
                 state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
                 record.enter(state, reason_of_code(error.code, HostReason.DISK), error.sentence)

@@ -62,6 +62,7 @@ class DeploymentTable:
             life.begin(manifest, wall_s)
         elif manifest is not None:
             life.hand_over(manifest)
+        life.follow_pause()
 
     def look_into(self, wanted: dict[DeploymentId, Statement], wall_s: float) -> None:
         """Look for the manifests of these statements, and of no others that are unproven. What was refused for good

@@ -77,7 +77,7 @@ class Dissemination:
                 context.audit("statement refused", subject=short(event.forwarder), code=error.code)
             return
         if not is_proven:
-            is_moot = statement.verb is Verb.CANCEL and not context.roster.may_cancel(statement.signer, NOBODY)
+            is_moot = statement.verb is not Verb.DEPLOY and not context.roster.may_cancel(statement.signer, NOBODY)
             context.unproven.add(statement, event.forwarder, now, is_moot=is_moot)
         elif heard is Heard.NEWS:
             self.act(statement, wall_s)
@@ -109,7 +109,7 @@ class Dissemination:
         """Our own next statement on a deployment, in the store and not told yet. Raises ManifestError
         ``E_STATEMENT_BOUNDS``, ``E_MAY_NOT_CANCEL``."""
         context = self._context
-        epoch = context.statements.next_epoch(deployment)
+        epoch = context.statements.next_epoch(deployment, verb)
         statement = sign_statement(
             context.identity.secret, deployment, epoch=epoch, verb=verb, manifest_bytes=manifest_bytes, now_s=wall_s
         )
@@ -141,7 +141,7 @@ class Dissemination:
         orphans = [
             one
             for one in (self._context.statements.orphans(roster.vouchers()) if is_majority else ())
-            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_FIRST_MAX
+            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_FIRST_MAX - 1
         ]
         self._orphaned = {one.deployment: self._orphaned.get(one.deployment, 0) + 1 for one in orphans}
         rank = sum(node < self._context.identity.node for node in live)

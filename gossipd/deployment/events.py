@@ -154,6 +154,16 @@ class CancelOrdered:
 
 
 @dataclass(frozen=True, slots=True)
+class PauseOrdered:
+    """The operator of this host pauses a deployment in the whole cluster, or resumes it (``is_undone``)."""
+
+    request: RequestNumber
+    name: str
+    version: int
+    is_undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class RemoveOrdered:
     """The operator removes a version from this host, for good."""
 
@@ -218,7 +228,14 @@ WorkEnded: TypeAlias = (
     EnvelopeFound | ManifestOpened | ManifestRefused | SpaceReserved | WorkDone | WorkFailed | WorkAbandoned
 )
 Order: TypeAlias = (
-    ManifestDropped | OrderTriggered | CancelOrdered | RemoveOrdered | EvictionBegun | UntrustOrdered | OverrideOrdered
+    ManifestDropped
+    | OrderTriggered
+    | CancelOrdered
+    | PauseOrdered
+    | RemoveOrdered
+    | EvictionBegun
+    | UntrustOrdered
+    | OverrideOrdered
 )
 Notice: TypeAlias = (
     ChunkStored | ChunkLost | FinishModel | ReportStall | ProgressHeard | SourceTroubled | DiskConditionChanged

@@ -58,6 +58,8 @@ class Orders:
                 running.run(self._trigger(order, running))
             case events.CancelOrdered():
                 running.run(self._cancel(order, running))
+            case events.PauseOrdered():
+                running.run(self._resume(order, running) if order.is_undone else self._pause(order, running))
             case events.RemoveOrdered():
                 running.run(self._remove(order, running))
             case events.UntrustOrdered():
@@ -128,15 +130,15 @@ class Orders:
                 raise _KnownAlready
             return statement
 
-        kept = ""
-        verb, is_news = "deploy" if statement.verb is Verb.DEPLOY else "cancel", True
+        verb, is_news, kept = statement.verb.name.lower(), True, ""
         try:
             if context.statements.judge(statement, context.roster.signers) is not Heard.NEWS:
                 raise _KnownAlready
             if statement.verb is Verb.DEPLOY:
                 yield from self._deploy(manifest, hear, running)
             else:
-                kept = self._what_is_kept(self._lifecycle.get(statement.deployment), is_forced=False)
+                if statement.verb is Verb.CANCEL:
+                    kept = self._what_is_kept(self._lifecycle.get(statement.deployment), is_forced=False)
                 self._dissemination.tell(hear(manifest), running.wall_s)
         except _KnownAlready:
             is_news = False
@@ -144,7 +146,8 @@ class Orders:
             "trigger accepted", verb=verb, deployment=statement.deployment.hex(), epoch=statement.epoch,
             signer=key_id(statement.signer).hex(), new=is_news,
         )  # fmt: skip
-        words = "is known already" if not is_news else "accepted" if verb == "deploy" else f"cancelled{kept}"
+        done = {Verb.DEPLOY: "accepted", Verb.CANCEL: f"cancelled{kept}", Verb.PAUSE: "paused"}[statement.verb]
+        words = done if is_news else "is known already"
         return f"{manifest.name}@{manifest.version} {words}", is_news
 
     # ---- ending --------------------------------------------------------------------------------------
@@ -169,17 +172,43 @@ class Orders:
         return f"; {complete} of {hosts} hosts have it complete and keep it" if complete else ""
 
     def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:
-        """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
         record = self._one(order.name, order.version)
         if record.statement.verb is Verb.CANCEL:
             return f"{record.label} is cancelled already", False
-        assert record.manifest is not None
         kept = self._what_is_kept(record, is_forced=order.is_forced)
-        statement = self._dissemination.sign(record.id, Verb.CANCEL, len(record.manifest.envelope), running.wall_s)
-        self._dissemination.tell(statement, running.wall_s)
-        yield from running.keep_statements()
+        yield from self._say(record, Verb.CANCEL, running)
         self._context.audit("cancelled", name=order.name, version=order.version)
         return f"{record.label} is cancelled{kept}", True
+
+    def _pause(self, order: events.PauseOrdered, running: _Order) -> Script:
+        """Told at once, as a cancel is."""
+        record = self._one(order.name, order.version)
+        assert record.manifest is not None
+        if record.statement.verb is Verb.PAUSE:
+            return f"{record.label} is paused already", False
+        if record.statement.verb is Verb.CANCEL:
+            raise LocalError(f"{record.label} is cancelled; it can be deployed again", code="E_CANCELLED")
+        complete, removed, hosts = self._lifecycle.count_complete(record)
+        if complete + removed == hosts:
+            return f"{record.label} is complete on all {complete} hosts: there is nothing to pause", False
+        yield from self._say(record, Verb.PAUSE, running)
+        self._context.audit("paused", name=order.name, version=order.version)
+        return f"{record.label} is paused: hosts begin no fetch and serve what they have", True
+
+    def _resume(self, order: events.PauseOrdered, running: _Order) -> Script:
+        record = self._one(order.name, order.version)
+        if record.statement.verb is not Verb.PAUSE:
+            return f"{record.label} is not paused", False
+        yield from self._say(record, Verb.DEPLOY, running)
+        self._context.audit("resumed", name=order.name, version=order.version)
+        return f"{record.label} goes on", True
+
+    def _say(self, record: DeploymentRecord, verb: Verb, running: _Order) -> Steps[None]:
+        """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
+        assert record.manifest is not None
+        statement = self._dissemination.sign(record.id, verb, len(record.manifest.envelope), running.wall_s)
+        self._dissemination.tell(statement, running.wall_s)
+        yield from running.keep_statements()
 
     def _remove(self, order: events.RemoveOrdered, running: _Order) -> Script:
         """Marked durably, then deleted. A disk too full for the mark is cured by deleting, and marked then."""

@@ -84,6 +84,7 @@ class DeploymentSwarm:
         self._promised: dict[int, Supplier | None] = {}
         self._is_writable = True  # no chunk has failed on the disk since the last one was written
         self.commands: list[events.Command] = []
+        self.is_paused = False
         self.probe_asked = False
         self.reads_begun = False
         self._link_version = -1
@@ -116,6 +117,14 @@ class DeploymentSwarm:
             self.window_max = min(settings.fetches_max, most)
         usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.late_wait_s = self.settings.late_wait * usual_s
+
+    def pause(self, now: float, *, is_paused: bool) -> None:
+        """Begin no fetch and no read from now on, or begin them again. What is under way ends by itself."""
+        self.is_paused = is_paused
+        self.replica.progress_s = now
+        if self.stall.reported is not None:
+            self.stall.reported = None
+            self.commands.append(events.ReportStall(self.deployment, None))
 
     # ---- our own chunks ------------------------------------------------------------------------
 
@@ -346,7 +355,7 @@ class DeploymentSwarm:
         replica = self.replica
         under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
         count = min(room, self.fetch_window() - under_way)
-        if count <= 0 or not replica.missing_count:
+        if count <= 0 or not replica.missing_count or self.is_paused:
             return 0
         imports_max = self.imports_room() if self.demand.imports else 0
         picked = self.scheduler.pick(count, now, self.pause_s, imports_max=imports_max)
@@ -357,7 +366,7 @@ class DeploymentSwarm:
     @property
     def wants_fetches(self) -> bool:
         """Whether there are chunks that may be asked for now."""
-        return bool(self.demand.near or self.demand.imports)
+        return not self.is_paused and bool(self.demand.near or self.demand.imports)
 
     def leaves(self, most: int) -> int:
         """How many of ``most`` fetches lower priorities may have while this deployment reads or waits for chunks."""
@@ -396,7 +405,7 @@ class DeploymentSwarm:
         allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
         # A host that opens late hears from a neighbour what is there before it begins, or its probe has succeeded.
         knows = self.reader.readable or not self.roles.neighbours or bool(self.subscriptions.heard_s)
-        if knows and now >= allowed_s and self.replica.missing_count:
+        if knows and now >= allowed_s and self.replica.missing_count and not self.is_paused:
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now, yields=yields):
                 for chunk in run:
@@ -414,7 +423,7 @@ class DeploymentSwarm:
     def report(self, *, alone: bool, now: float) -> None:
         """Report why no chunk comes, or that chunks come again."""
         reason = None
-        if self.replica.missing_count:
+        if self.replica.missing_count and not self.is_paused:
             holders = bool(self.demand.near or self.demand.imports or self.replica.fetches)
             readers = bool(self.reader.readers)
             reason = self.stall.judge(self.replica, now=now, alone=alone, holders=holders, readers=readers)
@@ -447,6 +456,6 @@ class DeploymentSwarm:
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn
         # No event says that a busy peer is worth another request.
-        if self.scheduler.all_busy and (self.demand.near or self.demand.imports):
+        if self.scheduler.all_busy and self.wants_fetches:
             deadline = min(deadline, now + max(0.005, self.pause_s / 2))
         return deadline

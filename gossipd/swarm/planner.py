@@ -110,7 +110,10 @@ class Planner:
         else:
             if isinstance(event, events.ChunkStored) and event.supplier is not LOCAL:
                 self._link.received(event.length, now)
-            if (swarm := self._swarms.get(event.deployment)) is not None:
+            swarm = self._swarms.get(event.deployment)
+            if swarm is not None and isinstance(event, events.DeploymentPaused):
+                swarm.pause(now, is_paused=event.is_paused)
+            elif swarm is not None:
                 self._hear(swarm, event, now)
 
     def _hear(self, swarm: DeploymentSwarm, event: events.Event, now: float) -> None:

@@ -96,3 +96,45 @@ def test_what_was_cancelled_and_is_deployed_again_goes_on_from_its_chunks(tmp_pa
         row = shown(two)
         moved = row["source_bytes"] + row["peer_bytes_same_rack"] + row["peer_bytes_cross_rack"]
         assert moved < 2.3 * total, "each host gets every byte once, though it was cancelled in the middle"
+
+
+def test_a_paused_deployment_stands_still_everywhere_and_goes_on(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=2)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
+        one, two = slow(made)
+        made.drop(made.publish(model, "m", 1, "--chunk-size", "256KiB", "--source", f"{storage.url}/"), one)
+        until("some chunks", lambda: least_chunks(one) >= 3)
+        assert "m@1 is paused" in gossipd("pause", "m@1", "--config", one.config).stdout
+        for daemon in (one, two):
+            until("paused", lambda it=daemon: [told(host) for host in shown(it)["hosts"]] == [("paused", "paused")] * 2)  # type: ignore[misc]
+            assert (shown(daemon)["state"], shown(daemon)["eta_s"]) == ("paused", None)
+        requests, chunks = until_still(storage, two)
+        assert gossipd("wait", "m@1", "--config", two.config, "--timeout", "4s", check=False).returncode == 5
+        assert (len(storage.seen), shown(two)["chunks_verified"]) == (requests, chunks)
+        two.kill()
+        two.start()
+        until("paused after a restart", lambda: told(host_in(two, "node-2")) == ("paused", "paused"))
+        assert "m@1 goes on" in gossipd("resume", "m@1", "--config", one.config).stdout
+        made.wait_complete("m", 1, at=two, hosts=2)
+        assert same_tree(model, two.tree("m", 1))
+
+
+def least_chunks(daemon: Daemon) -> int:
+    return min((host["chunks_verified"] for host in shown(daemon)["hosts"]), default=0)
+
+
+def told(host: dict[str, Any]) -> tuple[str, str]:
+    return host["state"], host["reason"]
+
+
+def until_still(storage: servers.FaultServer, daemon: Daemon) -> tuple[int, int]:
+    """Requests and chunks once what was under way has ended: they are the same at two looks in a row."""
+    last = [(-1, -1)]
+
+    def is_still() -> bool:
+        last.append((len(storage.seen), shown(daemon)["chunks_verified"]))
+        return len(last) > 40 and len(set(last[-40:])) == 1
+
+    until("nothing under way", is_still)
+    return last[-1]

@@ -137,6 +137,9 @@ class FakeDaemon:
     async def cancel(self, name: str, version: int, *, force: bool) -> Done:
         return self._take("cancel", name, version, *([force] if force else []))
 
+    async def pause(self, name: str, version: int, *, undo: bool) -> Done:
+        return self._take("resume" if undo else "pause", name, version)
+
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
         return self._take("rm", name, version, dry_run)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gossipd.core.errors import LocalError
-from gossipd.core.events import ChunkStored, FinishModel
+from gossipd.core.events import ChunkLost, ChunkStored, FinishModel
 from gossipd.core.ids import SOURCE
 from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
@@ -368,6 +368,58 @@ def test_a_full_disk_takes_the_space_of_what_was_cancelled() -> None:
     assert not host.all_of(commands.DeleteModel)
     host.tell(events.DiskConditionChanged("E_NO_SPACE"))
     assert len(host.all_of(commands.DeleteModel)) == 1
+
+
+def told(host: ScriptedHost) -> tuple[HostState, HostReason]:
+    progress = host.record().progress(WALL_S)
+    return progress.state, progress.reason
+
+
+def test_a_pause_holds_up_the_planner_and_a_deploy_lets_it_go_on() -> None:
+    host = host_that()
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    assert told(host) == (HostState.PAUSED, HostReason.PAUSED)
+    assert host.all_of(commands.PauseSwarm) == [commands.PauseSwarm(ONE.id, True)]
+    assert not host.all_of(commands.CloseSwarm), "it goes on serving"
+    host.hear(said(epoch=3))
+    assert told(host) == (HostState.DOWNLOADING, HostReason.NONE)
+    assert host.all_of(commands.PauseSwarm)[1:] == [commands.PauseSwarm(ONE.id, False)]
+    assert len(host.all_of(commands.ReserveSpace)) == 1
+
+
+def test_a_host_that_hears_of_a_paused_deployment_is_paused_after_a_restart_too() -> None:
+    host = ScriptedHost()
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    assert told(host) == (HostState.PAUSED, HostReason.PAUSED)
+    assert kinds(host)[-2:] == ["OpenSwarm", "PauseSwarm"], "before any fetch is planned"
+    again = ScriptedHost(statements=host.statements)
+    again.files[ONE.id] = ONE.envelope
+    again.tell(events.DaemonStarted())
+    assert told(again) == (HostState.PAUSED, HostReason.PAUSED)
+
+
+def test_what_is_complete_or_being_published_is_not_paused() -> None:
+    host = host_that()
+    host.held_back.add(commands.PublishModel)
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    assert told(host)[0] is HostState.VERIFYING
+    host.release(commands.PublishModel)
+    assert told(host)[0] is HostState.COMPLETE
+    host.tell(ChunkLost(ONE.id, 0))
+    assert told(host)[1] is HostReason.REFILLING, "what users read is repaired"
+    assert not host.all_of(commands.PauseSwarm)
+
+
+def test_a_paused_deployment_that_is_not_whole_after_all_stays_paused() -> None:
+    host = host_that()
+    host.held_back.add(commands.PublishModel)
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    host.fail(commands.PublishModel, Failure.NOT_WHOLE, LocalError("missing", code="E_NOT_WHOLE"))
+    host.release(commands.PublishModel)
+    assert told(host) == (HostState.PAUSED, HostReason.PAUSED)
+    assert host.all_of(commands.PauseSwarm) == [commands.PauseSwarm(ONE.id, True)]
 
 
 def test_what_is_removed_after_a_cancel_is_deleted_at_once() -> None:

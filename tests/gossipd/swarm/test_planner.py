@@ -21,6 +21,7 @@ from gossipd.core.events import (
     DeltaHeard,
     DeploymentClosed,
     DeploymentOpened,
+    DeploymentPaused,
     EndSubscription,
     FailReason,
     FetchFailed,
@@ -935,3 +936,27 @@ def test_our_own_record_is_no_peer() -> None:
     driven = Driven()
     driven.tell(PeerSeen(view(0)))
     assert OWN not in {subscribe.peer for subscribe in of(StartSubscription, driven.tell(opened(8)))}
+
+
+def test_a_paused_deployment_begins_nothing_and_serves_until_it_goes_on() -> None:
+    driven = among_rack_peers(chunks=8, held=(7,))
+    driven.tell(DeploymentPaused(DEPLOYMENT, True))
+    begun = driven.tell(holdings(1, 0, 1, 2), after=0.1) + driven.wait(20.0)
+    assert not of(StartFetch, begun)
+    assert not of(ReportStall, begun), "nothing is wrong"
+    [answer] = of(SendHoldings, driven.tell(SubscribeHeard(B, DEPLOYMENT)))
+    assert list(answer.chunks) == [7]
+    assert of(StartFetch, driven.tell(DeploymentPaused(DEPLOYMENT, False)))
+
+
+def test_a_paused_seed_reads_nothing_from_storage_and_takes_back_its_stall() -> None:
+    driven = seed_alone(chunks=8)
+    before = reading(driven)
+    driven.wait(10.0)
+    driven.tell(DeploymentPaused(DEPLOYMENT, True))
+    failed = driven.tell(SourceReadFailed(DEPLOYMENT, tuple(before), FailReason.SOURCE), after=0.1)
+    later = failed + driven.wait(60.0)
+    assert not of(StartSourceRead, later)
+    assert not of(ReportStall, later)
+    again = driven.tell(DeploymentPaused(DEPLOYMENT, False)) + driven.wait(1.0)
+    assert of(StartSourceRead, again)
