@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gossipd.core.ids import DeploymentId, short
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
 from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.progress_table import ClusterProgress
@@ -99,6 +100,7 @@ class DeploymentSettings:
     pulls_max: int = 8
     pulls_per_signer_max: int = 4
     pull_turn_s: float = 0.1  # a pull that waits for its turn asks again
+    clock_retry_s: float = 5.0  # a manifest that waits for the clock; a look at it costs a signature
     orphan_interval_s: float = 15.0  # two looks pass while a host restarts slowly, and a newcomer waits no longer
     orphan_uptime_s: float = 120.0  # by then every living host of the persisted roster has been heard
     orphan_ranks_max: int = 4
@@ -114,6 +116,8 @@ class BrainContext:
     roster: RosterPort
     progress: ClusterProgress
     """From which this host's own counters are restored."""
+    clock: ClusterClock = field(default_factory=ClusterClock)
+    """Only read here."""
     settings: DeploymentSettings = field(default_factory=DeploymentSettings)
     complete_before: frozenset[DeploymentId] = frozenset()
     """Models that the store had published when the daemon started."""
@@ -203,6 +207,16 @@ class BrainContext:
             "statement refused", subject=short(forwarder), code=error.code, reason=str(error.args[0]),
             signer=key_id(statement.signer).hex(), epoch=statement.epoch,
         )  # fmt: skip
+
+    def is_for_the_clock(self, manifest: Manifest, error: ManifestError, wall_s: float) -> bool:
+        """Whether a refusal to accept it is only because this host's clock is wrong."""
+        if error.code != "E_EXPIRED" or not self.clock.is_wrong:
+            return False
+        try:
+            manifest.check_time(self.clock.true_s(wall_s))
+        except ManifestError:
+            return False
+        return True
 
     @property
     def is_durable(self) -> bool:

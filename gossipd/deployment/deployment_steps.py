@@ -309,7 +309,11 @@ class DeploymentSteps:
             self._context.statements.accept(manifest, wall_s)
         except ManifestError as error:
             self.record.manifest = manifest  # so that it can be named
-            self._fail(error)
+            if self._context.is_for_the_clock(manifest, error, wall_s):
+                self.record.enter(HostState.INIT, HostReason.CLOCK_WRONG, error.sentence)
+                self._context.retries[self.id] = now + self._context.settings.clock_retry_s
+            else:
+                self._fail(error)
             return
         self._manifest = manifest
         if self._is_from_disk:

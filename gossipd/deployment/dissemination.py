@@ -61,7 +61,7 @@ class Dissemination:
             statement = Statement.decode(event.wire)
             if event.key != statement.deployment:
                 raise ManifestError("a statement that is told under another deployment's key", code="E_DECODE")
-            check_issued(statement, wall_s)
+            check_issued(statement, context.clock.latest_s(wall_s))
             signers = context.roster.signers
             is_proven = context.statements.is_proven(statement.deployment)
             if is_proven:
@@ -111,7 +111,12 @@ class Dissemination:
         context = self._context
         epoch = context.statements.next_epoch(deployment, verb)
         statement = sign_statement(
-            context.identity.secret, deployment, epoch=epoch, verb=verb, manifest_bytes=manifest_bytes, now_s=wall_s
+            context.identity.secret,
+            deployment,
+            epoch=epoch,
+            verb=verb,
+            manifest_bytes=manifest_bytes,
+            now_s=context.clock.true_s(wall_s),
         )
         context.believe(statement, (statement.signer,), None, wall_s)
         return statement

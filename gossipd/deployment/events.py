@@ -118,6 +118,11 @@ class TrustReloaded:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockJudged:
+    """This host's clock was found to be wrong, or to be right again: what waits for that is judged again."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressHeard:
     """A host has told of its progress, under the first bytes of the deployment's id: it has the manifest."""
 
@@ -241,5 +246,13 @@ Notice: TypeAlias = (
     ChunkStored | ChunkLost | FinishModel | ReportStall | ProgressHeard | SourceTroubled | DiskConditionChanged
 )
 DeploymentEvent: TypeAlias = (
-    WorkEnded | Order | Notice | DaemonStarted | StatementHeard | RosterChanged | TrustReloaded | VersionEvicted
+    WorkEnded
+    | Order
+    | Notice
+    | DaemonStarted
+    | StatementHeard
+    | RosterChanged
+    | TrustReloaded
+    | ClockJudged
+    | VersionEvicted
 )

@@ -100,7 +100,12 @@ class Orders:
         """Steps 1 to 4; ``take_in`` puts the statement into the store."""
         statements, deployment = self._context.statements, manifest.id
         self._lifecycle.check_room(deployment)
-        acceptance = statements.accept(manifest, running.wall_s)
+        try:
+            acceptance = statements.accept(manifest, running.wall_s)
+        except ManifestError as error:
+            if self._context.is_for_the_clock(manifest, error, running.wall_s):
+                raise QueueFullError(f"this host's clock is wrong: {error.args[0]}", code="E_CLOCK") from error
+            raise
         yield from running.work(lambda number: commands.KeepManifest(number, manifest))
         self._context.believe_unproven(deployment, manifest.signer, running.wall_s)
         before, was_removed = statements.statement(deployment), statements.is_removed(deployment)

@@ -40,7 +40,6 @@ TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
 ROWS_PER_HOST_MAX = 1_024  # deployments that a host remembers; the record that was heard longest ago gives way
 AHEAD_MAX_S = 3600  # between two hosts' clocks; a saved record from later than that was forged
-CLOCK_SKEW_S = 5.0  # hosts with NTP agree far better; a record of a lower age counts as new
 STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do not count
 
 _ROW = struct.Struct(">16s8sQI32s")
@@ -56,7 +55,9 @@ class ProgressTableError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class HostProgress:
-    """One host's last record. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is its age at that time."""
+    """One host's last record. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is its age at that time: 0
+    from gossip, which is quick and whose records are dated by other hosts' clocks; of a saved table, what these say.
+    """
 
     progress: Progress
     record: bytes
@@ -106,9 +107,8 @@ class ClusterProgress:
         self._count = 0
 
     def record(
-        self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float,
-        is_signed: bool = False,
-    ) -> bool:  # fmt: skip
+        self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, is_signed: bool = False
+    ) -> bool:
         """Take a record, rounded as others hear it. False when it is not newer than the known, or there is no room. A
         signed one is newer than any that is not.
         """
@@ -120,9 +120,8 @@ class ClusterProgress:
             return False
         if old is not None:
             progress = _never_falling(old.progress, progress)
-        age = wall_s - version / 1000
-        age_s, peak = age if age > CLOCK_SKEW_S else 0.0, max(progress.chunks_verified, old.chunks_peak if old else 0)
-        row = HostProgress(progress, progress.to_bytes(), version, peak, now, age_s, is_signed=is_signed)
+        peak = max(progress.chunks_verified, old.chunks_peak if old else 0)
+        row = HostProgress(progress, progress.to_bytes(), version, peak, now, 0.0, is_signed=is_signed)
         self._put(node, key, row)
         return True
 
@@ -152,6 +151,12 @@ class ClusterProgress:
         """Version of the last record, 0 when there is none. Our own next record must exceed it."""
         row = self._rows.get(key, {}).get(node)
         return 0 if row is None else row.version
+
+    def take_back(self, node: NodeId, key: bytes, latest: int) -> None:
+        """If the last record's version is beyond ``latest``, so that no host believed it, the next may have any."""
+        row = self._rows.get(key, {}).get(node)
+        if row is not None and row.version > latest:
+            self._rows[key][node] = replace(row, version=0)
 
     def host(self, node: NodeId, key: bytes) -> HostProgress | None:
         """One host's last record, None when none was heard or the host is forgotten."""

@@ -14,7 +14,7 @@ step       state        its work                               leads to
 IDLE       any          none                                   READ or RESERVE (begin), DELETE
 READ       INIT         the manifest in our own files          OPEN, PULL
 PULL       INIT         the manifest from a holder, repeated   OPEN
-OPEN       INIT         verify the manifest                    KEEP, REGISTER, RESERVE, PULL
+OPEN       INIT         verify the manifest, repeated          KEEP, REGISTER, RESERVE, PULL
 KEEP       INIT         make the manifest durable, repeated    REGISTER, RESERVE
 REGISTER   INIT         make what is trusted durable           RESERVE
 RESERVE    INIT         open the store, repeated               FETCH, IDLE (complete already)
@@ -53,7 +53,7 @@ STEPS: dict[Step, frozenset[Step]] = {
     Step.IDLE: frozenset({Step.READ, Step.RESERVE, Step.DELETE, Step.IDLE}),
     Step.READ: frozenset({Step.OPEN, Step.PULL, Step.IDLE}),
     Step.PULL: frozenset({Step.PULL, Step.OPEN, Step.IDLE}),
-    Step.OPEN: frozenset({Step.KEEP, Step.REGISTER, Step.RESERVE, Step.PULL, Step.IDLE}),
+    Step.OPEN: frozenset({Step.OPEN, Step.KEEP, Step.REGISTER, Step.RESERVE, Step.PULL, Step.IDLE}),
     Step.KEEP: frozenset({Step.KEEP, Step.REGISTER, Step.RESERVE, Step.IDLE}),
     Step.REGISTER: frozenset({Step.REGISTER, Step.RESERVE, Step.IDLE}),
     Step.RESERVE: frozenset({Step.RESERVE, Step.FETCH, Step.IDLE}),

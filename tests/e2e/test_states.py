@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import servers
 from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, until
 from tests.e2e.toy import make_model
 
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
 SLOW_BYTES_PER_S = "600000"  # a model of 8 MB takes so long that orders come in the middle
 
 
@@ -138,3 +141,34 @@ def until_still(storage: servers.FaultServer, daemon: Daemon) -> tuple[int, int]
 
     until("nothing under way", is_still)
     return last[-1]
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="needs the Debian package faketime")
+@pytest.mark.parametrize("off", ["-7200", "+7200"])
+def test_a_host_with_a_wrong_clock_says_so_everywhere_and_goes_on_when_it_is_set(tmp_path: Path, off: str) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    offset = tmp_path / "offset"
+    offset.write_text("+0")
+    faked = {
+        "LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1",
+    }  # fmt: skip
+    with cluster(tmp_path / "four", environment=allowed(f"file://{tmp_path}")) as made:
+        for number in range(1, 5):
+            made.add(f"node-{number}", f"rack-{number % 2}", **(faked if number == 4 else {})).start()
+        made.wait_together()
+        offset.write_text(off)
+        made.drop(made.publish(model, "m", 1, "--expires", "1h"), made[1])
+        for daemon in (made[1], made[4]):
+            until("why", lambda it=daemon: told(host_in(it, "node-4")) == ("init", "clock_wrong"), patience_s=60.0)  # type: ignore[misc]
+        made.wait_complete("m", 1, at=made[4], hosts=3)
+        status = made[4].try_status()
+        assert status is not None
+        [alarm] = [one for one in status["alarms"] if one["code"] == "E_CLOCK"]
+        assert f"120 minutes {'ahead of' if off[0] == '+' else 'behind'}" in alarm["sentence"]
+        for daemon in (made[1], made[4]):
+            assert max(host["age_s"] for host in shown(daemon)["hosts"]) < 60.0, "ages are of one clock"
+        offset.write_text("+0")
+        made.wait_complete("m", 1, at=made[1], hosts=4)
+        assert same_tree(model, made[4].tree("m", 1))
+        until("the alarm ends", lambda: not (made[4].try_status() or {"alarms": [1]})["alarms"])

@@ -51,7 +51,7 @@ def toy_table(complete: int = 2, hosts: int = 4) -> ClusterProgress:
             started_s=1_800_000_000,
             elapsed_s=30 if done else 0,
         )
-        table.record(node(number), progress_key(TOY), 1_800_000_010_000, progress, now=100.0, wall_s=1_800_000_010.0)
+        table.record(node(number), progress_key(TOY), 1_800_000_010_000, progress, now=100.0)
     return table
 
 

@@ -17,7 +17,7 @@ def told_row(*said: tuple[HostReason, bytes], state: str = "alive", own: int = 3
     table = ClusterProgress()
     for number, (reason, subject) in enumerate(said, 1):
         progress = Progress(state=HostState.DOWNLOADING, reason=reason, subject=subject)
-        table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0, wall_s=1_800_000_000.0)
+        table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0)
     facts = DeploymentFacts(
         id=TOY, name="org/toy", version=3, bytes_total=1024, chunk_count=4, stall="storage", own=node(own)
     )

@@ -138,7 +138,7 @@ def test_a_stall_is_told_once_and_ends(host: ScriptedHost) -> None:
 def test_a_restart_goes_on_counting_where_the_last_run_left_off() -> None:
     table = ClusterProgress()
     earlier = Progress(state=HostState.DOWNLOADING, source_bytes=256 * 1024, started_s=1_000_000)
-    table.record(OWN, progress_key(ONE.id), 1, earlier, now=0.0, wall_s=WALL_S)
+    table.record(OWN, progress_key(ONE.id), 1, earlier, now=0.0)
     host = ScriptedHost(progress=table)
     host.hear(said())
     assert host.record().counters.source_bytes == 256 * 1024
@@ -160,10 +160,10 @@ def test_an_operators_cancel_is_refused_when_there_is_nothing_to_stop() -> None:
     host.hear(said())
     key = progress_key(ONE.id)
     told = Progress(state=HostState.DOWNLOADING)
-    host.progress.record(PEER, key, 1, told, now=0.0, wall_s=WALL_S)
+    host.progress.record(PEER, key, 1, told, now=0.0)
     lifecycle = host.brain.lifecycle
     assert lifecycle.count_complete(host.record()) == (1, 0, 2)
-    host.progress.record(PEER, key, 2, Progress(state=HostState.COMPLETE), now=0.0, wall_s=WALL_S)
+    host.progress.record(PEER, key, 2, Progress(state=HostState.COMPLETE), now=0.0)
     assert lifecycle.count_complete(host.record()) == (2, 0, 2)
     refused = host.request(events.CancelOrdered, ONE.name, 1).error
     assert refused is not None
@@ -182,7 +182,7 @@ def test_a_cancel_counts_hosts_that_were_removed_as_over() -> None:
     host = ScriptedHost(published=[ONE])
     host.hear(said())
     removed = Progress(state=HostState.REMOVED, reason=HostReason.REMOVED)
-    host.progress.record(PEER, progress_key(ONE.id), 1, removed, now=0.0, wall_s=WALL_S)
+    host.progress.record(PEER, progress_key(ONE.id), 1, removed, now=0.0)
     assert host.brain.lifecycle.count_complete(host.record()) == (1, 1, 2)
     assert host.request(events.CancelOrdered, ONE.name, 1).error is not None
 
@@ -250,7 +250,7 @@ def test_an_override_begins_the_highest_version_that_was_refused() -> None:
 def reader_says(host: ScriptedHost, reason: HostReason, *, node: NodeId = PEER, at_s: float = 0.0) -> None:
     said_by_it = Progress(state=HostState.DOWNLOADING, reason=reason)
     version = int((WALL_S + at_s) * 1000)
-    host.progress.record(node, progress_key(ONE.id), version, said_by_it, now=host.now, wall_s=WALL_S)
+    host.progress.record(node, progress_key(ONE.id), version, said_by_it, now=host.now)
 
 
 @pytest.mark.parametrize("stall", [StallReason.NO_HOLDER, StallReason.STORAGE])
@@ -301,3 +301,60 @@ def test_a_model_that_rotted_before_the_start_is_refilled_too() -> None:
     assert host.record().progress(WALL_S).reason is HostReason.REFILLING
     host.tell(ReportStall(ONE.id, StallReason.ALL_BUSY))
     assert host.record().progress(WALL_S).reason is HostReason.ALL_BUSY
+
+
+def test_a_wrong_clock_is_told_as_that_and_the_deployment_goes_on_when_it_is_right() -> None:
+    host = ScriptedHost()
+    off_s = ONE.created_s - 7_200.0 - WALL_S  # this host's clock is two hours behind the publisher's
+    host.wall_s += off_s
+    for number in range(3):
+        host.clock.heard(NodeId(bytes([number]) * 16), float(ONE.created_s), 0.0)
+    host.clock.look(host.wall_s, 0.0)
+    host.hear(said(issued_s=float(ONE.created_s)))
+    told = host.brain.lifecycle.progress_of(host.record(), host.now, host.wall_s)
+    assert (told.state, told.reason) == (HostState.INIT, HostReason.CLOCK_WRONG)
+    assert host.record().manifest is not None, "so that it is told"
+    host.wait(20.0)
+    assert host.record().state is HostState.INIT
+    host.wall_s -= off_s
+    host.clock.look(host.wall_s + host.now, host.now)
+    host.wait(6.0)
+    assert (host.record().state, host.record().reason) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_what_was_closed_before_the_clock_was_known_to_be_wrong_is_opened_again() -> None:
+    host = ScriptedHost()
+    off_s = ONE.created_s - 7_200.0 - WALL_S
+    host.wall_s += off_s
+    host.statements.state.accepted.clear()
+    host.hear(said(issued_s=host.wall_s))
+    assert (host.record().state, host.record().reason) == (HostState.EXPIRED, HostReason.REFUSED_EXPIRED)
+    for number in range(3):
+        host.clock.heard(NodeId(bytes([number]) * 16), float(ONE.created_s), 0.0)
+    host.clock.look(host.wall_s, 0.0)
+    host.tell(events.ClockJudged())
+    assert (host.record().state, host.record().reason) == (HostState.INIT, HostReason.CLOCK_WRONG)
+
+
+def test_what_has_expired_by_every_clock_is_expired_on_a_host_with_a_wrong_one() -> None:
+    host = ScriptedHost()
+    old = manifest(version=7, created_s=int(WALL_S) - 9_000, expires_s=int(WALL_S) - 8_000)
+    host.peers_have[old.id] = old.envelope
+    for number in range(3):
+        host.clock.heard(NodeId(bytes([number]) * 16), WALL_S - 7_200.0, 0.0)
+    host.clock.look(host.wall_s, 0.0)
+    assert host.clock.is_wrong
+    host.hear(said(old.id))
+    assert host.record(old.id).state is HostState.EXPIRED
+
+
+def test_a_manifest_dropped_on_a_host_with_a_wrong_clock_waits_in_the_inbox() -> None:
+    host = ScriptedHost()
+    host.wall_s = ONE.created_s - 7_200.0
+    for number in range(3):
+        host.clock.heard(NodeId(bytes([number]) * 16), float(ONE.created_s), 0.0)
+    host.clock.look(host.wall_s, 0.0)
+    error = host.drop().error
+    assert error is not None
+    assert (error.code, type(error).__name__) == ("E_CLOCK", "QueueFullError")
+    assert "this host's clock is wrong" in str(error)

@@ -60,7 +60,7 @@ class Cluster:
         belief = self.judge.judge(key.encode(), version, payload, NOW_S)
         if belief is Belief.YES and (key.is_signed or not self.signs):
             self.table.record(
-                key.node, key.deployment, version, read_progress(key, payload), now=1.0, wall_s=NOW_S,
+                key.node, key.deployment, version, read_progress(key, payload), now=1.0,
                 is_signed=key.is_signed,
             )  # fmt: skip
         return belief
