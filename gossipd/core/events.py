@@ -44,6 +44,8 @@ class DeploymentOpened:
     priority: int = 5
     targets: Targets = EVERY_HOST
     """Only these hosts hold, seed or relay this deployment."""
+    copies: ChunkSet | None = None
+    """Chunks that are equal to an earlier one: the store copies them, as ``COPIED``, when that has come."""
 
 
 @dataclass(frozen=True, slots=True)

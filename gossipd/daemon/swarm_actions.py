@@ -37,7 +37,9 @@ class SwarmActions:
     def open_swarm(self, command: OpenSwarm) -> None:
         """The planner and the sessions hear of an open deployment."""
         manifest = command.manifest
-        opened = DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
+        opened = DeploymentOpened(
+            manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets, command.copies
+        )
         self.driver.post(opened)
         self.plane.hear(opened)
 

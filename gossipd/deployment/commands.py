@@ -119,6 +119,7 @@ class OpenSwarm:
 
     manifest: Manifest
     held: ChunkSet
+    copies: ChunkSet | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -373,7 +373,7 @@ class DeploymentSteps:
         record.base = replace(record.counters)
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._enter(Step.IDLE if is_complete else Step.FETCH)
-        self._context.put(commands.OpenSwarm(manifest, event.held))
+        self._context.put(commands.OpenSwarm(manifest, event.held, event.copies))
         self._is_held_up = False
         self.follow_pause()
 

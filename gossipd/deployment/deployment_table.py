@@ -15,7 +15,7 @@ from random import Random
 
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
-from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, Origin
 from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
@@ -221,6 +221,8 @@ class DeploymentTable:
         if record.state is HostState.COMPLETE:
             record.changed = record.changed or not record.is_refilling
             self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
+        if event.supplier is COPIED:
+            return
         record.rate_in.add(event.length)
         if event.supplier is SOURCE:
             record.source_trouble = HostReason.NONE

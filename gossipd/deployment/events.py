@@ -65,6 +65,8 @@ class SpaceReserved:
     work: WorkNumber
     held: ChunkSet
     is_published: bool
+    copies: ChunkSet | None = None
+    """Chunks that the store copies itself when an equal one has come."""
 
 
 @dataclass(frozen=True, slots=True)

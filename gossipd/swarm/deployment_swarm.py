@@ -69,12 +69,13 @@ class DeploymentSwarm:
         self.availability = Availability(size, event.held.bits)
         self.roles = Roles(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
         self.demand = Demand(self.availability, settings)
-        self.demand.want(self.replica.missing())
+        self._copies = event.copies.bits & ~event.held.bits if event.copies is not None else 0
+        self.demand.want(self.replica.missing() - ChunkSet(size, self._copies))
         self.pipelining = Pipelining()
         self.scheduler = Scheduler(self.availability, self.demand, peers, self.pipelining, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
-        self.reader.rebuild(event.held.bits)
+        self.reader.rebuild(event.held.bits | self._copies)
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
@@ -118,6 +119,21 @@ class DeploymentSwarm:
         usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.late_wait_s = self.settings.late_wait * usual_s
 
+    def _present(self) -> int:
+        """Bits of the chunks that need not leave storage."""
+        return self.replica.held | self.availability.union() | self._copies
+
+    def want_copies(self, now: float) -> None:
+        """The chunks that were to be copied have not come, nor has any other for long: want them as all others."""
+        waited_s = self.settings.stall_s * (1 if self._copies.bit_count() == self.replica.missing_count else 10)
+        if not self._copies or self.is_paused or now - self.replica.progress_s < waited_s:
+            return
+        copies = ChunkSet(self.replica.shape.chunk_count, self._copies)
+        self._copies = 0
+        self.demand.want(copies)
+        self.reader.rebuild(self._present())
+        self._consider(copies, now)
+
     def pause(self, now: float, *, is_paused: bool) -> None:
         """Begin no fetch and no read from now on, or begin them again. What is under way ends by itself."""
         self.is_paused = is_paused
@@ -146,6 +162,7 @@ class DeploymentSwarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(events.CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
+        self._copies &= ~(1 << chunk)
         self._is_writable = True
         # A promise that is kept needs no second announcement, unless a peer may have been refused the chunk since.
         if self._promised.pop(chunk, None) != supplier:
@@ -203,7 +220,7 @@ class DeploymentSwarm:
         self.availability.lost_here(chunk, self.roles.rack_peers)
         self.announcements.lost(chunk)
         self.demand.want([chunk])
-        self.reader.rebuild(self.replica.held | self.availability.union())
+        self.reader.rebuild(self._present())
         self.demand.consider(chunk, now, self.late_wait_s)
 
     # ---- fetches and reads that failed ---------------------------------------------------------
@@ -263,7 +280,7 @@ class DeploymentSwarm:
         announcements = self.availability.replace(event.peer, event.chunks, near=event.peer in self.roles.rack_peers)
         self._heard(announcements, now)
         if lost := before & ~event.chunks.bits:
-            self.reader.rebuild(self.replica.held | self.availability.union())
+            self.reader.rebuild(self._present())
             self._consider(ChunkSet(event.chunks.size, lost), now)
 
     def delta_heard(self, event: events.DeltaHeard, now: float) -> None:
@@ -289,7 +306,7 @@ class DeploymentSwarm:
         availability.drop(peer, chunks)
         near, far = availability.near_count, availability.far_count
         if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):
-            self.reader.rebuild(self.replica.held | availability.union())
+            self.reader.rebuild(self._present())
 
     def _consider(self, chunks: Iterable[int], now: float) -> None:
         late_wait_s = self.late_wait_s
@@ -329,7 +346,7 @@ class DeploymentSwarm:
         held_something = self.availability.bits_of(peer) != 0
         self.availability.forget(peer)
         if held_something:
-            self.reader.rebuild(self.replica.held | self.availability.union())
+            self.reader.rebuild(self._present())
             self._consider([*self.demand.near, *self.demand.imports], now)
 
     # ---- deciding ------------------------------------------------------------------------------
@@ -355,7 +372,7 @@ class DeploymentSwarm:
         replica = self.replica
         under_way = replica.fetches - (0 if replica.reads else replica.ending_fetches)
         count = min(room, self.fetch_window() - under_way)
-        if count <= 0 or not replica.missing_count or self.is_paused:
+        if count <= 0 or not replica.missing_count:
             return 0
         imports_max = self.imports_room() if self.demand.imports else 0
         picked = self.scheduler.pick(count, now, self.pause_s, imports_max=imports_max)

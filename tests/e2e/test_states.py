@@ -172,3 +172,21 @@ def test_a_host_with_a_wrong_clock_says_so_everywhere_and_goes_on_when_it_is_set
         made.wait_complete("m", 1, at=made[1], hosts=4)
         assert same_tree(model, made[4].tree("m", 1))
         until("the alarm ends", lambda: not (made[4].try_status() or {"alarms": [1]})["alarms"])
+
+
+def test_equal_files_leave_storage_once_and_reach_each_host_once(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    [shard] = model.glob("*.safetensors")
+    (model / "linked.safetensors").hardlink_to(shard)
+    (model / "copied.safetensors").write_bytes(shard.read_bytes())
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
+        made.start(2, 1)
+        made.drop(made.publish(model, "m", 1, "--chunk-size", "256KiB", "--source", f"{storage.url}/"), made[1])
+        row = made.wait_complete("m", 1, at=made[1], hosts=2)
+        once = row["bytes_total"] / 3
+        assert row["source_bytes"] < 1.2 * once
+        until("its last record", lambda: shown(made[1])["peer_bytes_same_rack"] > 0)
+        assert shown(made[1])["peer_bytes_same_rack"] < 1.2 * once
+        for number in (1, 2):
+            assert same_tree(model, made[number].tree("m", 1))

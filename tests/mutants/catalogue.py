@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import inputs, members, progress, sessions, store, swarm, trust
+from tests.mutants import inputs, members, progress, sessions, states, store, swarm, trust
 from tests.mutants.mutant import Mutant
 
 _ALL = (
@@ -13,6 +13,7 @@ _ALL = (
     *members.MUTANTS,
     *inputs.MUTANTS,
     *progress.MUTANTS,
+    *states.MUTANTS,
 )
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}
 assert len(MUTANTS) == len(_ALL), "two planted bugs have one name"

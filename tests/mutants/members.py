@@ -87,7 +87,7 @@ MUTANTS = (
         "passes-on-a-strangers-statement",
         "A statement is kept and passed on whoever signed it.",
         "membership/event_store.py",
-        "        elif not verdict.is_known:\n            self._keep_back(data, forwarder)\n            return\n",
+        "        elif not verdict.is_known:\n            self._keep_back(data, forwarder)\n            return True\n",
         "",
         (_ATTACKS,),
     ),

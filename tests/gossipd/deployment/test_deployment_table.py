@@ -6,7 +6,7 @@ import pytest
 
 from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
-from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
@@ -75,6 +75,13 @@ def test_chunks_are_counted_by_their_supplier_once_the_store_is_open(host: Scrip
     host.tell(ChunkStored(ONE.id, 0, SOURCE, 1, 0.1))
     host.tell(ChunkLost(ONE.id, 0))
     assert record.chunks_verified == 2
+
+
+def test_a_chunk_copied_from_an_equal_one_counts_and_is_no_traffic(host: ScriptedHost) -> None:
+    host.tell(ChunkStored(ONE.id, 0, PEER, 100, 0.1))
+    host.tell(ChunkStored(ONE.id, 1, COPIED, 100, 0.1))
+    record = host.record()
+    assert (record.chunks_verified, record.counters.peer_bytes_cross_rack) == (2, 100)
 
 
 def test_a_lost_and_repaired_chunk_leaves_a_trace(host: ScriptedHost) -> None:

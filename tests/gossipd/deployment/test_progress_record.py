@@ -316,6 +316,7 @@ I, D, V, C, F, X, E, R, P = HostState  # noqa: E741
         ([R, R], False, "removed"),
         ([D, R], False, "downloading"),
         ([F, R], False, "failed"),
+        ([I, R], False, "init"),
         ([C, P], True, "paused"),
     ],
 )
