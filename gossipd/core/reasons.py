@@ -238,7 +238,7 @@ READERS = frozenset(
     {
         HostReason.SOURCE_AUTH, HostReason.SOURCE_GONE, HostReason.SOURCE_CHANGED, HostReason.SOURCE_UNREACHABLE,
         HostReason.SOURCE_FORBIDDEN, HostReason.SOURCE_BUSY, HostReason.NO_RANGES, HostReason.SOURCE_ENCODED,
-        HostReason.OBJECT_SHORT,
+        HostReason.OBJECT_SHORT, HostReason.NO_COPY,
     }
 )  # fmt: skip
 _BY_WORD = {reason.value: reason for reason in HostReason}

@@ -18,6 +18,7 @@ from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_
 from gossipd.api.request_guard import RequestGuard
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
+from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.live_settings import LiveSettings
@@ -63,6 +64,7 @@ class DaemonStatus:
         statistics = self.data_plane.store.statistics()
         condition = statistics.condition
         inbox, audit = self.inbox.statistics, self.reports.audit
+        waits = self._waits_for_space()
         return schema.StatusSnapshot(
             node=schema.NodeRow(
                 name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
@@ -75,7 +77,7 @@ class DaemonStatus:
                 state="degraded" if reasons else "ok", bulk_encryption=self.live.config.bulk.encryption, reasons=reasons
             ),
             store=schema.StoreRow(
-                condition=condition.health.value, detail=condition.sentence, free_bytes=statistics.free_bytes,
+                condition=condition.health.value, detail=condition.sentence or waits, free_bytes=statistics.free_bytes,
                 need_bytes=condition.need_bytes, oldest_unchecked_s=float(statistics.oldest_unchecked_age_s),
             ),
             inbox=schema.InboxRow(
@@ -85,6 +87,11 @@ class DaemonStatus:
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
         )  # fmt: skip
+
+    def _waits_for_space(self) -> str:
+        """What does not fit, in words: the disk takes writes, and has no room for a whole model."""
+        waiting = [one for one in self.lifecycle if one.reason in (HostReason.NO_SPACE, HostReason.NO_INODES)]
+        return "; ".join(f"{one.label} waits for space: {one.sentence}" for one in waiting[:3])
 
     def deployments(self, name: str | None = None, version: int | None = None) -> list[schema.DeploymentRow]:
         members = self.swim.members()

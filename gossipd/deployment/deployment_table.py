@@ -276,6 +276,8 @@ class DeploymentTable:
         so and for whom it waits.
         """
         told = record.progress(wall_s)
+        if told.reason is HostReason.SOURCE_GONE and self._are_all_copies_gone(record):
+            return replace(told, reason=HostReason.NO_COPY)
         if told.reason not in (HostReason.NO_HOLDER, HostReason.STORAGE):
             return told
         context = self._context
@@ -285,6 +287,14 @@ class DeploymentTable:
             return told
         near = [node for node in readers if context.roster.rack_of(node) == context.identity.rack]
         return replace(told, reason=HostReason.WAITS_FOR_READER, subject=min(near or readers)[:SUBJECT_BYTES])
+
+    def _are_all_copies_gone(self, record: DeploymentRecord) -> bool:
+        """Whether hosts had the model, and none of them lives. A host that only has some of it is asked before storage
+        is named as the reason.
+        """
+        context = self._context
+        holders = context.progress.had_it_whole(progress_key(record.id))
+        return bool(holders) and not any(node in context.roster.live() for node in holders)
 
     def count_complete(self, record: DeploymentRecord) -> tuple[int, int, int]:
         """Of its targets: those that have it, those from which it was removed, and all, as far as this host knows."""

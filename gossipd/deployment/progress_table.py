@@ -163,6 +163,11 @@ class ClusterProgress:
         row = self._rows.get(key, {}).get(node)
         return None if row is None or row.forgotten else row
 
+    def had_it_whole(self, key: bytes) -> list[NodeId]:
+        """Hosts whose last word, perhaps long ago, was that they have the whole model; forgotten ones among them."""
+        rows = self._rows.get(key, {}).items()
+        return [node for node, row in rows if row.progress.state is HostState.COMPLETE]
+
     def readers_in_trouble(self, key: bytes, hosts: int, now: float) -> list[NodeId]:
         """Hosts that have lately said that they cannot read the deployment's storage."""
         stale_s = STALE_REFRESHES * refresh_interval_s(hosts)

@@ -51,3 +51,33 @@ def test_a_missing_key_is_named() -> None:
 @pytest.mark.parametrize(("state", "shown"), [("dead", "dead"), ("left", "left"), ("suspect", "no_space")])
 def test_a_host_that_is_gone_has_that_reason_and_no_other(state: str, shown: str) -> None:
     assert told_row((HostReason.NO_SPACE, b""), state=state, own=1).hosts[0].reason == shown
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_eta"),
+    [(HostReason.NONE, True), (HostReason.NO_SPACE, False), (HostReason.NO_INODES, False), (HostReason.PAUSED, False)],
+)
+def test_no_time_is_promised_while_a_host_waits_for_what_no_rate_brings(reason: HostReason, has_eta: bool) -> None:
+    table = ClusterProgress()
+    for number, why in ((1, HostReason.NONE), (2, reason)):
+        progress = Progress(
+            state=HostState.DOWNLOADING,
+            reason=why,
+            rate_in_bytes_per_s=1 << 20 if number == 1 else 0,
+            chunks_verified=1,
+        )
+        table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0)
+    facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1 << 24, chunk_count=4)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in (1, 2)]
+    assert (deployment_row(facts, table, targets, now=101.0).eta_s is not None) is has_eta
+
+
+def test_a_removed_host_is_not_waited_for() -> None:
+    table, second = ClusterProgress(), 1_800_000_000_000
+    moving = Progress(state=HostState.DOWNLOADING, rate_in_bytes_per_s=1 << 20)
+    table.record(node(1), progress_key(TOY), second, moving, now=100.0)
+    gone = Progress(state=HostState.REMOVED, reason=HostReason.REMOVED)
+    table.record(node(2), progress_key(TOY), second, gone, now=100.0)
+    facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1 << 24, chunk_count=4)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in (1, 2)]
+    assert deployment_row(facts, table, targets, now=101.0).eta_s == 16.0

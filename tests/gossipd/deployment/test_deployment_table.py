@@ -365,3 +365,22 @@ def test_a_manifest_dropped_on_a_host_with_a_wrong_clock_waits_in_the_inbox() ->
     assert error is not None
     assert (error.code, type(error).__name__) == ("E_CLOCK", "QueueFullError")
     assert "this host's clock is wrong" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("holder_lives", "state", "reason"),
+    [
+        (False, HostState.COMPLETE, HostReason.NO_COPY),
+        (True, HostState.COMPLETE, HostReason.SOURCE_GONE),
+        (False, HostState.DOWNLOADING, HostReason.SOURCE_GONE),
+    ],
+)
+def test_a_model_whose_last_copy_went_is_told_as_that(
+    host: ScriptedHost, holder_lives: bool, state: HostState, reason: HostReason
+) -> None:
+    host.progress.record(PEER, progress_key(ONE.id), 1, Progress(state=state), now=0.0)
+    if not holder_lives:
+        host.roster.dead.add(PEER)
+    host.tell(events.SourceTroubled(ONE.id, LocalError("not there", code="E_SOURCE_NOT_FOUND")))
+    host.tell(ReportStall(ONE.id, StallReason.STORAGE))
+    assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is reason
