@@ -21,6 +21,7 @@ from gossipd.demo.model import write_toy_model
 from tests.bench.lab import report
 from tests.bench.lab.fabric import CONGESTION, Fabric, LabError, fabric, host_name, missing
 from tests.bench.lab.prediction import predict
+from tests.bench.lab.process import spinning
 from tests.bench.lab.systems.base import Bench, KillOrder, Outcome, share
 from tests.bench.lab.systems.gossip import run_gossipd
 from tests.bench.lab.systems.plain import run_chain, run_direct, run_single
@@ -37,6 +38,9 @@ STORAGE_PORT = 8080
 # 512 chunks of 256 MiB. With the publisher's default for so small a model, 256 KiB, sixteen daemons on two cores need
 # a third more CPU time, 93 % of what there is; the simulator, whose hosts have their own cores, says 1.04 of both.
 CHUNK_KB = 512
+MIXED_RACKS = "3,3,3"
+MIXED = {2: 0.5, 5: 0.5, 6: 0.5, 8: 0.5, 9: 0.1}
+"""``--mixed``: by a host's number its share of ``--mbit``, so that racks are as mixed as hosts are."""
 # A system that needs longer than this many single downloads is given up; direct needs one for each host.
 TIMEOUT_DOWNLOADS = 12.0
 
@@ -56,12 +60,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--chunk-kb", type=int, default=CHUNK_KB, help="gossipd's chunks; 0: a publisher's default")
     parser.add_argument("--torrent-seeding", choices=SEEDING, default=SEEDING[0], help="see systems.torrent")
     parser.add_argument("--rest", type=float, default=0.0, metavar="SECONDS", help="measure gossipd at rest first")
+    parser.add_argument("--load", type=int, default=0, metavar="N", help="as many processes that spin beside the hosts")
+    parser.add_argument(
+        "--mixed", action="store_true", help="9 hosts in three racks: 4 at --mbit, 4 at half of it, 1 at a tenth"
+    )
     parser.add_argument("--systems", default=",".join(SYSTEMS))
     parser.add_argument("--runs", type=int, default=1, help="repeat everything; the table has each run")
     parser.add_argument("--rng", type=int, default=1, help="which hosts a fraction kills")
     parser.add_argument("--keep", action="store_true", help="leave the directories, with logs")
     parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
+    given = parser.parse_args()
+    if given.mixed:
+        given.racks = MIXED_RACKS
+        given.slow = [*given.slow, *(f"{host_name(number)}:{given.mbit * share:g}" for number, share in MIXED.items())]
+    return given
 
 
 def main() -> int:
@@ -186,7 +198,7 @@ def stage(given: argparse.Namespace, number: int) -> Iterator[Bench]:
                 network.shape(network.storage, given.external_mbit)
             for name, mbit in slow_hosts(given).items():
                 network.shape(next(host for host in network.hosts if host.name == name), mbit)
-            with _storage(base, network, given.mb * 1024 * 1024) as (model, url):
+            with spinning(given.load), _storage(base, network, given.mb * 1024 * 1024) as (model, url):
                 yield Bench(
                     network, base, model, url, model.stat().st_size, [KillOrder.parse(one) for one in given.kill],
                     given.encryption, 600.0, Random(given.rng + number),

@@ -9,7 +9,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -137,3 +137,15 @@ class MachineCpu:
     def _read() -> Sequence[int]:
         first = Path("/proc/stat").read_text().split("\n", 1)[0]
         return [int(field) for field in first.split()[1:9]]
+
+
+@contextlib.contextmanager
+def spinning(count: int) -> Iterator[None]:
+    """That many processes that compute for ever: what runs beside gossipd on a busy machine."""
+    spinners = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.bench.lab.fabric import Counters
@@ -15,11 +15,11 @@ BUSY_MAX = 0.9
 STOLEN_MAX = 0.005
 
 
-def row(bench: Bench, outcome: Outcome, single_s: float, single: Counters, slow: Collection[str]) -> dict[str, Any]:
+def row(bench: Bench, outcome: Outcome, single_s: float, single: Counters, slow: Mapping[str, float]) -> dict[str, Any]:
     """The published fields, in order.
 
     Args:
-        slow: names of hosts whose links are slower: not in ``healthy_last_s``.
+        slow: rates of hosts whose links are slower, in Mbit/s: not in ``healthy_last_s``.
     """
     took_s = {name: done - outcome.began_s for name, done in outcome.done_s.items()}
     last_s, mean_s = max(took_s.values()), sum(took_s.values()) / len(took_s)
@@ -42,6 +42,9 @@ def row(bench: Bench, outcome: Outcome, single_s: float, single: Counters, slow:
         "external_over_single": round(outcome.counters.external / single.external, 4),
         "crossrack_x": round(outcome.counters.crossrack / bench.size, 4),
         "crossrack_over_single_per_rack": round(outcome.counters.crossrack / single.external / len(racks), 4),
+        # Payload, headers, control and what was cancelled on its way: all that came, over what one download brings.
+        "moved_over_single": round(sum(outcome.counters.hosts.values()) / len(outcome.done_s) / single.external, 4),
+        "classes": _classes(bench, took_s, single_s, slow),
         "duplicate_x": round(outcome.duplicate_bytes / bench.size, 4),
         "cpu_s": round(sum(one.cpu_s for one in outcome.usage.values()), 2),
         "rss_max_bytes": max((one.rss_max_bytes for one in outcome.usage.values()), default=0),
@@ -52,6 +55,16 @@ def row(bench: Bench, outcome: Outcome, single_s: float, single: Counters, slow:
         "cpu_limited": outcome.busy > BUSY_MAX or outcome.stolen > STOLEN_MAX,
         **outcome.figures,
     }
+
+
+def _classes(bench: Bench, took_s: Mapping[str, float], single_s: float, slow: Mapping[str, float]) -> dict[str, float]:
+    """By link rate in Mbit/s: the last of these hosts, over what its own link needs for one download."""
+    last_s: dict[float, float] = {}
+    for name, seconds in took_s.items():
+        mbit = slow.get(name, bench.fabric.mbit)
+        last_s[mbit] = max(seconds, last_s.get(mbit, 0.0))
+    needs_s = {mbit: single_s * bench.fabric.mbit / mbit for mbit in last_s}
+    return {f"{mbit:g}": round(last_s[mbit] / needs_s[mbit], 4) for mbit in sorted(last_s)}
 
 
 _COLUMNS = (

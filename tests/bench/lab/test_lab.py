@@ -102,10 +102,11 @@ def test_the_last_of_the_hosts_that_are_not_slow_has_a_figure_of_its_own(tmp_pat
     bench = planned(tmp_path, [2, 2], [])
     wire = Counters(external=SIZE, crossrack=2 * SIZE, hosts={})
     outcome = Outcome("gossipd", 10.0, {"node-1": 11.0, "node-2": 12.0, "node-4": 14.0}, wire, {}, 0.5, 3)
-    found = row(bench, outcome, 1.0, wire, {"node-4"})
+    found = row(bench, outcome, 1.0, wire, {"node-4": 25.0})
     assert (found["last_s"], found["healthy_last_s"], found["ratio_healthy_last"]) == (4.0, 2.0, 2.0)
+    assert found["classes"] == {"25": 1.0, "100": 2.0}, "each over what its own link needs"
     assert "not slow took 2.00 s" in table([found])
-    assert "not slow" not in table([row(bench, outcome, 1.0, wire, ())])
+    assert "not slow" not in table([row(bench, outcome, 1.0, wire, {})])
 
 
 @pytest.mark.parametrize(
@@ -117,7 +118,7 @@ def test_a_run_counts_unless_the_machine_was_busy_or_stood_still(
     bench = planned(tmp_path, [2, 2], [])
     wire = Counters(external=SIZE, crossrack=2 * SIZE, hosts={})
     outcome = Outcome("gossipd", 10.0, {"node-1": 11.0}, wire, {}, busy, 1, stolen=stolen)
-    found = row(bench, outcome, 1.0, wire, ())
+    found = row(bench, outcome, 1.0, wire, {})
     assert (found["cpu_busy"], found["cpu_limited"]) == (busy, is_limited)
     assert ("do not count" in table([found])) is is_limited
 
@@ -144,7 +145,7 @@ def test_a_chain_over_two_racks_moves_each_byte_once_over_every_wire(tmp_path: P
         finally:
             server.stop()
     assert single_s >= 0.9 * SIZE * 8 / 100e6, "the links are slower than the loopback"
-    result = row(bench, outcome, single_s, single, ())
+    result = row(bench, outcome, single_s, single, {})
     assert result["verified_hosts"] == 3
     assert 1.0 <= result["external_x"] <= 1.1
     assert 2.0 <= result["crossrack_x"] <= 2.2

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from tests.bench.lab.systems.base import (
     is_right,
     ready_to_write,
 )
+from tests.bench.thread_costs import ThreadCosts, between, look
 
 PORT = 7946
 NAME, VERSION = "model", 1
@@ -135,6 +136,7 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest, meter: Cont
     visible = {host.name: host.models / NAME / str(VERSION) for host in hosts}
     before, cpu = bench.fabric.counters(), MachineCpu()
     cpu_before = {host.name: usage(_pid(host)).cpu_s for host in hosts}
+    threads_before = look(_pid(host) for host in hosts)
     used: dict[str, Usage] = {}
 
     def kill(name: str) -> None:
@@ -161,6 +163,8 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest, meter: Cont
         time.sleep(POLL_S if time.monotonic() - began_s > least_s else EARLY_POLL_S)
     control = {name: count - control_before[name] for name, count in meter.sent().items()}
     control_s = time.monotonic() - began_s
+    living = [by_name[name] for name in done_s if name not in killer.killed]
+    costs = between(threads_before, look(_pid(host) for host in living))
     counters, busy, stolen = bench.fabric.counters().since(before), cpu.busy(), cpu.stolen()
     row = _row(hosts, by_name, killer.killed)
     used |= {name: usage(_pid(by_name[name])) for name in done_s if name not in used}
@@ -177,8 +181,18 @@ def _deploy(bench: Bench, hosts: list[DemoHost], manifest: Manifest, meter: Cont
         | {
             "control_bytes_per_node_s": round(sum(control[name] for name in done_s) / len(done_s) / control_s),
             "control_over_moved": round(sum(control.values()) / sum(counters.hosts.values()), 5),
-        },
+        }
+        | _per_chunk(costs, manifest.chunk_count * len(living)),
     )  # fmt: skip
+
+
+def _per_chunk(costs: Mapping[str, ThreadCosts], chunks: int) -> dict[str, object]:
+    """What threads that live at the end have used for each chunk that came, of those hosts that lived."""
+    return {
+        "cpu_ms_per_chunk": round(1000 * sum(one.cpu_s for one in costs.values()) / chunks, 3),
+        "switches_per_chunk": round(sum(one.switches for one in costs.values()) / chunks, 2),
+        "threads": {name: asdict(one) for name, one in costs.items()},
+    }
 
 
 _FIGURES = ("source_bytes", "peer_bytes_same_rack", "peer_bytes_cross_rack", "corrupt_chunks")
