@@ -190,3 +190,17 @@ def test_equal_files_leave_storage_once_and_reach_each_host_once(tmp_path: Path)
         assert shown(made[1])["peer_bytes_same_rack"] < 1.2 * once
         for number in (1, 2):
             assert same_tree(model, made[number].tree("m", 1))
+
+
+def test_what_no_waiting_cures_is_told_by_every_host_and_wait_ends_early(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
+        storage.always = servers.Fault(servers.Misbehaviour.GZIP)
+        made.start(2, 1)
+        made.drop(made.publish(model, "m", 1, "--source", f"{storage.url}/"), made[1])
+        ended = gossipd("wait", "m@1", "--config", made[2].config, "--timeout", "25s", check=False)
+        assert ended.returncode == 11
+        assert "the server compresses what it sends" in ended.stderr
+        for daemon in (made[1], made[2]):
+            assert {host["reason"] for host in shown(daemon)["hosts"]} == {"source_encoded"}
