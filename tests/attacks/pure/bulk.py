@@ -22,8 +22,8 @@ from tests.attacks.stage import FOR_OTHERS, Stage
 from tests.gossipd.transfer.pairs import CLIENT, CLIENT_KEY, CLUSTER_KEY, MODEL, pair
 
 _FOREIGN_KEY = b"\x66" * 32
-_QUICK = BulkSettings(handshake_s=0.4, first_request_s=0.4, stall_s=0.5, grace_s=0.5, silence_s=0.3)
-_PATIENCE_S = 2.0
+_QUICK = BulkSettings(handshake_s=1.0, first_request_s=1.0, stall_s=1.0, grace_s=1.0, silence_s=0.3)
+_PATIENCE_S = 4.0
 
 
 def converse(endpoint: tuple[str, int], said: Said, secret: SecretKey, keys: dict[str, bytes]) -> Counter[str]:
