@@ -36,7 +36,7 @@ from gossipd.deployment.events import (
 )
 from gossipd.deployment.progress_record import HostState, Progress, ProgressFormatError, progress_key
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.signed_progress import ProgressJudge, ProgressKey, read_progress, sign_progress
+from gossipd.deployment.signed_progress import Belief, ProgressJudge, ProgressKey, read_progress, sign_progress
 from gossipd.deployment.statement import _DOMAIN, Verb, sign_statement
 from gossipd.deployment.statement_store import StatementStore
 from gossipd.identity.cancel_rights import DEFAULT_ROLES
@@ -143,7 +143,8 @@ class Application(QuietListener):
             return
         try:
             key = ProgressKey.decode(event.key)
-            self.judge.judge(event.key, event.version, event.payload, _WALL_S)
+            if self.judge.judge(event.key, event.version, event.payload, _WALL_S) is Belief.NO:
+                return
             self.progress.record(
                 key.node, key.deployment, event.version, read_progress(key, event.payload), now=self._now,
                 is_signed=key.is_signed,
