@@ -9,8 +9,8 @@ directory cannot be listed by any standard, so it is published from a copy on di
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol, TypeAlias
 from urllib.parse import quote, unquote
@@ -18,19 +18,23 @@ from urllib.parse import quote, unquote
 from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.identity.keys import SecretKey
+from gossipd.manifest.annotations import Retention
 from gossipd.manifest.chunk_layout import Layout, default_chunk_bytes
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.manifest import FileEntry, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.manifest.paths import check_paths
+from gossipd.manifest.payload import check_tree
 from gossipd.manifest.source_url import WEB_SCHEMES, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
+from gossipd.publish.empty_directories import find_empty_directories
 from gossipd.publish.errors import PublishError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.hashing import ExtentReader, hash_chunks
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection
+from gossipd.publish.tensor_borders import BorderPlan, ChunkBorders, plan_borders
 from gossipd.publish.tree import FoundFile, find_files
 
 Found: TypeAlias = Sequence[FoundFile] | Sequence[FoundObject]
@@ -48,7 +52,8 @@ class PublishProgress(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOrder:
-    """The operator's request. ``chunk_bytes`` None: by size; ``sources`` empty: the published place."""
+    """The operator's request. ``chunk_bytes`` None: by size; ``sources`` empty: the published place. ``about``,
+    ``keep`` and ``labels``: as in ``manifest.annotations``."""
 
     source: str
     name: str
@@ -62,6 +67,10 @@ class PublishOrder:
     selection: Selection = EVERYTHING
     created_s: int
     expires_s: int | None = None
+    borders: ChunkBorders = ChunkBorders.TENSORS
+    about: bytes = b""
+    keep: Retention | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,10 @@ class Published:
     out: Path
     is_new: bool
     """False when ``out`` had the same content already and was not written."""
+    schema: int = 1
+    """2: hosts with gossipd 0.1 refuse it."""
+    notices: tuple[str, ...] = ()
+    """What could not be done, and does not hinder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +103,9 @@ class _Origin:
     found: Found
     reader: ExtentReader
     base_url: str
-    look_again: Callable[[], Found]
+    look_again: Callable[[], tuple[Found, tuple[str, ...]]]
+    directories: tuple[str, ...] = ()
+    """The empty ones, which ``look_again`` finds too."""
 
 
 def publish(order: PublishOrder, progress: PublishProgress) -> Published:
@@ -103,10 +118,16 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
     check_paths([entry.path for entry in files])
     sources = tuple(_source_base(text, files) for text in order.sources) or (origin.base_url,)
     bytes_total = sum(entry.size for entry in files)
-    layout = Layout([entry.size for entry in files], order.chunk_bytes or default_chunk_bytes(bytes_total))
+    chunk_bytes, directories = order.chunk_bytes or default_chunk_bytes(bytes_total), origin.directories
+    check_tree(files, chunk_bytes, None, directories)  # before hours of hashing
+    plan = BorderPlan()
+    if order.borders is ChunkBorders.TENSORS:
+        plan = plan_borders(files, chunk_bytes, origin.reader.read_piece)
+    layout = Layout([entry.size for entry in files], chunk_bytes, plan.cuts)
     progress.found(len(files), bytes_total)
     digests = hash_chunks(layout, origin.reader, progress.hashed)
-    if list(origin.look_again()) != list(origin.found):
+    found, empty = origin.look_again()
+    if list(found) != list(origin.found) or empty != directories:
         raise TreeChangedError(f"{shown(order.source)} changed while it was hashed; publish when nobody writes to it")
     draft = ManifestDraft(
         name=order.name,
@@ -119,6 +140,12 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
         sources=sources,
         targets=order.targets,
         priority=order.priority,
+        cuts=plan.cuts,
+        directories=directories,
+        index=plan.index,
+        keep=order.keep,
+        about=order.about,
+        labels=order.labels,
     )
     envelope = _said_before(order, draft)
     is_new = envelope is None
@@ -128,7 +155,7 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
         write_whole(order.out, envelope)
     return Published(
         manifest.id, manifest.name, manifest.version, len(files), bytes_total, layout.chunk_bytes,
-        layout.chunk_count, manifest.root, sources, len(envelope), order.out, is_new,
+        layout.chunk_count, manifest.root, sources, len(envelope), order.out, is_new, manifest.schema, plan.notices,
     )  # fmt: skip
 
 
@@ -166,7 +193,13 @@ def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
     found = find_files(path, selection)
     base = path if path.is_dir() else path.parent
     url = f"file://{quote(os.fsencode(base)).rstrip('/')}/"
-    return _Origin(found, LocalFiles(found), url, lambda: find_files(path, selection))
+    return _Origin(
+        found,
+        LocalFiles(found),
+        url,
+        lambda: (find_files(path, selection), find_empty_directories(path, selection)),
+        find_empty_directories(path, selection),
+    )
 
 
 def _check_outside(source: Path, out: Path, selection: Selection) -> None:
@@ -190,7 +223,7 @@ def _open_storage(order: PublishOrder) -> _Origin:
             raise
         return single
     base = f"{url.text.rstrip('/')}/"
-    return _Origin(found, StoredObjects(store, found), base, lambda: find_objects(store, url, order.selection))
+    return _Origin(found, StoredObjects(store, found), base, lambda: (find_objects(store, url, order.selection), ()))
 
 
 def _open_object(source: str) -> _Origin | None:
@@ -210,7 +243,7 @@ def _open_object(source: str) -> _Origin | None:
     if find_object(store, name, url) is None:
         return None
     found = look()
-    return _Origin(found, StoredObjects(store, found), url.text, look)
+    return _Origin(found, StoredObjects(store, found), url.text, lambda: (look(), ()))
 
 
 def _source_base(text: str, files: Sequence[FileEntry]) -> str:

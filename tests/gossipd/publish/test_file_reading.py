@@ -84,8 +84,8 @@ class _Meddling(LocalFiles):
         self.threads = 1
         self._meddle = meddle
 
-    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
-        digests = super().hash_extent(run, chunk_bytes)
+    def hash_extent(self, run: FileExtent) -> bytes:
+        digests = super().hash_extent(run)
         self._meddle()  # type: ignore[operator]
         return digests
 
@@ -125,7 +125,7 @@ def test_a_file_cut_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "preadv", cutting)
     with pytest.raises(TreeChangedError):
-        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))))
 
 
 def test_a_file_written_to_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_a_file_written_to_during_a_read_is_refused(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "preadv", writing)
     with pytest.raises(TreeChangedError):
-        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))))
 
 
 def test_a_file_cut_just_before_the_lease_is_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +154,7 @@ def test_a_file_cut_just_before_the_lease_is_not_mapped(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(files_module, "_lease", late)
     with pytest.raises(TreeChangedError):
-        LocalFiles(found).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+        LocalFiles(found).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))))
 
 
 class _FailsSecond:
@@ -162,11 +162,14 @@ class _FailsSecond:
 
     threads = 2
 
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        raise AssertionError("hashing reads extents")
+
     def __init__(self) -> None:
         self.done = 0
         self._failing = Event()
 
-    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent) -> bytes:
         if run.first_chunk == 1:
             self._failing.set()
             raise PublishError("broken")
