@@ -38,6 +38,8 @@ class DeploymentFacts:
     """The planner knows that every chunk is held by some host, before any host has all of them."""
     stall: str | None = None
     """Why no chunk arrives here, as in ``core.events.StallReason``."""
+    version_label: str = ""
+    lineage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +86,8 @@ def deployment_row(
         priority=facts.priority,
         stall=facts.stall,
         signed_by=facts.signed_by,
+        version_label=facts.version_label or str(facts.version),
+        lineage=facts.lineage,
         **counters_of(totals),
     )
 

@@ -96,7 +96,7 @@ def _is_enough(row: dict[str, Any], hosts: tuple[bool, float]) -> bool:
 
 
 def _raise_if_over(row: dict[str, Any]) -> None:
-    label = f"{row['name']}@{row['version']}"
+    label = f"{row['name']}@{row['version_label'] or row['version']}"
     if row["state"] == "cancelled":
         raise GossipdError(f"{label} was cancelled", code="E_CANCELLED")
     if row["state"] in ("failed", "expired"):

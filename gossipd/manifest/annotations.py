@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from gossipd.core.versions import show_step, split_version
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.names import check_label
 from gossipd.manifest.strict_msgpack import decoding
@@ -30,6 +31,7 @@ LABELS_MAX = 64
 LABEL_BYTES_MAX = 256
 PARENTS_MAX = 16
 KEPT_MAX = 1_000_000
+_WORDS_MAX = 60  # of a row
 _ID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 _SECRET_WORDS = frozenset({
@@ -107,6 +109,19 @@ def parents_of(about: Mapping[str, Any]) -> tuple[str, ...]:
     """The ids that it names as parents; what is no id is left out, because readers check nothing of it."""
     parents = about.get("parents")
     return tuple(filter(_is_id, parents))[:PARENTS_MAX] if isinstance(parents, list) else ()
+
+
+def step_label(version: int, about: Mapping[str, Any]) -> str:
+    """``300.2`` where ``about`` names the step and attempt that the version is made of; else the version."""
+    is_step = (about.get("step"), about.get("attempt", 0)) == split_version(version)
+    return show_step(version) if is_step else str(version)
+
+
+def lineage_words(about: Mapping[str, Any]) -> str:
+    """The run and the step in a few words for a row of a table; empty when neither is named."""
+    words = [f"{key} {about[key]}" for key in ("run", "step", "attempt") if isinstance(about.get(key), str | int)]
+    text = ", ".join(words)
+    return "".join(one if one.isprintable() else "?" for one in text)[:_WORDS_MAX]
 
 
 def _is_id(value: object) -> bool:

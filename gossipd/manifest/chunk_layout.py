@@ -125,6 +125,11 @@ class Layout:
         return len(begins)
 
     @property
+    def has_cuts(self) -> bool:
+        """Whether any file has chunks that are not on a plain grid."""
+        return bool(self._cut_at)
+
+    @property
     def chunk_bytes_mean(self) -> int:
         """Bytes of a chunk of middle length: the nominal size on plain grids."""
         return -(-self.bytes_total // self.chunk_count) if self._cut_at else self.chunk_bytes

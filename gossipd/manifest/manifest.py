@@ -22,7 +22,7 @@ from gossipd.core.model import Shape
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.core.units import show_time
 from gossipd.identity.keys import SecretKey
-from gossipd.manifest.annotations import Retention, read_about
+from gossipd.manifest.annotations import Retention, lineage_words, read_about, step_label
 from gossipd.manifest.chunk_layout import Layout, Segment, extent_chunks
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX, open_envelope, payload_of, seal
 from gossipd.manifest.errors import ManifestError
@@ -107,6 +107,10 @@ class Manifest:
     keep: Retention | None = None
     about: bytes = field(default=b"", repr=False)
     labels: Mapping[str, str] = field(default_factory=dict)
+    version_label: str = ""
+    """The version for people: ``300.2`` for a step."""
+    lineage: str = ""
+    """Run and step, in a few words."""
     proof: InitVar[object] = None
 
     def __post_init__(self, proof: object) -> None:
@@ -188,7 +192,7 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
     """
     opened = open_envelope(ENVELOPE_TYPE, envelope, trusted)
     payload = parse_payload(opened.payload)
-    layout = check_payload(payload)
+    layout, about = check_payload(payload), read_about(payload.about)
     manifest = Manifest(
         id=DeploymentId(blake3(opened.payload).digest()),
         name=payload.name,
@@ -210,6 +214,8 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
         keep=payload.keep,
         about=payload.about,
         labels=payload.labels,
+        version_label=step_label(payload.version, about),
+        lineage=lineage_words(about),
         proof=_PROOF,
     )
     if now_s is not None:

@@ -94,6 +94,8 @@ class Published:
     """2: hosts with gossipd 0.1 refuse it."""
     notices: tuple[str, ...] = ()
     """What could not be done, and does not hinder."""
+    version_label: str = ""
+    """``300.2`` for the step of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ def publish(order: PublishOrder, progress: PublishProgress) -> Published:
     return Published(
         manifest.id, manifest.name, manifest.version, len(files), bytes_total, layout.chunk_bytes,
         layout.chunk_count, manifest.root, sources, len(envelope), order.out, is_new, manifest.schema, plan.notices,
+        manifest.version_label,
     )  # fmt: skip
 
 
