@@ -39,6 +39,8 @@ def parse_version(text: str) -> int:
     if not all(part.isascii() and part.isdecimal() and len(part) <= 16 for part in parts):
         raise ValueError("a version is a non-negative integer, or STEP.ATTEMPT")
     if dot:
+        if not int(second):
+            raise ValueError("a version of the first attempt is written as the step alone")
         return step_version(int(first), int(second))
     if int(first) > VERSION_MAX:
         raise ValueError(f"a version is at most {VERSION_MAX}")

@@ -31,6 +31,7 @@ DEFAULT_CHUNK_BYTES_MIN = 256 * 1024
 DEFAULT_CHUNK_BYTES_MAX = 16 * 1024 * 1024
 EXTENT_BYTES_MAX = 16 * 1024 * 1024  # the size beyond which a request to S3 gets no cheaper
 EXTENTS_MIN = 256  # extents in flight stay under one per cent of a model, two or three seeds reading at once
+_AT_ONCE = 4096  # numbers that are compared before other threads may run
 DEFAULT_CHUNKS = 2048  # relaying costs log2(hosts) chunk times: 10 of 2,048 is half a per cent
 
 
@@ -120,8 +121,10 @@ class Layout:
         begins = chunk_begins(cuts, self.chunk_bytes)
         self._cut_at[index] = len(self._begins)
         self._begins.extend(begins)
-        longest = max(map(sub, begins[1:], begins), default=0)
-        self.chunk_bytes_max = max(self.chunk_bytes_max, longest, size - begins[-1])
+        for at in range(0, len(begins) - 1, _AT_ONCE):
+            part = begins[at : at + _AT_ONCE + 1]
+            self.chunk_bytes_max = max(self.chunk_bytes_max, *map(sub, part[1:], part))
+        self.chunk_bytes_max = max(self.chunk_bytes_max, size - begins[-1])
         return len(begins)
 
     @property

@@ -45,7 +45,7 @@ envelope.
 
 A trusted publisher can be careless or robbed, so every part has a bound in bytes, which is checked before any value is
 made. Models in use are far below each: ``FILES_BYTES_MAX`` is 150 bytes of path for each of the most files,
-``CUTS_BYTES_MAX`` four times what the 90,000 tensors of a model of 671 billion weights need, ``OTHER_BYTES_MAX`` more
+``CUTS_BYTES_MAX`` twice what the 90,000 tensors of a model of 671 billion weights need, ``OTHER_BYTES_MAX`` more
 than the other fields may have by their own rules.
 """
 
@@ -79,7 +79,7 @@ SCHEMA_VERSIONS = (1, 2)
 DIGEST_BYTES = 32
 FILES_MAX = 100_000
 FILES_BYTES_MAX = 16 * 1024 * 1024  # of the list of files, as packed
-CUTS_BYTES_MAX = 2 * 1024 * 1024  # of cuts, as packed
+CUTS_BYTES_MAX = 1024 * 1024  # of cuts, as packed
 OTHER_BYTES_MAX = 512 * 1024  # of all other fields but ``hashes``, unknown ones too
 SOURCES_MAX = 16
 TARGETS_MAX = 1_024  # racks, and name patterns: more than racks in a data centre hall
@@ -89,7 +89,9 @@ _PACKED = "pack"  # not counted to the other fields, because it has 37 bytes for
 
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=INTEGER_MAX)]
 _Length = Annotated[int, msgspec.Meta(ge=1, le=INTEGER_MAX)]
-Cuts: TypeAlias = tuple[tuple[_Length, ...] | None, ...]
+Cuts: TypeAlias = Sequence[Sequence[int] | None]
+"""For each file None, or the lengths of its stretches."""
+_SentCuts: TypeAlias = tuple[tuple[_Length, ...] | None, ...]
 
 
 class FileEntry(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -115,7 +117,7 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
     racks: tuple[str, ...]
     names: tuple[str, ...]
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)]
-    cuts: Cuts | None = None
+    cuts: Any = None  # Cuts or None; decoded apart, because arrays take a fifth of the memory of tuples
     directories: tuple[str, ...] = ()
     index: memoryview | None = None
     keep: Retention | None = None
@@ -131,7 +133,7 @@ class Payload(msgspec.Struct, frozen=True, omit_defaults=True):
 
 _FILES = msgspec.msgpack.Decoder(tuple[FileEntry, ...])
 _HASHES = msgspec.msgpack.Decoder(memoryview)
-_CUTS = msgspec.msgpack.Decoder(Cuts)
+_CUTS = msgspec.msgpack.Decoder(_SentCuts)
 _FIELDS = frozenset(Payload.__struct_fields__)
 _FIELDS_1 = frozenset(Payload.__struct_fields__[:12])
 _NONE = memoryview(b"\xc0")
@@ -158,7 +160,8 @@ def root_hash(
             path = directory.encode()
             hasher.update(struct.pack("<I", len(path)) + path)
         for lengths in cuts or (None,) * len(files):
-            hasher.update(array("Q", (len(lengths or ()), *(lengths or ()))).tobytes())
+            hasher.update(struct.pack("<Q", len(lengths or ())))
+            hasher.update(array("Q", lengths or ()).tobytes())
     return hasher.update(digests).digest()
 
 
@@ -199,9 +202,9 @@ def parse_payload(payload: memoryview) -> Payload:
         fields["files"] = _FILES.decode(files)
     with decoding("hashes"):
         fields["hashes"] = _HASHES.decode(hashes)
-    fields |= more
     with decoding("wrong field"):
-        return msgspec.convert(fields, Payload, builtin_types=(bytes, memoryview))  # else text would be read as base64
+        made = msgspec.convert(fields, Payload, builtin_types=(bytes, memoryview))  # else text would be read as base64
+    return msgspec.structs.replace(made, **more) if more else made
 
 
 def _large_fields(values: dict[str, memoryview]) -> dict[str, Any]:
@@ -212,7 +215,7 @@ def _large_fields(values: dict[str, memoryview]) -> dict[str, Any]:
         _limit("cuts", item_count(cuts), FILES_MAX)
         _limit("bytes of cuts", len(cuts), CUTS_BYTES_MAX)
         with decoding("cuts"):
-            found["cuts"] = _CUTS.decode(cuts)
+            found["cuts"] = tuple(None if one is None else array("Q", one) for one in _CUTS.decode(cuts))
     if (index := values.pop("index", None)) is not None:
         _limit("bytes of index", len(index), INDEX_BYTES_MAX)
         with decoding("index"):

@@ -93,8 +93,8 @@ def test_cuts_of_another_form_are_refused(cuts: Any) -> None:
 
 
 def test_cuts_have_a_bound_in_bytes_before_any_value_is_made() -> None:
-    error = refusal(**with_cuts([[1] * (2 * 1024 * 1024), None]))
-    assert error.sentence == "E_LIMIT: bytes of cuts=2097159 max=2097152"
+    error = refusal(**with_cuts([[1] * (1024 * 1024), None]))
+    assert error.sentence == "E_LIMIT: bytes of cuts=1048583 max=1048576"
     assert refusal(**with_cuts([None] * 100_001)).sentence == "E_LIMIT: cuts=100001 max=100000"
 
 

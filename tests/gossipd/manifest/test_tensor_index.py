@@ -47,12 +47,12 @@ def test_an_index_of_nothing_is_one() -> None:
         ([0, "c", "U8", [1], 27], "is not"),
         ({}, "not within its limits|is not"),
         (7, "is not"),
-        (["0", "c", "U8", [1], 27, 28], "another type"),
-        ([True, "c", "U8", [1], 27, 28], "another type"),
+        (["0", "c", "U8", [1], 27, 28], "is not"),
+        ([True, "c", "U8", [1], 27, 28], "is not"),
         ([0, b"c", "U8", [1], 27, 28], "not within its limits|no name"),
         ([0, "", "U8", [1], 27, 28], "no name"),
-        ([0, "c", "U8\n", [1], 27, 28], "no dtype"),
-        ([0, "c", "U" * 17, [1], 27, 28], "over 16"),
+        ([0, "c", "U8\n", [1], 27, 28], "or a dtype"),
+        ([0, "c", "U" * 17, [1], 27, 28], "at most 16"),
         ([0, "c" * 1025, "U8", [1], 27, 28], "not within its limits"),
         ([0, "c", "U8", [1] * 9, 27, 28], "not within its limits|dimensions"),
         ([0, "c", "U8", [[1]], 27, 28], "no length"),
@@ -68,7 +68,6 @@ def test_an_index_of_nothing_is_one() -> None:
 def test_a_row_that_lies_is_refused(row: Any, says: str) -> None:
     error = refusal(packed(*GOOD[:2], row))
     assert error.code == "E_INDEX"
-    assert pytest.raises(ManifestError, match=says)
     assert any(word in str(error) for word in says.split("|"))
 
 
