@@ -28,7 +28,7 @@ def manifest_row(manifest: Manifest) -> ManifestRow:
 
 
 def unverified_row(envelope: bytes) -> ManifestRow:
-    """The row of a manifest that breaks no rule, whoever signed it, with its tensors counted. Raises ManifestError."""
+    """The row of a manifest that breaks no rule, its signature unchecked, its tensors counted. Raises ManifestError."""
     payload = parse_payload(payload_of(ENVELOPE_TYPE, envelope))
     layout, targets = check_payload(payload), Targets(payload.racks, payload.names)
     row = _row(payload, layout, targets, (payload.created, payload.expires), (deployment_id(envelope), ""))

@@ -45,7 +45,12 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 )  # fmt: skip
 @click.option("--about", metavar="FILE", type=click.Path(dir_okay=False), help="Lineage: a JSON object, no secrets.")
 @click.option("--about-git", is_flag=True, help="Add the commit of the working directory to the lineage.")
-@click.option("--keep-last", type=click.IntRange(1), metavar="N", help="Of this name, the newest N versions live.")
+@click.option(
+    "--keep-last",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The newest N versions live: signed and shown, not acted upon yet.",
+)
 @click.option("--keep-every", type=click.IntRange(0), metavar="K", help="With --keep-last: steps that K divides, too.")
 @click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="For people and scripts.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
