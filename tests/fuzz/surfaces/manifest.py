@@ -69,7 +69,7 @@ def genuine_2() -> bytes:
         Tensor(1, "later", "F99", (), 0, 7),
     ]  # fmt: skip
     draft = ManifestDraft(
-        name="run/7", version=2 << 32 | 300, created_s=_CREATED_S, files=files, chunk_bytes=_CHUNK,
+        name="run-7", version=2 << 32 | 300, created_s=_CREATED_S, files=files, chunk_bytes=_CHUNK,
         digests=bytes(32 * Layout(sizes, _CHUNK, cuts).chunk_count), sources=("s3://bucket/model",),
         expires_s=_EXPIRES_S, cuts=cuts, directories=("logs", "a/empty"), index=pack_index(tensors),
         keep=Retention(last=3, every=1000), labels={"team": "rl"},
@@ -144,7 +144,7 @@ class ManifestSurface:
         elif rng.random() < 0.05:
             fields[str(pick(rng, ("later", "name ", "")))] = any_value(rng)
         else:
-            fields[key] = mutate_value(fields[key], rng)
+            fields[key] = mutate_value(fields.get(key), rng)
 
     def seal(self, case: Case) -> bytes:
         """See Door."""
