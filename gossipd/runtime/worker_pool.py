@@ -24,6 +24,21 @@ _Job: TypeAlias = tuple[Callable[..., None], tuple[object, ...]]
 log = structlog.get_logger("worker_pool")
 
 
+class _Reporting:
+    """Tells what its block raises, and ends it there: every bug is told, and the work of others goes on."""
+
+    def __init__(self, failed: Callable[[Exception], None]) -> None:
+        self._failed = failed
+
+    def __enter__(self) -> None:
+        """Nothing to do."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> bool:
+        if isinstance(error, Exception):
+            self._failed(error)
+        return isinstance(error, Exception)
+
+
 class WorkerPool:
     """Threads of lower priority than the event loop's."""
 
@@ -67,10 +82,8 @@ class WorkerPool:
         lower_priority()
         while (job := self._next_job()) is not None:
             work, what = job
-            try:
+            with _Reporting(self._failed):
                 work(*what)
-            except Exception as error:  # noqa: BLE001 -- every bug is told, and the others' work goes on
-                self._failed(error)
 
     def _next_job(self) -> _Job | None:
         """None when this thread has to end."""
