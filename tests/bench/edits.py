@@ -107,9 +107,18 @@ def write(directory: Path, tensors: Tensors, *, shards: int = 4, metadata: dict[
     return directory
 
 
+def lengthened(directory: Path) -> Path:
+    """Each header one byte longer: a blank at its end. The library itself fills up to eight bytes."""
+    for path in directory.glob("*.safetensors"):
+        body = path.read_bytes()
+        length = int.from_bytes(body[:8], "little")
+        path.write_bytes((length + 1).to_bytes(8, "little") + body[8 : 8 + length] + b" " + body[8 + length :])
+    return directory
+
+
 EDITS: dict[str, Callable[[Path, int], Path]] = {
     "reshard-4-to-2": lambda at, mib: write(at, model(mib), shards=2, metadata={"v": ""}),
-    "metadata-one-byte": lambda at, mib: write(at, model(mib), metadata={"v": "1"}),
+    "header-one-byte": lambda at, mib: lengthened(write(at, model(mib), metadata={"v": ""})),
     "rows-8-more": lambda at, mib: write(at, model(mib, rows=8), metadata={"v": ""}),
     "tensors-renamed": lambda at, mib: write(at, model(mib, prefix="model."), metadata={"v": ""}),
 }
