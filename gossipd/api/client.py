@@ -100,6 +100,15 @@ class StatusClient:
     def models(self, name: str | None = None) -> dict[str, Any]:
         return self._get("/v1/models", {} if name is None else {"name": name})
 
+    def manifest(
+        self, name: str | None = None, version: int | None = None, deployment: str | None = None
+    ) -> dict[str, Any]:
+        """What a publisher says in a manifest; of several versions the newest."""
+        given = {"name": name, "version": None if version is None else str(version), "id": deployment}
+        answer = self._get("/v1/manifest", {key: value for key, value in given.items() if value is not None})
+        row: dict[str, Any] = answer["manifest"]
+        return row
+
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 

@@ -42,6 +42,8 @@ class DeploymentFacts:
     stall: str | None = None
     """Why no chunk arrives here, as in ``core.events.StallReason``; the row shows the reason that this host tells."""
     own: NodeId | None = None
+    version_label: str = ""
+    lineage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,8 @@ def deployment_row(
         priority=facts.priority,
         stall="".join(told_here) or facts.stall if facts.stall is not None else None,
         signed_by=facts.signed_by,
+        version_label=facts.version_label or str(facts.version),
+        lineage=facts.lineage,
         **counters_of(totals),
     )
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 
 from gossipd.api.counters import LocalCounters
-from gossipd.api.schema import DeploymentRow, HealthRow, ModelRow, PeerRow, Row, StatusSnapshot
+from gossipd.api.schema import DeploymentRow, HealthRow, ManifestRow, ModelRow, PeerRow, Row, StatusSnapshot
 
 
 class Done(Row, frozen=True, kw_only=True):
@@ -44,6 +44,9 @@ class StatusPort(Protocol):
 
     def models(self) -> Sequence[ModelRow]:
         """The models on this host, partial ones included, by name and then version, highest first."""
+
+    def manifest(self, name: str | None, version: int | None, deployment: str | None) -> ManifestRow | None:
+        """The manifest of that name, version and id (hexadecimal), of several the highest version; None for unknown."""
 
     def peers(self) -> Mapping[str, PeerRow]:
         """Traffic with each peer, by node id in hex."""

@@ -8,6 +8,8 @@ Units: bytes and counts are integers, durations end in ``_s``, times are RFC 333
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 SCHEMA_VERSION = 1
@@ -88,6 +90,8 @@ class DeploymentRow(Row, frozen=True, kw_only=True):
     priority: int = 5
     stall: str | None = None
     signed_by: str = ""
+    version_label: str = ""
+    lineage: str = ""
 
 
 class SecurityRow(Row, frozen=True, kw_only=True):
@@ -149,7 +153,8 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
 
 
 class ModelRow(Row, frozen=True, kw_only=True):
-    """One version of one model on this host. ``path`` is null until it is published."""
+    """One version of one model on this host. ``path`` is null until it is published. ``version_label``: ``300.2`` for
+    the step of a run; ``lineage``: run and step, in a few words."""
 
     name: str
     version: int
@@ -159,6 +164,39 @@ class ModelRow(Row, frozen=True, kw_only=True):
     path: str | None
     completed_at: str | None = None
     oldest_unchecked_s: float | None = None
+    version_label: str = ""
+    lineage: str = ""
+
+
+class ManifestRow(Row, frozen=True, kw_only=True):
+    """What a manifest says, but for its files and hashes. ``schema``: 1 or 2. ``borders``: tensors or plain. ``keep``,
+    ``about`` and ``labels`` as the publisher signed them. ``version_label``: ``300.2`` for the step of a run.
+    ``tensors`` is null where nobody has counted them: a daemon does not."""
+
+    id: str
+    name: str
+    version: int
+    version_label: str
+    schema: int
+    created_at: str | None
+    expires_at: str | None
+    signed_by: str
+    priority: int
+    files: int
+    directories: list[str]
+    bytes_total: int
+    chunk_bytes: int
+    chunks_total: int
+    borders: str
+    has_index: bool
+    tensors: int | None = None
+    root: str
+    sources: list[str]
+    racks: list[str]
+    names: list[str]
+    keep: dict[str, int] | None
+    about: dict[str, Any]
+    labels: dict[str, str]
 
 
 class PeerRow(Row, frozen=True, kw_only=True):

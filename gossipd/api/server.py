@@ -9,6 +9,7 @@ method   path                              answer
 GET      /v1/status?name=&version=         StatusSnapshot, its deployments narrowed
 GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
+GET      /v1/manifest?name=&version=&id=   ManifestRow: what its publisher says; the newest without a version
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
@@ -111,6 +112,18 @@ class _Pages:
         models = [model for model in self._view.models() if name in (None, model.name)]
         return _json({"models": models})
 
+    async def manifest(self, request: Request) -> Response:
+        given = request.query_params
+        name, version, deployment = given.get("name"), given.get("version"), given.get("id")
+        if name is None and deployment is None:
+            raise StatusRequestError("field 'name' or 'id' is missing")
+        number = _version(version) if version is not None else None
+        row = self._view.manifest(name, number, deployment)
+        if row is None:
+            what = f"manifest {_label(name, number)}" if name is not None else "manifest with that id"
+            raise NotFoundError(f"no {what} is known here")
+        return _json({"manifest": row})
+
     async def peers(self, request: Request) -> Response:
         return _json({"peers": self._view.peers()})
 
@@ -191,6 +204,7 @@ def _question_routes(view: StatusPort) -> list[Route]:
         Route("/v1/status", pages.status),
         Route("/v1/members", pages.members),
         Route("/v1/models", pages.models),
+        Route("/v1/manifest", pages.manifest),
         Route("/v1/peers", pages.peers),
         Route("/v1/deployments/{name:path}/{version:int}", pages.deployment),
         *_health_routes(view),

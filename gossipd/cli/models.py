@@ -11,8 +11,9 @@ from gossipd.core.units import show_bytes
 
 
 @click.command(epilog=examples("gossipd ls", "gossipd ls --json | jq -r '.models[].name'"))
+@click.option("--long", "is_long", is_flag=True, help="Also run and step, as the publisher says.")
 @daemon_options
-def ls(*, client: StatusClient, as_json: bool) -> int:
+def ls(*, is_long: bool, client: StatusClient, as_json: bool) -> int:
     """Models on this host, partial ones included. '*' marks what 'current' points at."""
     answer = client.models()
     if as_json:
@@ -23,15 +24,17 @@ def ls(*, client: StatusClient, as_json: bool) -> int:
         return 0
     rows = [
         (
-            f"{'*' if model['current'] else ' '} {model['name']}@{model['version']}",
+            f"{'*' if model['current'] else ' '} {model['name']}@{model['version_label'] or model['version']}",
             model["state"],
             show_bytes(model["bytes_total"]),
             model["completed_at"] or "-",
+            *((model["lineage"] or "-",) if is_long else ()),
             model["path"] or "-",
         )
         for model in answer["models"]
     ]
-    click.echo("\n".join(table(("  MODEL", "STATE", "SIZE", "COMPLETED", "PATH"), rows)))
+    head = ("  MODEL", "STATE", "SIZE", "COMPLETED", *(("LINEAGE",) if is_long else ()), "PATH")
+    click.echo("\n".join(table(head, rows)))
     return 0
 
 

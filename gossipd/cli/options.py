@@ -16,6 +16,7 @@ from gossipd.api.client import StatusClient, find_sockets
 from gossipd.core.errors import UsageError
 from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.core.units import parse_seconds, show_bytes
+from gossipd.core.versions import parse_version
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -66,11 +67,16 @@ class NameVersion(click.ParamType):  # type: ignore[type-arg]  # generic only si
         name, at, version = str(value).rpartition("@")
         if not at:
             name, version = str(value), ""
-        if not name or (at and not (version.isascii() and version.isdecimal() and len(version) <= 16)):
-            self.fail(f"{value!r} is not NAME@VERSION, where VERSION is a non-negative integer", param, ctx)
         if self._version_needed and not at:
             self.fail(f"{value!r} lacks the version: NAME@VERSION", param, ctx)
-        return name, int(version) if at else None
+        try:
+            number = parse_version(version) if at else None
+        except ValueError:
+            number, name = None, ""
+        if not name:
+            what = "where VERSION is a non-negative integer, or STEP.ATTEMPT"
+            self.fail(f"{value!r} is not NAME@VERSION, {what}", param, ctx)
+        return name, number
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.3

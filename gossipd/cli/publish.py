@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gossipd.core.targets import Targets
+    from gossipd.manifest.annotations import Retention
     from gossipd.publish.inspection import Finding
     from gossipd.publish.publisher import Published
 
@@ -28,7 +29,9 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.command()
 @click.argument("source")
 @click.option("--name", required=True, help="NAME or ORG/NAME: letters, digits, '.', '_', '-'.")
-@click.option("--version", required=True, type=click.IntRange(0), help="Higher versions replace lower ones.")
+@click.option("--version", type=click.IntRange(0), help="Higher versions replace lower ones.")
+@click.option("--step", type=click.IntRange(0), help="Instead of --version: a step of a training run.")
+@click.option("--attempt", type=click.IntRange(0), help="With --step: one more for each time that the run went back.")
 @click.option("--key", required=True, type=click.Path(dir_okay=False), help="Publisher's secret key (gossipd keygen).")
 @click.option("--out", required=True, type=click.Path(dir_okay=False), help="Where the signed manifest goes.")
 @click.option("--source", "sources", multiple=True, metavar="URL", help="Where seeds read it, if not at SOURCE.")
@@ -42,6 +45,20 @@ EXPIRES_S_MAX = 100 * 365 * 86400
 @click.option("--exclude", multiple=True, metavar="GLOB", help="Not these files, whatever --include says.")
 @click.option("--no-default-excludes", is_flag=True, help="Also what tools leave beside a model; see below.")
 @click.option("--strict", is_flag=True, help="Refuse what looks wrong instead of warning.")
+@click.option(
+    "--chunk-borders", type=click.Choice(["tensors", "plain"]), default="tensors", show_default=True,
+    help="tensors: a new version shares what is equal with the old one; hosts with gossipd 0.1 refuse it.",
+)  # fmt: skip
+@click.option("--about", metavar="FILE", type=click.Path(dir_okay=False), help="Lineage: a JSON object, no secrets.")
+@click.option("--about-git", is_flag=True, help="Add the commit of the working directory to the lineage.")
+@click.option(
+    "--keep-last",
+    type=click.IntRange(1),
+    metavar="N",
+    help="The newest N versions live: signed and shown, not acted upon yet.",
+)
+@click.option("--keep-every", type=click.IntRange(0), metavar="K", help="With --keep-last: steps that K divides, too.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="For people and scripts.")
 @click.option("--expires", metavar="DURATION", help="No host accepts it for the first time after this, as in 90d.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object.")
 def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) -> None:
@@ -61,6 +78,8 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
           --name qwen3 --version 4 --key publisher.key --out /var/lib/gossipd/inbox/qwen3-4.manifest
       gossipd publish s3://models/llama/ --name llama --version 1 --key publisher.key --out llama.manifest \\
           --targets rack=r1,rack=r2,name=gpu-*
+      gossipd publish ./step-300 --name run-7 --step 300 --keep-last 3 --about lineage.json --about-git \\
+          --key publisher.key --out run-7.manifest
 
     Exit codes: 0 written; 1 a file cannot be read or changed meanwhile; 2 wrong arguments; 3 nothing at that
     address; 6 refused by --strict; 7 a rule of manifests, or the key, is broken; 10 credentials refused; 11 storage
@@ -69,21 +88,18 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
     import time
     from pathlib import Path
 
-    from gossipd.core.errors import UsageError
     from gossipd.core.units import parse_bytes
     from gossipd.identity.key_files import read_secret_key
-    from gossipd.manifest.strict_msgpack import INTEGER_MAX
     from gossipd.publish.publisher import PublishOrder
     from gossipd.publish.publisher import publish as perform
     from gossipd.publish.selection import DEFAULT_EXCLUDES, Selection
+    from gossipd.publish.tensor_borders import ChunkBorders
 
-    if options["version"] > INTEGER_MAX:
-        raise UsageError(f"--version: at most {INTEGER_MAX}")
     now_s = int(time.time())
     order = PublishOrder(
         source=source,
         name=options["name"],
-        version=options["version"],
+        version=_version(options["version"], options["step"], options["attempt"]),
         secret=read_secret_key(Path(options["key"])),
         out=Path(options["out"]),
         sources=options["sources"],
@@ -96,6 +112,10 @@ def publish(source: str, chunk_size: str | None, as_json: bool, **options: Any) 
         is_strict=options["strict"],
         created_s=now_s,
         expires_s=_expires_s(options["expires"], now_s),
+        borders=ChunkBorders(options["chunk_borders"]),
+        about=_about(options["about"], options["step"], options["attempt"], with_git=options["about_git"]),
+        keep=_keep(options["keep_last"], options["keep_every"]),
+        labels=_labels(options["labels"]),
     )
     with _Watcher(show=sys.stderr.isatty()) as watcher:
         published = perform(order, watcher, _warn)
@@ -159,6 +179,68 @@ def _warn(findings: Sequence[Finding], left_out: Mapping[str, int]) -> None:
         click.echo(f"left out by default: {counts}; --no-default-excludes takes them in", err=True)
 
 
+def _version(version: int | None, step: int | None, attempt: int | None) -> int:
+    from gossipd.core.errors import UsageError
+    from gossipd.core.versions import VERSION_MAX, step_version
+
+    if (version is None) == (step is None):
+        raise UsageError("give --version or --step, one of them")
+    if step is None and attempt is not None:
+        raise UsageError("--attempt goes with --step")
+    if version is not None and version > VERSION_MAX:
+        raise UsageError(f"--version: at most {VERSION_MAX}")
+    return version if version is not None else parsed("--step", lambda _: step_version(step or 0, attempt or 0), "")
+
+
+def _about(path: str | None, step: int | None, attempt: int | None, *, with_git: bool) -> bytes:
+    """The lineage: of the file, the step, and git, in this order; a field of the file stays."""
+    from pathlib import Path
+
+    from gossipd.core.errors import UsageError
+    from gossipd.manifest.annotations import ABOUT_BYTES_MAX, pack_about, read_about
+    from gossipd.manifest.errors import ManifestError
+
+    about: dict[str, Any] = {}
+    if path is not None:
+        try:
+            with Path(path).open("rb") as file:
+                about = read_about(file.read(ABOUT_BYTES_MAX + 1))
+        except (OSError, ManifestError) as error:
+            raise UsageError(f"--about {path}: {error}") from None
+    if step is not None:
+        about["step"] = step
+        if attempt is not None:
+            about["attempt"] = attempt
+    if with_git:
+        from gossipd.publish.git_facts import git_facts
+
+        about.setdefault("code", git_facts(Path.cwd()))
+    return pack_about(about)
+
+
+def _keep(last: int | None, every: int | None) -> Retention | None:
+    from gossipd.core.errors import UsageError
+    from gossipd.manifest.annotations import Retention
+
+    if last is None and every is not None:
+        raise UsageError("--keep-every goes with --keep-last")
+    return None if last is None else Retention(last=last, every=every or 0)
+
+
+def _labels(texts: tuple[str, ...]) -> dict[str, str]:
+    from gossipd.core.errors import UsageError
+    from gossipd.manifest.annotations import check_labels
+
+    found: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or key in found:
+            raise UsageError(f"--label: {text!r} must be KEY=VALUE, each KEY once")
+        found[key] = value
+    check_labels(found)
+    return found
+
+
 def _expires_s(text: str | None, now_s: int) -> int | None:
     from gossipd.core.errors import UsageError
     from gossipd.core.units import parse_seconds
@@ -206,6 +288,8 @@ def _as_json(published: Published, seconds: float) -> dict[str, object]:
         "is_new": published.is_new,
         "findings": [one.as_dict for one in published.findings],
         "left_out": dict(published.left_out),
+        "schema": published.schema,
+        "notices": list(published.notices),
         "seconds": round(seconds, 3),
     }
 
@@ -216,10 +300,12 @@ def _print(published: Published, seconds: float) -> None:
 
     chunks = f"{published.chunk_count} chunks of {show_bytes(published.chunk_bytes)}"
     click.echo(
-        f"{published.name}@{published.version}  id {short(published.deployment)}  {published.file_count} files, "
+        f"{published.name}@{published.version_label}  id {short(published.deployment)}  {published.file_count} files, "
         f"{show_bytes(published.bytes_total)} in {chunks}, "
         f"hashed in {seconds:.1f} s ({show_bytes(published.bytes_total / seconds)}/s)"
     )
+    for notice in published.notices:
+        click.echo(f"note: {notice}", err=True)
     click.echo(f"seeds read {', '.join(published.sources)}")
     if any(source.startswith("file://") for source in published.sources):
         click.echo("every seed must see that path; give --source URL if they read it elsewhere", err=True)

@@ -94,7 +94,7 @@ def _head(page: dict[str, Any], colour: bool) -> list[str]:
 def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
     done = percent_words(row["bytes_verified"], row["bytes_total"])
     words = [
-        f"{row['name']}@{row['version']}",
+        f"{row['name']}@{row['version_label'] or row['version']}",
         _painted(row["state"], colour),
         done,
         f"{row['hosts_complete']}/{row['hosts_total']} hosts",
@@ -104,6 +104,8 @@ def _deployment(row: dict[str, Any], colour: bool) -> list[str]:
         words.append(f"{show_bytes(row['rate_in_bytes_per_s'])}/s")
     if row["eta_s"] is not None:
         words.append(f"{time_words(row['eta_s'])} to go")
+    if row["lineage"]:
+        words.append(row["lineage"])
     if row["stall"]:
         words.append(f"stalled here: {row['stall']}")
     lines = ["  ".join(words), f"  {traffic_words(row)}"]

@@ -159,7 +159,7 @@ def _explained(hosts: list[dict[str, Any]]) -> str:
 
 
 def _raise_if_over(row: dict[str, Any]) -> None:
-    label = f"{row['name']}@{row['version']}"
+    label = f"{row['name']}@{row['version_label'] or row['version']}"
     if row["state"] == "cancelled":
         kept = f"; it is complete on {row['hosts_complete']} of {row['hosts_total']} hosts"
         raise GossipdError(f"{label} was cancelled{kept if row['hosts_complete'] else ''}", code="E_CANCELLED")

@@ -69,7 +69,7 @@ def view(page: dict[str, Any], lost: str | None, *, rows_max: int) -> Renderable
 
 
 def _deployment(row: dict[str, Any], rows_max: int) -> list[RenderableType]:
-    title = Text(f"\n{row['name']}@{row['version']}  ", style="bold")
+    title = Text(f"\n{row['name']}@{row['version_label'] or row['version']}  ", style="bold")
     title.append(row["state"], style=_STYLES.get(row["state"], "cyan"))
     if row["rate_in_bytes_per_s"]:
         title.append(f"  {show_bytes(row['rate_in_bytes_per_s'])}/s")

@@ -12,13 +12,19 @@ from membership.member import NodeId
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the planner needs to know of a model: no names, no hashes. ``chunk_bytes`` is the nominal size; the last
-    chunk of a file may be shorter. ``extent_chunks`` adjacent chunks are read from external storage as one unit."""
+    """What the planner needs to know of a model: no names, no hashes. ``chunk_bytes`` is the nominal size; a
+    chunk may be shorter, and up to an eighth longer. ``extent_chunks`` adjacent chunks are read from external storage
+    as one unit."""
 
     chunk_count: int
     chunk_bytes: int
     bytes_total: int
     extent_chunks: int
+
+    @property
+    def chunk_bytes_mean(self) -> int:
+        """Bytes of a chunk of middle length, at most the nominal size: what several chunks take follows from it."""
+        return min(self.chunk_bytes, -(-self.bytes_total // self.chunk_count))
 
 
 @dataclass(frozen=True, slots=True)

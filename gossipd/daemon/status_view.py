@@ -15,6 +15,7 @@ from gossipd import __version__
 from gossipd.api import schema
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
+from gossipd.api.manifest_row import manifest_row
 from gossipd.api.request_guard import RequestGuard
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
@@ -129,7 +130,7 @@ class DaemonStatus:
             started_s=float(deployment.started_s),
             cancelled=deployment.statement.verb is Verb.CANCEL, one_copy=one_copy,
             stall=deployment.stall.value if deployment.stall is not None else None,
-            own=self.swim.self_record().node,
+            own=self.swim.self_record().node, version_label=manifest.version_label, lineage=manifest.lineage,
         )  # fmt: skip
         targets.sort(key=lambda target: target.name)
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
@@ -164,9 +165,21 @@ class DaemonStatus:
                     current=is_complete and self.data_plane.store.current(manifest.name) == manifest.version,
                     bytes_total=manifest.bytes_total, path=path if is_complete else None,
                     completed_at=timestamp(one.started_s + one.elapsed_s) if is_complete else None,
+                    version_label=manifest.version_label, lineage=manifest.lineage,
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: (row.name, -row.version))
+
+    def manifest(self, name: str | None, version: int | None, deployment: str | None) -> schema.ManifestRow | None:
+        found = [
+            one.manifest
+            for one in self.lifecycle
+            if one.manifest is not None
+            and name in (None, one.manifest.name)
+            and version in (None, one.manifest.version)
+            and deployment in (None, one.id.hex())
+        ]
+        return manifest_row(max(found, key=lambda one: one.version)) if found else None
 
     def peers(self) -> dict[str, schema.PeerRow]:
         sent, got = self.data_plane.server.statistics().peers, self.data_plane.client.statistics().peers

@@ -61,7 +61,7 @@ class DeploymentRecord:
         """``NAME@VERSION``, or the id before the manifest is here."""
         if self.manifest is None:
             return self.id.hex()[:12]
-        return f"{self.manifest.name}@{self.manifest.version}"
+        return f"{self.manifest.name}@{self.manifest.version_label}"
 
     @property
     def is_paused(self) -> bool:

@@ -6,7 +6,8 @@ Codes (rows of ``tests/bad_inputs``): ``E_SIG_MISSING``, ``E_SIG_INVALID``, ``E_
 ``E_KEY_UNKNOWN``, ``E_SCHEMA_VERSION``, ``E_DECODE``, ``E_LIMIT``, ``E_EMPTY``, ``E_NAME``, ``E_EXPIRED``,
 ``E_ROLLBACK``, ``E_EQUIVOCATION``, ``E_PATH_ABSOLUTE``, ``E_PATH_COMPONENT``, ``E_PATH_CHAR``,
 ``E_PATH_UNICODE``, ``E_PATH_COLLISION``, ``E_PATH_RESERVED``, ``E_PATH_LENGTH``, ``E_PATH_PREFIX``,
-``E_FILE_TYPE``, ``E_CHUNK_LAYOUT``, ``E_HASH_LENGTH``, ``E_ROOT_HASH``, ``E_SOURCE_FORBIDDEN``, ``E_FIELD``.
+``E_FILE_TYPE``, ``E_CHUNK_LAYOUT``, ``E_HASH_LENGTH``, ``E_ROOT_HASH``, ``E_SOURCE_FORBIDDEN``, ``E_FIELD``,
+``E_INDEX``, ``E_SECRET``.
 """
 
 from __future__ import annotations

@@ -10,8 +10,9 @@ that its paths stay inside, and that its hashes fit its files.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import InitVar, dataclass, field
+from typing import Any
 
 import msgspec
 from blake3 import blake3
@@ -21,12 +22,13 @@ from gossipd.core.model import Shape
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.core.units import show_time
 from gossipd.identity.keys import SecretKey
+from gossipd.manifest.annotations import Retention, lineage_words, read_about, step_label
 from gossipd.manifest.chunk_layout import Layout, Segment, extent_chunks
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX, open_envelope, payload_of, seal
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.payload import (
     DIGEST_BYTES,
-    SCHEMA_VERSION,
+    Cuts,
     FileEntry,
     Payload,
     check_payload,
@@ -35,6 +37,7 @@ from gossipd.manifest.payload import (
     root_hash,
 )
 from gossipd.manifest.strict_msgpack import pack
+from gossipd.manifest.tensor_index import Tensor, read_index
 
 __all__ = [
     "FileEntry",
@@ -54,7 +57,8 @@ _PROOF = object()
 
 @dataclass(frozen=True, slots=True)
 class ManifestDraft:
-    """What a publisher is about to sign; no field is checked yet."""
+    """What a publisher is about to sign; no field is checked yet. Those after ``priority`` make it one of schema 2;
+    ``payload`` says what they are."""
 
     name: str
     version: int
@@ -66,6 +70,12 @@ class ManifestDraft:
     expires_s: int | None = None
     targets: Targets = EVERY_HOST
     priority: int = 5
+    cuts: Cuts | None = None
+    directories: tuple[str, ...] = ()
+    index: bytes | None = field(default=None, repr=False)
+    keep: Retention | None = None
+    about: bytes = b""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +99,18 @@ class Manifest:
     """Ed25519 public key of the signer."""
     envelope: bytes = field(repr=False)
     """The signed bytes, as other hosts are sent them."""
+    schema: int = 1
+    directories: tuple[str, ...] = ()
+    """The empty ones."""
+    index: memoryview | None = field(default=None, repr=False)
+    """A part of ``envelope``; ``tensors`` reads it."""
+    keep: Retention | None = None
+    about: bytes = field(default=b"", repr=False)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    version_label: str = ""
+    """The version for people: ``300.2`` for a step."""
+    lineage: str = ""
+    """Run and step, in a few words."""
     proof: InitVar[object] = None
 
     def __post_init__(self, proof: object) -> None:
@@ -130,8 +152,16 @@ class Manifest:
 
     def shape(self) -> Shape:
         """What the planner needs to know."""
-        extent = extent_chunks(self.bytes_total, self.chunk_bytes)
+        extent = extent_chunks(self.bytes_total, self.layout.chunk_bytes_mean)
         return Shape(self.chunk_count, self.chunk_bytes, self.bytes_total, extent)
+
+    def tensors(self) -> Iterator[Tensor]:
+        """Of all files that the publisher could read, in order; none without an index."""
+        return read_index(self.index) if self.index is not None else iter(())
+
+    def about_fields(self) -> dict[str, Any]:
+        """What the publisher says of its lineage; any fields, which decide nothing."""
+        return read_about(self.about)
 
     def is_target(self, name: str, rack: str) -> bool:
         """Whether the model is meant for this host."""
@@ -162,7 +192,7 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
     """
     opened = open_envelope(ENVELOPE_TYPE, envelope, trusted)
     payload = parse_payload(opened.payload)
-    layout = check_payload(payload)
+    layout, about = check_payload(payload), read_about(payload.about)
     manifest = Manifest(
         id=DeploymentId(blake3(opened.payload).digest()),
         name=payload.name,
@@ -178,6 +208,14 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
         priority=payload.priority,
         signer=opened.signer,
         envelope=envelope,
+        schema=payload.schema,
+        directories=payload.directories,
+        index=payload.index,
+        keep=payload.keep,
+        about=payload.about,
+        labels=payload.labels,
+        version_label=step_label(payload.version, about),
+        lineage=lineage_words(about),
         proof=_PROOF,
     )
     if now_s is not None:
@@ -187,7 +225,9 @@ def open_manifest(envelope: bytes, trusted: Collection[bytes], *, now_s: float |
 
 def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
     """The signed envelope of ``draft``. Raises ManifestError when a reader would refuse it."""
-    check_tree(draft.files, draft.chunk_bytes)  # before the root, whose fields have fixed widths
+    check_tree(
+        draft.files, draft.chunk_bytes, draft.cuts, draft.directories
+    )  # before the root, whose fields have fixed widths
     payload = Payload(
         name=draft.name,
         version=draft.version,
@@ -196,13 +236,19 @@ def seal_manifest(draft: ManifestDraft, secret: SecretKey) -> bytes:
         files=draft.files,
         chunk=draft.chunk_bytes,
         hashes=memoryview(draft.digests),
-        root=root_hash(draft.files, draft.chunk_bytes, draft.digests),
+        root=root_hash(draft.files, draft.chunk_bytes, draft.digests, cuts=draft.cuts, directories=draft.directories),
         sources=draft.sources,
         racks=draft.targets.racks,
         names=draft.targets.names,
         priority=draft.priority,
+        cuts=draft.cuts,
+        directories=draft.directories,
+        index=memoryview(draft.index) if draft.index is not None else None,
+        keep=draft.keep,
+        about=draft.about,
+        labels=dict(draft.labels),
     )
-    packed = bytes([SCHEMA_VERSION]) + pack(msgspec.to_builtins(payload, builtin_types=(bytes, memoryview)))
+    packed = bytes([payload.schema]) + pack(msgspec.to_builtins(payload, builtin_types=(bytes, memoryview)))
     check_payload(parse_payload(memoryview(packed)))
     envelope = seal(ENVELOPE_TYPE, packed, [secret])
     if len(envelope) > ENVELOPE_BYTES_MAX:

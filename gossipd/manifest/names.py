@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 
+from gossipd.core.versions import parse_version
 from gossipd.manifest.errors import ManifestError, shown
-from gossipd.manifest.strict_msgpack import INTEGER_MAX
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}", re.ASCII)
 _GLOB = re.compile(r"[A-Za-z0-9._*?\[\]!-]{1,128}", re.ASCII)
@@ -52,6 +52,9 @@ def split_model(text: str) -> tuple[str, int | None]:
     check_model_name(name)
     if not at:
         return name, None
-    if not (version.isascii() and version.isdigit()) or int(version[:17]) > INTEGER_MAX or len(version) > 16:
-        raise ManifestError(f"version {shown(version)} must be a non-negative integer", code="E_NAME")
-    return name, int(version)
+    try:
+        return name, parse_version(version)
+    except ValueError:
+        raise ManifestError(
+            f"version {shown(version)} must be a non-negative integer, or STEP.ATTEMPT", code="E_NAME"
+        ) from None

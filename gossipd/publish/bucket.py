@@ -177,9 +177,9 @@ class StoredObjects:
         self._sleep = sleep
         self.threads = THREADS
 
-    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent) -> bytes:
         """Raises TreeChangedError, StorageError."""
-        return self._again(lambda: self._hash_once(run, chunk_bytes))
+        return self._again(lambda: self._hash_once(run))
 
     def read_piece(self, index: int, offset: int, length: int) -> bytes:
         """A small part of one object. Raises TreeChangedError, StorageError."""
@@ -198,8 +198,8 @@ class StoredObjects:
                 self._sleep(BACKOFF_S * 2**attempt * random.uniform(0.5, 1.5))
         raise AssertionError("the loop returns or raises")
 
-    def _hash_once(self, run: FileExtent, chunk_bytes: int) -> bytes:
-        return hash_pieces((piece for segment in run.segments for piece in self._pieces(segment)), chunk_bytes)
+    def _hash_once(self, run: FileExtent) -> bytes:
+        return hash_pieces((piece for segment in run.segments for piece in self._pieces(segment)), run.lengths)
 
     def _pieces(self, segment: Segment) -> Iterator[memoryview]:
         """The segment's bytes as they arrive, exactly as many as it has."""

@@ -14,24 +14,36 @@ from gossipd.manifest.chunk_layout import EXTENT_BYTES_MAX, Layout, Segment
 
 @dataclass(frozen=True, slots=True)
 class FileExtent:
-    """``count`` chunks from ``first_chunk``: the bytes of ``segments``, end to end, cut every ``chunk_bytes``. Either
+    """The chunks from ``first_chunk`` on that have these ``lengths``: the bytes of ``segments``, end to end. Either
     adjacent chunks of one file, with one segment; or one chunk of packed files."""
 
     first_chunk: int
-    count: int
+    lengths: tuple[int, ...]
     segments: tuple[Segment, ...]
-    length: int
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def length(self) -> int:
+        return sum(self.lengths)
 
 
 def runs(layout: Layout) -> Iterator[FileExtent]:
     """All of a model's chunks, each in exactly one extent."""
-    per_extent = max(1, EXTENT_BYTES_MAX // layout.chunk_bytes)
     chunk = 0
     while chunk < layout.packed_chunk:
-        segment = layout.segments(chunk)[0]
-        stop = min(chunk + per_extent, layout.chunks_of(segment.file_index).stop)
-        length = min((stop - chunk) * layout.chunk_bytes, layout.sizes[segment.file_index] - segment.offset)
-        yield FileExtent(chunk, stop - chunk, (Segment(segment.file_index, segment.offset, length),), length)
-        chunk = stop
+        (first,) = layout.segments(chunk)
+        stop = layout.chunks_of(first.file_index).stop
+        lengths, length = [first.length], first.length
+        while chunk + len(lengths) < stop:
+            following = layout.chunk_length(chunk + len(lengths))
+            if length + following > EXTENT_BYTES_MAX:
+                break
+            lengths.append(following)
+            length += following
+        yield FileExtent(chunk, tuple(lengths), (Segment(first.file_index, first.offset, length),))
+        chunk += len(lengths)
     for packed in range(layout.packed_chunk, layout.chunk_count):
-        yield FileExtent(packed, 1, layout.segments(packed), layout.chunk_length(packed))
+        yield FileExtent(packed, (layout.chunk_length(packed),), layout.segments(packed))

@@ -50,13 +50,13 @@ class LocalFiles:
         self._mapped = mapped
         twins = Counter(file.inode for file in files if file.size)
         self._once = {inode: threading.Lock() for inode, count in twins.items() if count > 1}
-        self._hashed: dict[tuple[tuple[int, int], int, int], bytes] = {}
+        self._hashed: dict[tuple[tuple[int, int], int, tuple[int, ...]], bytes] = {}
         self.threads = len(os.sched_getaffinity(0))
 
-    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent) -> bytes:
         """Raises TreeChangedError, PublishError ``E_SOURCE_READ``."""
-        if run.count > 1 or len(run.segments) == 1:
-            return self._hash_once(run.segments[0], chunk_bytes)
+        if len(run.segments) == 1:
+            return self._hash_once(run.segments[0], run.lengths)
         hasher = blake3()
         for segment in run.segments:
             with self._opened(segment) as descriptor:
@@ -70,39 +70,41 @@ class LocalFiles:
         with self._opened(segment) as descriptor:
             return b"".join(bytes(piece) for piece in self._pieces(descriptor, segment))
 
-    def _hash_once(self, segment: Segment, chunk_bytes: int) -> bytes:
-        """``_hash_adjacent``, unless the same bytes of the same file were hashed under another name."""
+    def _hash_once(self, segment: Segment, lengths: tuple[int, ...]) -> bytes:
+        """``_hash_adjacent``, unless the same chunks of the same file were hashed under another name."""
         inode = self._files[segment.file_index].inode
         lock = self._once.get(inode)
         if lock is None:
-            return self._hash_adjacent(segment, chunk_bytes)
+            return self._hash_adjacent(segment, lengths)
         with lock:  # the thread that comes second would only read the same pages
-            key = (inode, segment.offset, segment.length)
+            key = (inode, segment.offset, lengths)
             if key not in self._hashed:
-                self._hashed[key] = self._hash_adjacent(segment, chunk_bytes)
+                self._hashed[key] = self._hash_adjacent(segment, lengths)
             return self._hashed[key]
 
-    def _hash_adjacent(self, segment: Segment, chunk_bytes: int) -> bytes:
+    def _hash_adjacent(self, segment: Segment, lengths: Sequence[int]) -> bytes:
         with self._opened(segment) as descriptor:
             # The kernel reads ahead, for this extent and for the next, which another thread takes.
             os.posix_fadvise(descriptor, segment.offset, 2 * segment.length, os.POSIX_FADV_WILLNEED)
-            if self._mapped and segment.offset % mmap.ALLOCATIONGRANULARITY == 0 and _lease(descriptor):
+            if self._mapped and _lease(descriptor):
                 try:
-                    return self._hash_mapped(descriptor, segment, chunk_bytes)
+                    return self._hash_mapped(descriptor, segment, lengths)
                 finally:
                     fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
-            return hash_pieces(self._pieces(descriptor, segment), chunk_bytes)
+            return hash_pieces(self._pieces(descriptor, segment), lengths)
 
-    def _hash_mapped(self, descriptor: int, segment: Segment, chunk_bytes: int) -> bytes:
+    def _hash_mapped(self, descriptor: int, segment: Segment, lengths: Sequence[int]) -> bytes:
         if not self._files[segment.file_index].is_still(os.fstat(descriptor)):  # it may be shorter than the map
             raise self._changed(segment)
+        at = segment.offset % mmap.ALLOCATIONGRANULARITY  # a chunk that begins at a tensor begins within a page
         with mmap.mmap(
-            descriptor, segment.length, mmap.MAP_SHARED, mmap.PROT_READ, offset=segment.offset
+            descriptor, at + segment.length, mmap.MAP_SHARED, mmap.PROT_READ, offset=segment.offset - at
         ) as mapped, memoryview(mapped) as view:  # fmt: skip
             found = []
-            for at in range(0, segment.length, chunk_bytes):
-                with view[at : at + chunk_bytes] as chunk:
+            for length in lengths:
+                with view[at : at + length] as chunk:
                     found.append(blake3(chunk).digest())
+                at += length
         return b"".join(found)
 
     def _pieces(self, descriptor: int, segment: Segment) -> Iterator[memoryview]:

@@ -8,7 +8,7 @@ each other on a disk. The first error stops all threads at the ends of their ext
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock
 from typing import Protocol
@@ -20,17 +20,17 @@ from gossipd.manifest.payload import DIGEST_BYTES
 from gossipd.publish.extents import FileExtent, runs
 
 
-def hash_pieces(pieces: Iterable[memoryview], chunk_bytes: int) -> bytes:
-    """The BLAKE3-256 of each chunk of the bytes that come in these pieces, one hash after the other."""
-    found, hasher, room = [], blake3(), chunk_bytes
+def hash_pieces(pieces: Iterable[memoryview], lengths: Sequence[int]) -> bytes:
+    """The BLAKE3-256 of chunks of these lengths, one hash after the other; their bytes come in ``pieces``."""
+    found: list[bytes] = []
+    hasher, room = blake3(), lengths[0]
     for piece in pieces:
-        while len(piece) >= room:
+        while len(piece) >= room and len(found) < len(lengths):
             found.append(hasher.update(piece[:room]).digest())
-            piece, hasher, room = piece[room:], blake3(), chunk_bytes
+            piece, hasher = piece[room:], blake3()
+            room = lengths[len(found)] if len(found) < len(lengths) else 0
         hasher.update(piece)
         room -= len(piece)
-    if room < chunk_bytes:
-        found.append(hasher.digest())
     return b"".join(found)
 
 
@@ -41,8 +41,11 @@ class ExtentReader(Protocol):
     def threads(self) -> int:
         """How many extents are worth reading at once."""
 
-    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent) -> bytes:
         """The BLAKE3-256 of each chunk of an extent, one after the other."""
+
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        """A small part of one file: a header."""
 
 
 def hash_chunks(layout: Layout, reader: ExtentReader, on_bytes: Callable[[int], None]) -> bytes:
@@ -59,7 +62,7 @@ def hash_chunks(layout: Layout, reader: ExtentReader, on_bytes: Callable[[int], 
     def worker() -> None:
         try:
             while (run := take()) is not None:
-                found = reader.hash_extent(run, layout.chunk_bytes)
+                found = reader.hash_extent(run)
                 assert len(found) == run.count * DIGEST_BYTES
                 with lock:
                     digests[run.first_chunk * DIGEST_BYTES : (run.first_chunk + run.count) * DIGEST_BYTES] = found

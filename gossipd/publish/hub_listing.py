@@ -126,9 +126,9 @@ class HubFiles:
         self._routes = HubRoutes({**os.environ, "HF_TOKEN": listing.token}, _OwnCommand())
         self.threads = THREADS
 
-    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent) -> bytes:
         """Raises StorageError."""
-        return _repeated(lambda: self._hash_once(run, chunk_bytes), self._sleep)
+        return _repeated(lambda: self._hash_once(run), self._sleep)
 
     def read_piece(self, index: int, offset: int, length: int) -> bytes:
         """A small part of one file. Raises StorageError."""
@@ -143,11 +143,11 @@ class HubFiles:
         finally:
             connections.close()
 
-    def _hash_once(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def _hash_once(self, run: FileExtent) -> bytes:
         connections = WebConnections(self._settings, time.monotonic)  # one, which ends with the extent
         pieces = (piece for segment in run.segments for piece in self._pieces(connections, segment))
         try:
-            return hash_pieces(pieces, chunk_bytes)
+            return hash_pieces(pieces, run.lengths)
         except SourceError as error:
             raise _from_source(error) from None
         finally:

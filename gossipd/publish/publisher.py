@@ -20,14 +20,17 @@ from urllib.parse import quote, unquote
 from gossipd.core.ids import DeploymentId
 from gossipd.core.targets import EVERY_HOST, Targets
 from gossipd.identity.keys import SecretKey
+from gossipd.manifest.annotations import Retention
 from gossipd.manifest.chunk_layout import Layout, default_chunk_bytes
 from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
 from gossipd.manifest.errors import ManifestError, shown
 from gossipd.manifest.manifest import FileEntry, ManifestDraft, open_manifest, seal_manifest
 from gossipd.manifest.names import check_model_name
 from gossipd.manifest.paths import check_paths
+from gossipd.manifest.payload import check_tree
 from gossipd.manifest.source_url import HUB_SCHEME, WEB_SCHEMES, SourceUrl, check_scheme, parse_source_url
 from gossipd.publish.bucket import FoundObject, StoredObjects, find_object, find_objects, open_storage
+from gossipd.publish.empty_directories import find_empty_directories
 from gossipd.publish.errors import InspectionError, PublishError, StorageNotFoundError, TreeChangedError
 from gossipd.publish.file_reading import LocalFiles
 from gossipd.publish.hashing import hash_chunks
@@ -35,6 +38,7 @@ from gossipd.publish.hub_listing import HubFiles, list_repository
 from gossipd.publish.inspection import Finding, inspect
 from gossipd.publish.output import check_writable, write_whole
 from gossipd.publish.selection import EVERYTHING, Selection
+from gossipd.publish.tensor_borders import BorderPlan, ChunkBorders, plan_borders
 from gossipd.publish.tree import FoundFile, find_files
 
 Found: TypeAlias = Sequence[FoundFile] | Sequence[FoundObject]
@@ -52,7 +56,8 @@ class PublishProgress(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishOrder:
-    """The operator's request. ``chunk_bytes`` None: by size; ``sources`` empty: the published place."""
+    """The operator's request. ``chunk_bytes`` None: by size; ``sources`` empty: the published place. ``about``,
+    ``keep`` and ``labels``: as in ``manifest.annotations``."""
 
     source: str
     name: str
@@ -68,6 +73,10 @@ class PublishOrder:
     """Refuse what looks wrong."""
     created_s: int
     expires_s: int | None = None
+    borders: ChunkBorders = ChunkBorders.TENSORS
+    about: bytes = b""
+    keep: Retention | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +100,12 @@ class Published:
     """What looks wrong in it."""
     left_out: Mapping[str, int] = field(default_factory=dict)
     """How many files each default pattern left out."""
+    schema: int = 1
+    """2: hosts with gossipd 0.1 refuse it."""
+    notices: tuple[str, ...] = ()
+    """What could not be done, and does not hinder."""
+    version_label: str = ""
+    """``300.2`` for the step of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +115,10 @@ class _Origin:
     found: Found
     reader: LocalFiles | StoredObjects | HubFiles
     base_url: str
-    look_again: Callable[[], Found]
+    look_again: Callable[[], tuple[Found, tuple[str, ...]]]
     left_out: Mapping[str, int]
+    directories: tuple[str, ...] = ()
+    """The empty ones, which ``look_again`` finds too."""
 
 
 class InspectionObserver(Protocol):
@@ -127,10 +144,16 @@ def publish(
     if findings and order.is_strict:
         raise InspectionError(findings)
     bytes_total = sum(entry.size for entry in files)
-    layout = Layout([entry.size for entry in files], order.chunk_bytes or default_chunk_bytes(bytes_total))
+    chunk_bytes, directories = order.chunk_bytes or default_chunk_bytes(bytes_total), origin.directories
+    check_tree(files, chunk_bytes, None, directories)  # before hours of hashing
+    plan = BorderPlan()
+    if order.borders is ChunkBorders.TENSORS:
+        plan = plan_borders(files, chunk_bytes, origin.reader.read_piece)
+    layout = Layout([entry.size for entry in files], chunk_bytes, plan.cuts)
     progress.found(len(files), bytes_total)
     digests = hash_chunks(layout, origin.reader, progress.hashed)
-    if list(origin.look_again()) != list(origin.found):
+    found, empty = origin.look_again()
+    if list(found) != list(origin.found) or empty != directories:
         raise TreeChangedError(f"{shown(order.source)} changed while it was hashed; publish when nobody writes to it")
     draft = ManifestDraft(
         name=order.name,
@@ -143,6 +166,12 @@ def publish(
         sources=sources,
         targets=order.targets,
         priority=order.priority,
+        cuts=plan.cuts,
+        directories=directories,
+        index=plan.index,
+        keep=order.keep,
+        about=order.about,
+        labels=order.labels,
     )
     envelope = _said_before(order, draft)
     is_new = envelope is None
@@ -153,6 +182,7 @@ def publish(
     return Published(
         manifest.id, manifest.name, manifest.version, len(files), bytes_total, layout.chunk_bytes,
         layout.chunk_count, manifest.root, sources, len(envelope), order.out, is_new, findings, origin.left_out,
+        manifest.schema, plan.notices, manifest.version_label,
     )  # fmt: skip
 
 
@@ -202,7 +232,7 @@ def _open_hub(url: SourceUrl, selection: Selection) -> _Origin:
         listing.files,
         HubFiles(listing),
         listing.url.text,
-        lambda: list_repository(listing.url, selection).files,
+        lambda: (list_repository(listing.url, selection).files, ()),
         left_out,
     )
 
@@ -214,7 +244,14 @@ def _open_path(source: Path, out: Path, selection: Selection) -> _Origin:
     found = find_files(path, selection, left_out)
     base = path if path.is_dir() else path.parent
     url = f"file://{quote(os.fsencode(base)).rstrip('/')}/"
-    return _Origin(found, LocalFiles(found), url, lambda: find_files(path, selection), left_out)
+    return _Origin(
+        found,
+        LocalFiles(found),
+        url,
+        lambda: (find_files(path, selection), find_empty_directories(path, selection)),
+        left_out,
+        find_empty_directories(path, selection),
+    )
 
 
 def _check_outside(source: Path, out: Path, selection: Selection) -> None:
@@ -240,7 +277,11 @@ def _open_storage(order: PublishOrder) -> _Origin:
         return single
     base = f"{url.text.rstrip('/')}/"
     return _Origin(
-        found, StoredObjects(store, url, found), base, lambda: find_objects(store, url, order.selection), left_out
+        found,
+        StoredObjects(store, url, found),
+        base,
+        lambda: (find_objects(store, url, order.selection), ()),
+        left_out,
     )
 
 
@@ -261,7 +302,7 @@ def _open_object(source: str) -> _Origin | None:
     if find_object(store, name, url) is None:
         return None
     found = look()
-    return _Origin(found, StoredObjects(store, url, found), url.text, look, {})
+    return _Origin(found, StoredObjects(store, url, found), url.text, lambda: (look(), ()), {})
 
 
 def _source_base(text: str, files: Sequence[FileEntry]) -> str:

@@ -8,23 +8,39 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from gossipd.manifest.errors import shown
+from gossipd.manifest.tensor_index import DTYPE_BITS
 
 HEADER_BYTES_MAX = 100_000_000  # the library's
 _FIRST_READ_BYTES = 64 * 1024  # holds the whole header of a shard with some 500 tensors
-_BITS = {
-    "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8,
-    "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
-    "C64": 64, "F4": 4, "F6_E2M3": 6, "F6_E3M2": 6,
-}  # fmt: skip
 
 ReadAt = Callable[[int, int], bytes]
 
 
 class HeaderError(ValueError):
     """The file contradicts its header. Fault: its writer. Retry: with a good file."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderEntry:
+    """One tensor; ``begin`` and ``end`` are bytes in the file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SafetensorsHeader:
+    """``header_bytes`` with the 8 bytes of length; the tensors in order of offset, which fill the rest of the file."""
+
+    header_bytes: int
+    tensors: tuple[HeaderEntry, ...]
 
 
 class HeaderReader:
@@ -35,6 +51,10 @@ class HeaderReader:
         self._read = read
 
     def tensor_names(self) -> frozenset[str]:
+        """Raises HeaderError with the first rule broken."""
+        return frozenset(one.name for one in self.header().tensors)
+
+    def header(self) -> SafetensorsHeader:
         """Raises HeaderError with the first rule broken."""
         if self._size < 8:
             raise HeaderError(f"has {self._size} bytes, too few for a safetensors header")
@@ -47,9 +67,19 @@ class HeaderReader:
         text = head[8 : 8 + length]
         if len(text) < length:
             text += self._read(len(head), 8 + length - len(head))
-        tensors = _tensors(text)
-        _check_layout(tensors, self._size - 8 - length)
-        return frozenset(tensors)
+        tensors = sorted(
+            (_entry(name, entry, 8 + length) for name, entry in _tensors(text).items()),
+            key=lambda one: (one.begin, one.end, one.name),
+        )
+        at = 8 + length
+        for one in tensors:
+            if one.begin != at:
+                what = "overlaps the one before it" if one.begin < at else f"leaves a gap of {one.begin - at} bytes"
+                raise HeaderError(f"has a tensor {shown(one.name)} that {what}")
+            at = one.end
+        if at != self._size:
+            raise HeaderError(f"has tensors of {at - 8 - length} bytes in a body of {self._size - 8 - length}")
+        return SafetensorsHeader(8 + length, tuple(tensors))
 
 
 def _tensors(text: bytes) -> dict[str, Any]:
@@ -63,28 +93,18 @@ def _tensors(text: bytes) -> dict[str, Any]:
     return entries
 
 
-def _check_layout(tensors: dict[str, Any], body_bytes: int) -> None:
-    at = 0
-    for begin, end, name in sorted((*_extent(name, entry), name) for name, entry in tensors.items()):
-        if begin != at:
-            what = "overlaps the one before it" if begin < at else f"leaves a gap of {begin - at} bytes"
-            raise HeaderError(f"has a tensor {shown(name)} that {what}")
-        at = end
-    if at != body_bytes:
-        raise HeaderError(f"has tensors of {at} bytes in a body of {body_bytes}")
-
-
-def _extent(name: str, entry: Any) -> tuple[int, int]:
+def _entry(name: str, entry: Any, body_at: int) -> HeaderEntry:
     try:
         begin, end = entry["data_offsets"]
-        bits = _BITS.get(entry["dtype"])
-        count = 1
-        for side in entry["shape"]:
+        dtype, shape = entry["dtype"], tuple(entry["shape"])
+        bits, count = DTYPE_BITS.get(dtype), 1
+        for side in shape:
             count *= side
-        whole = isinstance(begin, int) and isinstance(end, int) and 0 <= begin <= end and isinstance(count, int)
+        integers = all(type(one) is int and one >= 0 for one in (begin, end, *shape))
+        whole = integers and begin <= end and isinstance(dtype, str)
         fits = bits is None or (count * bits + 7) // 8 == end - begin
     except (KeyError, TypeError, ValueError):
         whole = fits = False
     if not whole or not fits:
         raise HeaderError(f"has a tensor {shown(name)} whose place does not fit its shape")
-    return begin, end
+    return HeaderEntry(name, dtype, shape, body_at + begin, body_at + end)

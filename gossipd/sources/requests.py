@@ -195,7 +195,7 @@ class SourceRequests:
         """
         return (
             not job.is_awaited
-            and part.length >= job.manifest.chunk_bytes
+            and job.manifest.files[part.file_index].size >= job.manifest.chunk_bytes
             and 2 * part.length <= self._pool_bytes
             and self.reads_whole(location.source)
         )

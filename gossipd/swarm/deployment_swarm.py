@@ -108,7 +108,7 @@ class DeploymentSwarm:
         """Take over what the link and the peers have shown since the last plan."""
         if self.link.version != self._link_version:
             self._link_version = self.link.version
-            self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes, _CHUNK_TIME_FALLBACK_S)
+            self.chunk_time_s = self.link.chunk_time_s(self.replica.shape.chunk_bytes_mean, _CHUNK_TIME_FALLBACK_S)
             self.pause_s = max(self.chunk_time_s, self.link.waited_s)
             self.tick_interval_s = min(_TICK_S_MAX, max(_TICK_S_MIN, self.chunk_time_s / 2))
             settings = self.settings

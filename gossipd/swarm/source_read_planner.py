@@ -331,7 +331,7 @@ class SourceReadPlanner:
         if self._usual_s:
             return self._usual_s
         reads = min(self._window_min, len(self._order))
-        return reads * self._shape.chunk_bytes / self._settings.read_rate_assumed
+        return reads * self._shape.chunk_bytes_mean / self._settings.read_rate_assumed
 
     def _runs(self, position: int, replica: LocalReplica, room: int, now: float) -> list[tuple[int, ...]]:
         """Absent chunks of the extent that no other reader is likely to be reading, in runs of at most a unit. A claim

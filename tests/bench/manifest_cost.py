@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,13 @@ import trio
 
 from gossipd.daemon.judging import judge_manifest
 from gossipd.identity.keys import SecretKey
-from gossipd.manifest.chunk_layout import CHUNK_BYTES_MIN, CHUNKS_MAX
+from gossipd.manifest.chunk_layout import CHUNK_BYTES_MIN, CHUNKS_MAX, Layout
 from gossipd.manifest.envelope import seal
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import ENVELOPE_TYPE
 from gossipd.manifest.paths import DEPTH_MAX, DIRECTORIES_MAX, FOLDED_CHARS_MAX
-from gossipd.manifest.payload import DIGEST_BYTES, FILES_BYTES_MAX, FILES_MAX, FileEntry, root_hash
+from gossipd.manifest.payload import CUTS_BYTES_MAX, DIGEST_BYTES, FILES_BYTES_MAX, FILES_MAX, FileEntry, root_hash
+from gossipd.manifest.tensor_index import INFLATED_BYTES_MAX, TENSORS_MAX, Tensor, pack_index
 
 PUBLISHER = SecretKey(b"a seed that signs for benches...")
 _MODE = 0o644
@@ -161,6 +163,55 @@ def _unusual(form: str, folds_to: int, *, beyond: int = 0) -> list[str]:
     return [f"{form * 75}{i:05}" for i in range(FOLDED_CHARS_MAX // each + beyond)]
 
 
+def _second(files: Files, *, cuts: list[Any] | None = None, directories: Sequence[str] = (), **more: Any) -> bytes:
+    """In schema 2, with hashes and a root that fit."""
+    layout = Layout([size for _, size, *_ in files], CHUNK_BYTES_MIN, cuts)
+    hashes = bytes(DIGEST_BYTES) * layout.chunk_count
+    entries = [FileEntry(*one[:3]) for one in files]
+    known: Any = None if cuts is None else tuple(None if one is None else tuple(one) for one in cuts)
+    root = root_hash(entries, CHUNK_BYTES_MIN, hashes, cuts=known, directories=directories)
+    more |= {"directories": list(directories)} | ({} if cuts is None else {"cuts": cuts})
+    return b"\2" + _payload(files, hashes=hashes, root=root, **more)[1:]
+
+
+def _cut_lengths(bytes_each: int) -> list[int]:
+    """As many as fit, each packed in ``bytes_each`` bytes."""
+    smallest = {2: 0x80, 3: 0x100, 5: 0x10000}[bytes_each]
+    return [smallest] * ((CUTS_BYTES_MAX - 64) // bytes_each)
+
+
+def _cuts(bytes_each: int) -> bytes:
+    lengths = _cut_lengths(bytes_each)
+    return _second([["model.safetensors", sum(lengths), _MODE]], cuts=[lengths])
+
+
+def _cut_chunks() -> bytes:
+    """As many chunks as there may be, all in one file with cuts."""
+    size = (CHUNKS_MAX - 1) * CHUNK_BYTES_MIN
+    return _second([["model.safetensors", size, _MODE]], cuts=[[CHUNK_BYTES_MIN, size - CHUNK_BYTES_MIN]])
+
+
+def _tensors(count: int = TENSORS_MAX) -> bytes:
+    names = (f"model.layers.{i % 97}.mlp.experts.{i}.down_proj.weight" for i in range(count))
+    return pack_index(Tensor(0, name, "BF16", (0, 1), 9, 9) for name in names)
+
+
+def _long_names() -> bytes:
+    """All the bytes that an index may have, inflated."""
+    count = INFLATED_BYTES_MAX // 1020
+    return pack_index(Tensor(0, f"{i:06}" + "n" * 1000, "U8", (0,), 9, 9) for i in range(count))
+
+
+def _everything() -> bytes:
+    files = _filled(_nested_paths())
+    lengths = _cut_lengths(5)[len(files) :]  # each other file has a nil
+    files[0][1] = sum(lengths)
+    files[1][1] = (CHUNKS_MAX - 70_000) * CHUNK_BYTES_MIN - sum(lengths)
+    cuts = [lengths, *[None] * (len(files) - 1)]
+    about = b'{"a":[' + b"0," * 8000 + b"0]}"
+    return _second(files, cuts=cuts, index=_tensors(), about=about, labels={f"k{i}": "v" * 256 for i in range(64)})
+
+
 LIMITS: dict[str, Callable[[], bytes]] = {
     "files": _many,
     "depth": lambda: _payload(_files(_nested_paths())),
@@ -176,6 +227,18 @@ LIMITS: dict[str, Callable[[], bytes]] = {
     "all": lambda: _payload(_filled(_nested_paths()), chunks=CHUNKS_MAX - 10),
     "unknown-field": lambda: _payload(_files(["a"]), more=[[]] * 190_000),
     "unknown-field-beyond": lambda: _payload(_files(["a"]), more=[[[]] * 500_000] * 100),
+    "cuts-bytes-of-2": lambda: _cuts(2),
+    "cuts-bytes-of-3": lambda: _cuts(3),
+    "cuts-bytes-of-5": lambda: _cuts(5),
+    "cuts-chunks": _cut_chunks,
+    "tensors": lambda: _second([["a", CHUNK_BYTES_MIN, _MODE]], index=_tensors()),
+    "tensors-beyond": lambda: _second([["a", CHUNK_BYTES_MIN, _MODE]], index=_tensors(TENSORS_MAX + 1)),
+    "index-inflated": lambda: _second([["a", CHUNK_BYTES_MIN, _MODE]], index=_long_names()),
+    "index-bomb": lambda: _second([["a", CHUNK_BYTES_MIN, _MODE]], index=zlib.compress(bytes(4 << 30 >> 4), 9)),
+    "index-nested": lambda: _second([["a", CHUNK_BYTES_MIN, _MODE]], index=zlib.compress(b"\x91" * (30 << 20), 9)),
+    "directories": lambda: _second([["a", 1, _MODE]], directories=[f"d{i:05}" for i in range(60_000)]),
+    "about": lambda: _second([["a", 1, _MODE]], about=b'{"a":' * 2700 + b"1" + b"}" * 2700),
+    "all-of-2": _everything,
     "unknown-in-file": lambda: _payload([["a", 1, _MODE, [[]] * (FILES_BYTES_MAX - 100)]]),
 }
 

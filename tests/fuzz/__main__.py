@@ -31,7 +31,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--seconds", type=float, help="for all doors together")
     parser.add_argument("--inputs", type=int, help="for each door")
-    parser.add_argument("--door", choices=sorted(SURFACES), action="append", help="only this one; may be given again")
+    only = "only this one; may be given again"
+    parser.add_argument("--door", dest="surface", choices=sorted(SURFACES), action="append", help=only)
     parser.add_argument("--rng", type=int, default=1, help="seed of everything that is drawn")
     parser.add_argument("--keep", type=Path, help="directory for inputs that failed")
     parser.add_argument("--json", action="store_true", help="one JSON object a line and nothing else")

@@ -227,7 +227,7 @@ def _hash_suspects(context: Context, replica: ModelReplica, suspects: Iterable[i
     wanted = [chunk for chunk in suspects if chunk not in replica.held]
     if not wanted:
         return set()
-    buffer = memoryview(bytearray(replica.manifest.chunk_bytes))
+    buffer = memoryview(bytearray(replica.manifest.layout.chunk_bytes_max))
     files: dict[int, int] = {}
     found: set[int] = set()
     try:

@@ -113,15 +113,16 @@ class ModelReplica:
         return f"{self.tree}/{self.manifest.files[file_index].path}"
 
     def directories(self) -> set[str]:
-        """Of all its files, up to the store's own, which is ``""``."""
+        """Of all its files, and the empty ones, up to the store's own, which is ``""``."""
         found: set[str] = set()
-        for file_index in range(len(self.manifest.files)):
-            directory = parent(self.path(file_index))
+        leaves = [parent(self.path(file_index)) for file_index in range(len(self.manifest.files))]
+        for directory in (*leaves, *(f"{self.tree}/{empty}" for empty in self.manifest.directories)):
             while directory not in found:
                 found.add(directory)
                 directory = parent(directory)  # of ``""`` it is ``""``
         return found
 
     def missing_bytes(self) -> int:
-        """Bytes not held, estimated from the number of chunks."""
-        return min(self.manifest.bytes_total, (self.held.size - self.held.count) * self.manifest.chunk_bytes)
+        """Bytes not held, estimated from the number of chunks: they come in an order that does not ask for lengths."""
+        missing = self.held.size - self.held.count
+        return min(self.manifest.bytes_total, missing * self.manifest.layout.chunk_bytes_mean)

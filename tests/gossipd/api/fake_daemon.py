@@ -12,6 +12,7 @@ from gossipd.api.schema import (
     AlarmRow,
     DeploymentRow,
     HealthRow,
+    ManifestRow,
     MemberRow,
     ModelRow,
     NodeRow,
@@ -69,6 +70,7 @@ class FakeDaemon:
     """StatusPort and Operations in one; ``orders`` is what it was told."""
 
     rows: list[DeploymentRow] = field(default_factory=lambda: [toy_row()])
+    manifests: list[ManifestRow] = field(default_factory=list)
     alarms: list[AlarmRow] = field(default_factory=list)
     ready: bool = True
     bad_chunks: int = 0
@@ -105,6 +107,14 @@ class FakeDaemon:
         )
         part = ModelRow(name="org/toy", version=3, state="downloading", current=False, bytes_total=256 * MIB, path=None)
         return [part, done]
+
+    def manifest(self, name: str | None, version: int | None, deployment: str | None) -> ManifestRow | None:
+        found = [
+            row
+            for row in self.manifests
+            if name in (None, row.name) and version in (None, row.version) and deployment in (None, row.id)
+        ]
+        return max(found, key=lambda row: row.version, default=None)
 
     def peers(self) -> dict[str, PeerRow]:
         return {"aa" * 16: PeerRow(chunks_out=3)}

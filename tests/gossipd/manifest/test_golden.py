@@ -14,12 +14,17 @@ from gossipd.core.targets import Targets
 from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.statement_file import register_from_bytes
 from gossipd.deployment.statement_store import Acceptance
+from gossipd.manifest.annotations import Retention
 from gossipd.manifest.manifest import FileEntry, ManifestDraft, ManifestError, open_manifest, seal_manifest
-from tests.gossipd.manifest.making import CHUNK, PUBLISHER, TRUSTED, fake_digests
+from gossipd.manifest.tensor_index import Tensor
+from tests.gossipd.manifest.making import CHUNK, PUBLISHER, TRUSTED, fake_digests, sealed_fields
 
 GOLDEN = Path(__file__).parent / "golden"
 SMALL_ID = "dbce8f4dfae28297fc98c39db821df1996cb97454111c7d873614c149b530dcb"
 FULL_ID = "7e5b02418f7c0e8f972c31701ef6dbce517d7efee13494cb4fbf5363d911fec7"
+
+SECOND_ID = "25dffbc3c6fde4db65c00a2a91c4966f32d8d8130f9b7b27e309c98cb492f6c7"
+SECOND_ROOT = "8ea8808a41e64866b3d09d8d91c88c2882984c7cd203fd0a75e8c376a60aeb50"
 
 
 def golden(name: str) -> bytes:
@@ -62,6 +67,16 @@ def test_a_manifest_with_every_field_and_unknown_ones_opens_to_the_same_values()
     assert opened.priority == 9
 
 
+def test_a_manifest_of_schema_2_opens_to_the_same_values() -> None:
+    opened = open_manifest(golden("full-2.manifest"), TRUSTED)
+    assert opened.id.hex() == SECOND_ID
+    assert opened.root.hex() == SECOND_ROOT
+    assert [opened.chunk_length(chunk) for chunk in range(opened.chunk_count)] == [100, CHUNK, CHUNK - 100, 10]
+    assert (opened.directories, opened.keep) == (("logs", "x/empty"), Retention(last=3, every=1000))
+    assert (opened.about_fields(), opened.labels) == ({"step": 7}, {"team": "rl"})
+    assert list(opened.tensors()) == [Tensor(0, "w", "U8", (CHUNK,), 100, 100 + CHUNK)]
+
+
 def test_today_s_writer_still_writes_the_same_bytes() -> None:
     draft = ManifestDraft(
         name="tiny",
@@ -77,8 +92,14 @@ def test_today_s_writer_still_writes_the_same_bytes() -> None:
 
 def test_a_manifest_of_a_schema_to_come_is_refused_by_its_number() -> None:
     with pytest.raises(ManifestError) as caught:
+        open_manifest(sealed_fields(schema=3), TRUSTED)
+    assert caught.value.sentence == "E_SCHEMA_VERSION: manifest schema 3, supported 1 and 2: upgrade this gossipd"
+
+
+def test_what_was_a_schema_to_come_still_does_not_open() -> None:
+    with pytest.raises(ManifestError) as caught:
         open_manifest(golden("future-2.manifest"), TRUSTED)
-    assert caught.value.sentence == "E_SCHEMA_VERSION: manifest schema 2, supported 1"
+    assert caught.value.code == "E_DECODE"
 
 
 def test_a_register_of_version_1_is_believed() -> None:

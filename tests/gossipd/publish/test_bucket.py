@@ -136,11 +136,11 @@ def test_an_object_replaced_meanwhile_is_refused(tree: Path, out: Path, s3_envir
     reader = StoredObjects(store, url, found)
     layout = Layout([one.size for one in found], CHUNK)
     run = next(runs(layout))
-    reader.hash_extent(run, CHUNK)
+    reader.hash_extent(run)
     path = found[run.segments[0].file_index].path
     obstore.put(store, path, bytes(found[run.segments[0].file_index].size))
     with pytest.raises(TreeChangedError):
-        reader.hash_extent(run, CHUNK)
+        reader.hash_extent(run)
 
 
 class _Breaking:
@@ -177,16 +177,16 @@ def test_a_body_that_breaks_off_is_asked_for_again_a_few_times(
     store = open_storage(url)
     found = find_objects(store, url, Selection())
     run = next(runs(Layout([one.size for one in found], CHUNK)))
-    whole = StoredObjects(store, url, found).hash_extent(run, CHUNK)
+    whole = StoredObjects(store, url, found).hash_extent(run)
     breaking = _Breaking(breaks)
     slept: list[float] = []
     monkeypatch.setattr(bucket_module, "obstore", breaking)
     reader = StoredObjects(store, url, found, sleep=slept.append)
     if breaks < bucket_module.ATTEMPTS:
-        assert reader.hash_extent(run, CHUNK) == whole
+        assert reader.hash_extent(run) == whole
     else:
         with pytest.raises(StorageError) as caught:
-            reader.hash_extent(run, CHUNK)
+            reader.hash_extent(run)
         assert caught.value.code == "E_SOURCE_SHORT"
     assert len(slept) == min(breaks, bucket_module.ATTEMPTS - 1)
     assert breaking.asked == len(slept) + 1

@@ -136,6 +136,15 @@ def test_publish_says_what_it_did_and_warns_of_a_path_that_seeds_may_not_see(
         (["--source", "http://u:secret@h/"], (7, "E_SOURCE_FORBIDDEN")),
         (["--source", "ftp://h/m/"], (7, "hosts read http, https, hf, s3")),
         (["--key", "/nowhere"], (7, "E_KEY_MISSING")),
+        (["--step", "1"], (2, "one of them")),
+        (["--attempt", "1"], (2, "goes with --step")),
+        (["--keep-every", "10"], (2, "goes with --keep-last")),
+        (["--keep-last", "0"], (2, "E_USAGE")),
+        (["--label", "a"], (2, "KEY=VALUE")),
+        (["--label", "a=1", "--label", "a=2"], (2, "each KEY once")),
+        (["--label", "a b=1"], (7, "E_NAME")),
+        (["--about", "/nowhere"], (2, "--about /nowhere")),
+        (["--chunk-borders", "other"], (2, "E_USAGE")),
     ],
 )
 def test_wrong_arguments_end_with_a_code_a_sentence_and_no_file(
@@ -147,6 +156,21 @@ def test_wrong_arguments_end_with_a_code_a_sentence_and_no_file(
     assert "secret" not in error
     assert "Traceback" not in error
     assert not (tmp_path / "m.manifest").exists()
+
+
+def test_a_lineage_with_a_secret_is_not_signed(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "about.json").write_text('{"env": {"WANDB_API_KEY": "value"}}')
+    assert main(arguments(tmp_path, key, "--about", str(tmp_path / "about.json"))) == 7
+    assert capsys.readouterr().err.startswith("E_SECRET: about.env.WANDB_API_KEY looks like a secret")
+
+
+def test_neither_a_version_nor_a_step_is_wrong_usage(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = arguments(tmp_path, key)
+    del words[words.index("--version") : words.index("--version") + 2]
+    assert main(words) == 2
+    assert "one of them" in capsys.readouterr().err
 
 
 def test_a_key_that_others_can_read_is_not_used(tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]) -> None:

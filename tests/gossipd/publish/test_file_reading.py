@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
 
@@ -84,8 +85,8 @@ class _Meddling(LocalFiles):
         self.threads = 1
         self._meddle = meddle
 
-    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
-        digests = super().hash_extent(run, chunk_bytes)
+    def hash_extent(self, run: FileExtent) -> bytes:
+        digests = super().hash_extent(run)
         self._meddle()  # type: ignore[operator]
         return digests
 
@@ -125,7 +126,7 @@ def test_a_file_cut_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(os, "preadv", cutting)
     with pytest.raises(TreeChangedError):
-        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))))
 
 
 def test_a_file_written_to_during_a_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +141,7 @@ def test_a_file_written_to_during_a_read_is_refused(tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr(os, "preadv", writing)
     with pytest.raises(TreeChangedError):
-        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+        LocalFiles(found, mapped=False).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))))
 
 
 def test_a_file_cut_just_before_the_lease_is_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +155,7 @@ def test_a_file_cut_just_before_the_lease_is_not_mapped(tmp_path: Path, monkeypa
 
     monkeypatch.setattr(files_module, "_lease", late)
     with pytest.raises(TreeChangedError):
-        LocalFiles(found).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))), CHUNK)
+        LocalFiles(found).hash_extent(next(runs(Layout([20 * CHUNK], CHUNK))))
 
 
 class _FailsSecond:
@@ -162,11 +163,14 @@ class _FailsSecond:
 
     threads = 2
 
+    def read_piece(self, index: int, offset: int, length: int) -> bytes:
+        raise AssertionError("hashing reads extents")
+
     def __init__(self) -> None:
         self.done = 0
         self._failing = Event()
 
-    def hash_extent(self, run: FileExtent, chunk_bytes: int) -> bytes:
+    def hash_extent(self, run: FileExtent) -> bytes:
         if run.first_chunk == 1:
             self._failing.set()
             raise PublishError("broken")
@@ -210,9 +214,9 @@ def test_a_file_that_is_there_twice_is_hashed_once(tmp_path: Path, monkeypatch: 
     asked: list[tuple[int, int]] = []
     real = LocalFiles._hash_adjacent
 
-    def noting(files: LocalFiles, segment: Segment, chunk_bytes: int) -> bytes:
+    def noting(files: LocalFiles, segment: Segment, lengths: Sequence[int]) -> bytes:
         asked.append((segment.offset, segment.length))
-        return real(files, segment, chunk_bytes)
+        return real(files, segment, lengths)
 
     monkeypatch.setattr(LocalFiles, "_hash_adjacent", noting)
     _, manifest = published(tree, tmp_path / "out")

@@ -114,8 +114,8 @@ def test_a_tree_that_changes_after_its_files_were_hashed_is_refused(
 ) -> None:
     real = LocalFiles.hash_extent
 
-    def meddling(self: LocalFiles, run: FileExtent, chunk_bytes: int) -> bytes:
-        digests = real(self, run, chunk_bytes)
+    def meddling(self: LocalFiles, run: FileExtent) -> bytes:
+        digests = real(self, run)
         if run.segments[0].file_index == 1:
             if change == "added":
                 (tree / "late").write_text("x")

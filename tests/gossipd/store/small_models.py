@@ -10,6 +10,7 @@ from blake3 import blake3
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.chunk_layout import Layout
 from gossipd.manifest.manifest import FileEntry, Manifest, ManifestDraft, open_manifest, seal_manifest
+from gossipd.manifest.payload import Cuts
 
 CHUNK = 64 * 1024  # the smallest that a manifest may have
 SECRET = SecretKey(bytes(range(32)))
@@ -25,11 +26,17 @@ class Model:
 
 
 def build(
-    files: dict[str, bytes], *, name: str = "m", version: int = 1, chunk: int = CHUNK, mode: int = 0o644
+    files: dict[str, bytes],
+    *,
+    name: str = "m",
+    version: int = 1,
+    chunk: int = CHUNK,
+    mode: int = 0o644,
+    cuts: Cuts | None = None,
 ) -> Model:
-    """A model of these files."""
+    """A model of these files. ``cuts``: of each, as in a manifest of schema 2."""
     bodies = list(files.values())
-    layout = Layout([len(body) for body in bodies], chunk)
+    layout = Layout([len(body) for body in bodies], chunk, cuts)
     chunks = []
     for index in range(layout.chunk_count):
         parts = [bodies[s.file_index][s.offset : s.offset + s.length] for s in layout.segments(index)]
@@ -42,6 +49,7 @@ def build(
         chunk_bytes=chunk,
         digests=b"".join(blake3(body).digest() for body in chunks),
         sources=("http://localhost/m/",),
+        cuts=cuts,
     )
     manifest = open_manifest(seal_manifest(draft, SECRET), [SECRET.public.ed25519])
     return Model(manifest, tuple(memoryview(body) for body in chunks), files)

@@ -197,6 +197,24 @@ def test_a_chunk_is_copied_to_the_equal_ones_of_its_model_once_it_is_written(ope
     assert _tree(opened.root / "m" / "1") == model.files
 
 
+def test_equal_chunks_of_any_length_are_copied_between_files_with_other_borders(opened: Opened) -> None:
+    tensor = bytes(range(256)) * (CHUNK // 256) + b"the rest of a tensor" * 1000
+    one, two = b"h" * 100 + tensor + b"x" * 7000, b"H" * 301 + tensor + b"y" * 500
+    cuts = ((100, len(tensor), 7000), (301, len(tensor), 500), None)
+    model = build({"a.bin": one, "b.bin": two, "c.bin": tensor}, cuts=cuts)
+    groups = set(equal_chunks(model.manifest).values())
+    lengths = sorted(model.manifest.chunk_length(group[0]) for group in groups)
+    assert lengths == [len(tensor) - CHUNK, CHUNK], "both chunks of the tensor, one of them short"
+    assert {len(group) for group in groups} == {3}, "in files with cuts and in one without"
+    opened.store.open(model.manifest)
+    opened.put(model, *(group[0] for group in groups))
+    assert suppliers(opened) == {
+        chunk: SOURCE if chunk == group[0] else COPIED for group in groups for chunk in group
+    }  # fmt: skip
+    opened.deliver(model)
+    assert _tree(opened.root / "m" / "1") == model.files
+
+
 def test_a_start_copies_to_equal_chunks_what_a_kill_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, model = Opened(tmp_path), with_equal_files()
     opened.store.open(model.manifest)

@@ -1,0 +1,155 @@
+"""``gossipd show`` and ``gossipd lineage``: what a publisher says of a version, and what it came from.
+
+What lives here: printing, and the walk to parents. What does not: the fields (``api.schema.ManifestRow``).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gossipd.api.client import RefusedByDaemonError, StatusClient
+from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples
+from gossipd.core.errors import ExitCode
+from gossipd.core.units import show_bytes
+
+GENERATIONS_MAX = 100
+LINEAGE_MAX = 1000  # rows: parents may share parents
+
+
+@click.command(
+    epilog=examples(
+        "gossipd show qwen3-4.manifest", "gossipd show run-7@300.2", "gossipd show run-7 --json | jq .about"
+    )
+)
+@click.argument("manifest", metavar="FILE|NAME[@VERSION]")
+@daemon_options
+def show(*, manifest: str, client: StatusClient, as_json: bool) -> int:
+    """What a manifest says: a FILE, or one that the daemon on this machine knows.
+
+    Without a version, the newest that is known here. The signature of a FILE is not checked; what the daemon knows, it
+    has checked.
+    """
+    row = _row_of_file(Path(manifest)) if Path(manifest).is_file() else _row_of_name(manifest, client)
+    if as_json:
+        echo_json({"schema_version": 1, **row})
+    else:
+        click.echo("\n".join(_lines(row)))
+    return 0
+
+
+@click.command(epilog=examples("gossipd lineage run-7", "gossipd lineage run-7@300.2 --json"))
+@click.argument("model", metavar="NAME[@VERSION]", type=NameVersion(version_needed=False))
+@daemon_options
+def lineage(*, model: tuple[str, int | None], client: StatusClient, as_json: bool) -> int:
+    """What a version came from, parent by parent, as far as the daemon on this machine knows them.
+
+    Parents are named by their publisher, in 'about'; nobody has proved them.
+    """
+    rows = list(_ancestors(client.manifest(*model), client))
+    if as_json:
+        echo_json({"schema_version": 1, "lineage": rows})
+        return 0
+    for row in rows:
+        indent = "  " * row["generation"]
+        if not row["known"]:
+            click.echo(f"{indent}{row['id'][:16]}  not known here")
+            continue
+        words = [f"{row['name']}@{row['version_label']}", row["id"][:16], row["created_at"] or "", *_code(row["about"])]
+        words += ["(shown above)"] if row["repeated"] else []
+        click.echo(indent + "  ".join(filter(None, words)))
+    return 0
+
+
+def _row_of_file(path: Path) -> dict[str, Any]:
+    """Raises ManifestError, OSError."""
+    import msgspec
+
+    from gossipd.api.manifest_row import unverified_row
+    from gossipd.manifest.envelope import ENVELOPE_BYTES_MAX
+
+    with path.open("rb") as file:
+        row: dict[str, Any] = msgspec.to_builtins(unverified_row(file.read(ENVELOPE_BYTES_MAX + 1)))
+    return row
+
+
+def _row_of_name(text: str, client: StatusClient) -> dict[str, Any]:
+    return client.manifest(*NameVersion(version_needed=False).convert(text, None, click.get_current_context()))
+
+
+def _ancestors(first: dict[str, Any], client: StatusClient) -> Iterator[dict[str, Any]]:
+    """The version, then each parent with its parents, depth first; a version that comes again is not followed again."""
+    from gossipd.manifest.annotations import parents_of
+
+    seen: set[str] = set()
+    ahead: list[tuple[str, int]] = [(first["id"], 0)]
+    rows = {first["id"]: first}
+    for _ in range(LINEAGE_MAX):
+        if not ahead:
+            return
+        deployment, generation = ahead.pop()
+        row = rows.get(deployment) or _known(deployment, client)
+        if row is None:
+            yield {"id": deployment, "generation": generation, "known": False}
+            continue
+        is_repeated = deployment in seen
+        seen.add(deployment)
+        yield {**row, "generation": generation, "known": True, "repeated": is_repeated}
+        if not is_repeated and generation < GENERATIONS_MAX:
+            ahead += [(parent, generation + 1) for parent in reversed(parents_of(row["about"]))]
+
+
+def _known(deployment: str, client: StatusClient) -> dict[str, Any] | None:
+    try:
+        return client.manifest(deployment=deployment)
+    except RefusedByDaemonError as refused:
+        if refused.code_of_exit == ExitCode.NOT_FOUND:
+            return None
+        raise
+
+
+def _lines(row: dict[str, Any]) -> list[str]:
+    chunks = f"{row['chunks_total']} chunks of {show_bytes(row['chunk_bytes'])}"
+    borders = ", which begin at tensors" if row["borders"] == "tensors" else ""
+    index = "no index of tensors"
+    if row["has_index"]:
+        index = "an index of tensors" if row["tensors"] is None else f"an index of {row['tensors']} tensors"
+    targets = [*(f"rack={rack}" for rack in row["racks"]), *(f"name={name}" for name in row["names"])]
+    pairs = [
+        ("model", f"{row['name']}@{row['version_label']}" + _number(row)),
+        ("id", row["id"]),
+        ("schema", f"{row['schema']}" + (": hosts with gossipd 0.1 refuse it" if row["schema"] > 1 else "")),
+        ("signed", f"by {row['signed_by']}" if row["signed_by"] else "not checked"),
+        ("created", row["created_at"] or "-"),
+        ("expires", row["expires_at"] or "never"),
+        ("content", f"{row['files']} files, {show_bytes(row['bytes_total'])} in {chunks}{borders}; {index}"),
+        ("root", row["root"]),
+        ("sources", ", ".join(row["sources"])),
+        ("targets", ", ".join(targets) or "every host"),
+        ("priority", str(row["priority"])),
+    ]
+    if row["directories"]:
+        pairs.append(("empty", ", ".join(row["directories"])))
+    if row["keep"] is not None:
+        steps = f", and each step that {row['keep']['every']} divides" if row["keep"]["every"] else ""
+        pairs.append(("keep", f"the last {row['keep']['last']}{steps}"))
+    pairs += [(f"label {key}", value) for key, value in sorted(row["labels"].items())]
+    lines = [f"{key:10} {value}" for key, value in pairs]
+    if row["about"]:
+        lines += ["about", *(f"  {line}" for line in json.dumps(row["about"], indent=2).splitlines()[1:-1])]
+    return lines
+
+
+def _number(row: dict[str, Any]) -> str:
+    return f" (version {row['version']})" if row["version_label"] != str(row["version"]) else ""
+
+
+def _code(about: dict[str, Any]) -> Iterator[str]:
+    code = about.get("code")
+    if isinstance(code, dict) and isinstance(code.get("commit"), str):
+        dirty = " and changes" if code.get("dirty") is True else ""
+        yield f"code {json.dumps(code['commit'][:12])[1:-1]}{dirty}"
