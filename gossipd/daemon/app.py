@@ -85,7 +85,7 @@ if TYPE_CHECKING:
     from gossipd.api.request_guard import RequestGuard
 
 REFUSALS_LOOK_S = 1.0
-STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # some percent of a core while a cluster of 40 gets acquainted
+STANDING_LINKS_S, DIALS_AT_ONCE = 1.0, 20  # some percent of a core while a cluster of 40 gets acquainted
 log = structlog.get_logger("node")
 
 
@@ -292,7 +292,7 @@ class App:
     async def _record_refusals(self) -> None:
         """Never returns: unknown keys that are still unknown some seconds later go into the audit log."""
         while True:
-            await trio.sleep(REFUSALS_LOOK_S)
+            await until_next_look(REFUSALS_LOOK_S)
             self._delegate.record_refusals()
 
     async def _keep_standing_links(self) -> None:

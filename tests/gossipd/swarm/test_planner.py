@@ -935,3 +935,14 @@ def test_our_own_record_is_no_peer() -> None:
     driven = Driven()
     driven.tell(PeerSeen(view(0)))
     assert OWN not in {subscribe.peer for subscribe in of(StartSubscription, driven.tell(opened(8)))}
+
+
+def test_a_complete_host_that_hears_nothing_looks_once_a_second_until_it_hears() -> None:
+    driven = Driven()
+    driven.tell(opened(4, (0, 1, 2, 3)), PeerSeen(view(1)))
+    driven.wait(3.0)
+    assert driven.planner.next_deadline(driven.now) <= driven.now + 0.5
+    driven.wait(4.0)
+    assert driven.planner.next_deadline(driven.now) > driven.now + 0.5
+    driven.planner.handle(PeerSeen(view(2)), driven.now)
+    assert driven.planner.next_deadline(driven.now) <= driven.now
