@@ -38,6 +38,7 @@ from membership.member import Member, MemberState
 from membership.swim import Swim
 
 TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
+_KEPT_BACK = ("statements_kept_back", "forgets_kept_back", "accusations_disbelieved")
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -176,7 +177,7 @@ class DaemonStatus:
         data_plane = self.data_plane
         sent, pool = data_plane.server.statistics(), data_plane.pool.statistics()
         refused = {**sent.errors, **{f"control_{key}": value for key, value in self.plane.statistics().items()}}
-        refused |= {key: value for key, value in self.swim.statistics().items() if key.startswith("dropped_")}
+        refused |= {key: value for key, value in self.swim.statistics().items() if _is_refusal(key)}
         refused["status"] = self.local_servers.refused
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
@@ -211,3 +212,8 @@ class DaemonStatus:
         if self.inbox.statistics.trouble is not None:
             reasons.append(self.inbox.statistics.trouble)
         return schema.HealthRow(ready=not reasons, reasons=reasons)
+
+
+def _is_refusal(counter: str) -> bool:
+    """Whether a counter of membership's is of words that it did not take."""
+    return counter.startswith("dropped_") or "_refused" in counter or counter in _KEPT_BACK

@@ -169,6 +169,17 @@ def test_an_accusation_far_above_the_subjects_incarnation_is_refused() -> None:
     assert count(cluster, "accusations_refused") == 2
 
 
+def test_an_accusation_in_our_own_name_is_not_ours_unless_we_signed_it() -> None:
+    cluster = settled()
+    liar, victim = cluster.hosts[LIAR], cluster.hosts[VICTIM]
+    boot = cluster.swim(VICTIM).self_record().boot
+    part = wire.accusation_part(cluster.hosts[OBSERVER].node[:8], victim.node[:8], boot, 0)
+    sign = cluster.keys.signer(liar.public)
+    say(cluster, wire.item(wire.ACCUSE, part + sign(ACCUSE_LABEL + RING.cluster_id + part)))
+    assert count(cluster, "members_suspected") == 0
+    assert count(cluster, "dropped_bad_items") == 1
+
+
 def test_a_host_whose_incarnation_is_spent_begins_another_life() -> None:
     cluster = settled()
     swim, own = cluster.swim(OBSERVER), cluster.hosts[OBSERVER].node
@@ -210,6 +221,7 @@ def test_a_forget_never_takes_a_living_member_off_and_does_not_wait_for_ever() -
     say(cluster, forget_item(cluster, LIAR, OBSERVER))
     say(cluster, forget_item(cluster, LIAR, LIAR, ahead=2 * 3_600_000))
     assert list(cluster.swim(OBSERVER)._forgets._waiting) == [cluster.hosts[VICTIM].node[:8]]
+    assert count(cluster, "forgets_kept_back") == 1
     cluster.run(cluster.now + 310.0)
     assert not cluster.swim(OBSERVER)._forgets._waiting
     cluster.crash(VICTIM)

@@ -208,10 +208,10 @@ MUTANTS = (
     Mutant(
         "a-branch-stands-in-the-manifest",
         "A revision is published as it was named, not as its commit.",
-        "gossipd/publish/hub.py",
+        "gossipd/publish/hub_listing.py",
         'f"hf://{name}@{found.sha}/"',
         'f"hf://{name}@{repository.revision}/"',
-        ("tests/gossipd/publish/test_hub.py",),
+        ("tests/gossipd/publish/test_hub_listing.py",),
     ),
     Mutant(
         "an-exclusion-covers-names-that-only-end-alike",

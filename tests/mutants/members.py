@@ -44,6 +44,16 @@ MUTANTS = (
         (_ATTACKS,),
     ),
     Mutant(
+        "takes-an-accusation-in-our-name-for-ours",
+        "An accusation that names this host as its author is believed whoever has signed it.",
+        "membership/judge.py",
+        "        if not node.verified_cache.is_signed(data, accusing.record.public_key, message, signature):\n",
+        "        if accusing is not roster.own and not node.verified_cache.is_signed(\n"
+        "            data, accusing.record.public_key, message, signature\n"
+        "        ):\n",
+        (_ATTACKS,),
+    ),
+    Mutant(
         "reuses-a-nonce",
         "The counter that is the nonce stands still.",
         "membership/seal.py",
