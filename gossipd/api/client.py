@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import quote, urlencode
 
+from gossipd.api.socket_name import short_path
 from gossipd.core.errors import ExitCode, GossipdError, LocalError, UsageError
 
 SOCKET_NAME = "gossipd.sock"
@@ -66,16 +67,6 @@ def _sockets_of(config: Path) -> tuple[Path, Path]:
         return config.parent / (path if isinstance(path, str) and path else default)
 
     return named("socket", SOCKET_NAME), named("read_socket", READ_SOCKET_NAME)
-
-
-@contextlib.contextmanager
-def short_path(path: Path) -> Iterator[str]:
-    """A name for the socket at ``path`` within the kernel's 108 bytes: through the directory's descriptor."""
-    directory = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        yield f"/proc/self/fd/{directory}/{path.name}"
-    finally:
-        os.close(directory)
 
 
 class StatusClient:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +57,8 @@ class AuditLog:
         self._waiting: deque[dict[str, Scalar]] = deque()
         self._allowances: OrderedDict[tuple[str, str], _Allowance] = OrderedDict()
         self._lost = 0
+        self._recorded = trio.Event()
+        self._token: trio.lowlevel.TrioToken | None = None  # while ``run`` runs
         self.trouble: str | None = None
 
     @property
@@ -89,12 +92,23 @@ class AuditLog:
             if suppressed:
                 entry["suppressed"] = suppressed
             self._waiting.append(entry)
+            token = self._token
+        if token is not None:
+            with suppress(trio.RunFinishedError):  # by a thread that outlives the loop by a moment
+                token.run_sync_soon(self._wake, idempotent=True)
+
+    def _wake(self) -> None:
+        self._recorded.set()
 
     async def run(self) -> None:
         """Write for ever; at the daemon's stop the waiting records are written first."""
+        self._token = trio.lowlevel.current_trio_token()
         try:
             while True:
+                self._recorded = trio.Event()
                 wrote = await self._write(cancellable=True)
+                if wrote:
+                    await self._recorded.wait()
                 await until_next_look(BATCH_INTERVAL_S if wrote else RETRY_S)
         finally:
             with trio.CancelScope(shield=True, deadline=trio.current_time() + 2.0):

@@ -16,16 +16,17 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
 from gossipd import __version__
 from gossipd.api.counters import LoopLag
+from gossipd.api.local_server import LocalServers
 from gossipd.api.local_socket import bind_loopback, bind_unix
-from gossipd.api.request_guard import RequestGuard
-from gossipd.api.server import health_app, read_app, status_app
 from gossipd.audit.log import AuditLog
 from gossipd.config.keys import Keys, key_changes
 from gossipd.config.sections import Config
@@ -82,8 +83,11 @@ from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
 from membership import events as membership_events
 
+if TYPE_CHECKING:
+    from gossipd.api.request_guard import RequestGuard
+
 REFUSALS_LOOK_S = 1.0
-STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # some percent of a core while a cluster of 40 gets acquainted
+STANDING_LINKS_S, DIALS_AT_ONCE = 1.0, 20  # some percent of a core while a cluster of 40 gets acquainted
 log = structlog.get_logger("node")
 
 
@@ -191,14 +195,14 @@ class App:
         )  # fmt: skip
 
     def _make_api(self) -> None:
-        self._request_guards: list[RequestGuard] = []
+        self._local_servers = LocalServers()
         self._inbox = Inbox(self.live.config.store.inbox, self._deployments.offer)
         self._view = DaemonStatus(
             live=self.live, swim=self._membership_host.swim, planner=self._planner,
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
             identities=self._identity_alarms.watch,
-            request_guards=self._request_guards,
+            local_servers=self._local_servers,
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
@@ -266,16 +270,15 @@ class App:
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status
         await nursery.start(self._inbox.run)
-        self._request_guards.append(RequestGuard(status_app(self._view, self._operations)))
-        nursery.start_soon(self._request_guards[-1].serve, bind_unix(status.socket))
+        serve = self._local_servers.serve
+        nursery.start_soon(serve, bind_unix(status.socket), partial(_status_server, self._view, self._operations))
         if status.readers != "none":
-            self._request_guards.append(RequestGuard(read_app(self._view)))
             mode = 0o666 if status.readers == "all" else 0o660
             readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
-            nursery.start_soon(self._request_guards[-1].serve, readers)
+            nursery.start_soon(serve, readers, partial(_readers_server, self._view))
         if status.metrics_port:
-            self._request_guards.append(RequestGuard(health_app(self._view)))
-            nursery.start_soon(self._request_guards[-1].serve, bind_loopback("127.0.0.1", status.metrics_port))
+            page = bind_loopback("127.0.0.1", status.metrics_port)
+            nursery.start_soon(serve, page, partial(_metrics_server, self._view))
 
     def _say_goodbye(self) -> None:
         for record in self._deployments.lifecycle:
@@ -292,7 +295,7 @@ class App:
     async def _record_refusals(self) -> None:
         """Never returns: unknown keys that are still unknown some seconds later go into the audit log."""
         while True:
-            await trio.sleep(REFUSALS_LOOK_S)
+            await until_next_look(REFUSALS_LOOK_S)
             self._delegate.record_refusals()
 
     async def _keep_standing_links(self) -> None:
@@ -322,6 +325,30 @@ class App:
         self._membership_host.publish_capabilities()
         self._membership_host.judge_again()
         set_level(config.log.level)
+
+
+# The HTTP libraries are imported by the first client of a socket (``api.local_server``).
+
+
+def _status_server(view: DaemonStatus, operations: AdminOperations) -> RequestGuard:
+    from gossipd.api.request_guard import RequestGuard
+    from gossipd.api.server import status_app
+
+    return RequestGuard(status_app(view, operations))
+
+
+def _readers_server(view: DaemonStatus) -> RequestGuard:
+    from gossipd.api.request_guard import RequestGuard
+    from gossipd.api.server import read_app
+
+    return RequestGuard(read_app(view))
+
+
+def _metrics_server(view: DaemonStatus) -> RequestGuard:
+    from gossipd.api.request_guard import RequestGuard
+    from gossipd.api.server import health_app
+
+    return RequestGuard(health_app(view))
 
 
 def _random() -> Random:

@@ -35,7 +35,7 @@ from gossipd.store.chunk_store import ChunkStore
 from membership.member import NodeId
 
 TICK_S = 1.0
-LOOK_S = 0.25  # a change of state is published within this; each look is a wake-up of the loop, some 0.25 ms
+LOOK_S = 0.25  # while a deployment is under way, a change of its state is published within this
 SETTLED_FACTOR = 15  # refreshes are so much rarer when nothing moves: 15 s for small clusters, 5 minutes at 1,000
 
 
@@ -74,7 +74,8 @@ class ProgressPublisher:
         """Never returns."""
         ticked_s = trio.current_time()
         while True:
-            await until_next_look(LOOK_S)
+            is_resting = all(one.state in FINAL and one.id in self.told_s for one in self.lifecycle)
+            await until_next_look(TICK_S if is_resting else LOOK_S)
             now = trio.current_time()
             if now - ticked_s >= TICK_S:
                 self._tick(now - ticked_s)

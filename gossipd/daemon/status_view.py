@@ -15,7 +15,7 @@ from gossipd import __version__
 from gossipd.api import schema
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
-from gossipd.api.request_guard import RequestGuard
+from gossipd.api.local_server import LocalServers
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
 from gossipd.core.reasons import HostReason
@@ -57,7 +57,7 @@ class DaemonStatus:
     reports: Reports
     lag: LoopLag
     identities: IdentityWatch
-    request_guards: list[RequestGuard]
+    local_servers: LocalServers
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
     started_s: float = field(default_factory=time.monotonic)
@@ -185,7 +185,7 @@ class DaemonStatus:
         sent, pool = data_plane.server.statistics(), data_plane.pool.statistics()
         refused = {**sent.errors, **{f"control_{key}": value for key, value in self.plane.statistics().items()}}
         refused |= {key: value for key, value in self.swim.statistics().items() if _is_refusal(key)}
-        refused["status"] = sum(guard.refused for guard in self.request_guards)
+        refused["status"] = self.local_servers.refused
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
             source_requests=dict(data_plane.reader.statistics().results),

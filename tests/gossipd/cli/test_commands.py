@@ -402,6 +402,7 @@ def test_ctrl_c_is_exit_code_130_and_a_missing_file_is_one_sentence(
 
 
 HEAVY = ("trio", "zmq", "rich", "anyio", "starlette", "anycorn", "structlog", "prometheus_client", "msgspec", "blake3")
+LATE = ("rich", "anyio", "starlette", "anycorn", "prometheus_client")
 
 
 @pytest.mark.parametrize("command", [["status"], ["ls"], ["path", "org/toy"], ["wait", "org/toy@3", "--hosts", "1"]])
@@ -414,6 +415,15 @@ def test_client_commands_start_quickly_because_they_import_little(shell: Shell, 
         [sys.executable, "-c", script, *command, "--socket", str(shell.path)], capture_output=True, text=True
     )
     assert (ended.returncode, ended.stderr) == (0, "[]\n")
+
+
+def test_the_daemon_imports_what_serves_http_only_when_asked() -> None:
+    script = (
+        "import sys; from gossipd.cli import run; run._import_structlog_alone(); import gossipd.daemon.main;"
+        f"print([name for name in {LATE} if name in sys.modules])"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert ended.stdout == "[]\n"
 
 
 def test_a_pipe_that_closes_early_is_no_traceback(shell: Shell) -> None:
