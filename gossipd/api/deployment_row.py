@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
-from gossipd.core.reasons import HostReason
+from gossipd.core.reasons import CuredBy, HostReason, reason_of_word
 from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
 from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, progress_key
 from gossipd.deployment.progress_table import ClusterProgress, HostProgress, Totals, deployment_state
 from membership.member import NodeId
 
-RATE_FLOOR_BYTES_PER_S = 1024  # below this an ETA would have no meaning
+RATE_FLOOR_BYTES_PER_S = 1024  # below this a rate is the rest of one that has ended, and an ETA has no meaning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,10 @@ def deployment_row(
     told_here = [host.reason for host, each in zip(hosts, targets, strict=True) if each.node == facts.own]
     states = [HostState(each.state) for each in hosts]
     count = max(1, totals.hosts_total)
+    rates = (totals.rate_in_bytes_per_s, totals.rate_out_bytes_per_s)
+    rate_in, rate_out = (
+        (0, 0) if _stands_still(hosts) else (each if each >= RATE_FLOOR_BYTES_PER_S else 0 for each in rates)
+    )
     started = [moment for moment in (facts.started_s, totals.started_s) if moment > 0]
     return DeploymentRow(
         id=facts.id.hex(),
@@ -77,9 +81,9 @@ def deployment_row(
         hosts_total=totals.hosts_total,
         hosts_complete=totals.hosts_complete,
         hosts_failed=totals.hosts_failed,
-        rate_in_bytes_per_s=totals.rate_in_bytes_per_s,
-        rate_out_bytes_per_s=totals.rate_out_bytes_per_s,
-        eta_s=_eta_s(facts, totals),
+        rate_in_bytes_per_s=rate_in,
+        rate_out_bytes_per_s=rate_out,
+        eta_s=_eta_s(facts, totals, rate_in),
         started_at=timestamp(min(started, default=0.0)),
         completed_at=timestamp(totals.completed_s),
         hosts=hosts,
@@ -137,9 +141,16 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
     )  # fmt: skip
 
 
-def _eta_s(facts: DeploymentFacts, totals: Totals) -> float | None:
+def _stands_still(hosts: Sequence[HostRow]) -> bool:
+    """Every host that is not complete tells of a cause that somebody must cure, which it does after some seconds
+    without a chunk: rates that were told are over."""
+    waiting = [host for host in hosts if host.state != HostState.COMPLETE.value]
+    return all(reason_of_word(host.reason).cured_by is not CuredBy.NOBODY for host in waiting)
+
+
+def _eta_s(facts: DeploymentFacts, totals: Totals, rate_in_bytes_per_s: int) -> float | None:
     """The rest over the cluster's present rate; None when complete, cancelled or standing still."""
     rest = facts.bytes_total * totals.hosts_total - totals.bytes_verified
-    if rest <= 0 or facts.cancelled or totals.rate_in_bytes_per_s < RATE_FLOOR_BYTES_PER_S:
+    if rest <= 0 or facts.cancelled or not rate_in_bytes_per_s:
         return None
-    return round(rest / totals.rate_in_bytes_per_s, 1)
+    return round(rest / rate_in_bytes_per_s, 1)
