@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from gossipd import __version__
-from gossipd.api import schema
+from gossipd.api import refusals, schema
 from gossipd.api.counters import FETCH_BOUNDS_S, DeploymentCounters, Histogram, LocalCounters, LoopLag
 from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_row
 from gossipd.api.request_guard import RequestGuard
@@ -164,13 +164,15 @@ class DaemonStatus:
     def counters(self) -> LocalCounters:
         data_plane = self.data_plane
         sent, pool = data_plane.server.statistics(), data_plane.pool.statistics()
-        refused = {**sent.errors, **{f"control_{key}": value for key, value in self.plane.statistics().items()}}
-        refused |= {key: value for key, value in self.swim.statistics().items() if key.startswith("dropped_")}
+        control = self.plane.statistics()
+        refused = refusals.refused(sent.errors, control, self.swim.statistics())
         refused["status"] = sum(guard.refused for guard in self.request_guards)
         return LocalCounters(
             deployments=[self._deployment_counters(one) for one in self.lifecycle if one.is_open],
             source_requests=dict(data_plane.reader.statistics().results),
-            refused=refused, uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
+            refused=refused, uploads_failed=refusals.uploads_failed(sent.errors),
+            control_bytes=refusals.control_bytes(control), control_events=refusals.control_events(control),
+            uploads_busy=sent.transfers, uploads_max=self.live.config.limits.upload_slots,
             buffers_busy_bytes=pool.leased_bytes, buffers_max_bytes=pool.pool_bytes,
             fetch_seconds=self.fetch_seconds.figures(), loop_lag_seconds=self.lag.histogram.figures(),
         )  # fmt: skip

@@ -127,6 +127,9 @@ class FakeDaemon:
             ],
             source_requests={("http", "ok"): 12},
             refused={"bad_mac": 3},
+            uploads_failed={"E_RELAY_ENDED": 1},
+            control_bytes={"sent": 10, "received": 20},
+            control_events={"link_dialed": 2},
             fetch_seconds=fetches.figures(),
             loop_lag_seconds=lag.histogram.figures(),
         )
