@@ -48,6 +48,7 @@ from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.loneliness import LonelinessWatch
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
@@ -219,7 +220,8 @@ class App:
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
-        services = (self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits)
+        alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms)
+        services = (self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, alone)
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
         nursery.start_soon(keep_joining, self._membership_host, self.live)

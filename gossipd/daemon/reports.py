@@ -33,6 +33,11 @@ class Alarms:
         self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
         self.audit.record("alarm", code=code, reason=sentence)
 
+    def ring_as(self, code: str, sentence: str) -> None:
+        """Like ``ring``, where only one sentence of this code holds at a time."""
+        self.rows = {key: row for key, row in self.rows.items() if row.code != code or row.sentence == sentence}
+        self.ring(code, sentence)
+
     def cured(self, code: str) -> None:
         """Nothing of this code is wrong any more."""
         self.rows = {key: row for key, row in self.rows.items() if row.code != code}
