@@ -138,6 +138,7 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
     return HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
         reason=reason.value, subject=subject,
+        reason_s=None if row is None or not reason.value else round(now - row.reason_at, 1),
     )  # fmt: skip
 
 

@@ -45,7 +45,7 @@ class MemberRow(Row, frozen=True, kw_only=True):
 
 class HostRow(Row, frozen=True, kw_only=True):
     """One target of one deployment. ``reason`` may be empty; ``subject`` is whom it is about: the name of the host that
-    reads storage and cannot, else the head of a key's id."""
+    reads storage and cannot, else the head of a key's id. ``reason_s``: for how long it has been heard."""
 
     name: str
     rack: str
@@ -54,6 +54,7 @@ class HostRow(Row, frozen=True, kw_only=True):
     age_s: float | None
     reason: str
     subject: str = ""
+    reason_s: float | None = None
 
 
 class DeploymentRow(Row, frozen=True, kw_only=True):

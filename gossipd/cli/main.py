@@ -46,6 +46,7 @@ VERBS = {
     "run": _Verb("gossipd.cli.run", "run", "Be the daemon, in the foreground."),
     "trigger": _Verb("gossipd.cli.trigger", "trigger", "Deploy or cancel by a message to any host."),
     "status": _Verb("gossipd.cli.status", "status", "How far the cluster is."),
+    "why": _Verb("gossipd.cli.why", "why", "Why a model is not on the hosts."),
     "wait": _Verb("gossipd.cli.wait", "wait", "Wait until a model is on the hosts."),
     "members": _Verb("gossipd.cli.members", "members", "Who belongs to the cluster."),
     "ls": _Verb("gossipd.cli.models", "ls", "Models on this host."),

@@ -1,0 +1,4 @@
+"""What is wrong, and who can cure it: pure functions over what a daemon or a host has told.
+
+* ``causes``  why a deployment is not complete, from the status page
+"""
