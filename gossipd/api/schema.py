@@ -30,7 +30,8 @@ class NodeRow(Row, frozen=True, kw_only=True):
 
 
 class MemberRow(Row, frozen=True, kw_only=True):
-    """One host on the roster. ``state``: alive, suspect, dead or left. ``seed``: it reads storage for its rack."""
+    """One host on the roster. ``state``: alive, suspect, dead or left. ``seed``: it reads storage for its rack.
+    ``clock_ahead_s``: of its clock against this host's, some seconds exact; null until it has told progress."""
 
     name: str
     rack: str
@@ -41,6 +42,7 @@ class MemberRow(Row, frozen=True, kw_only=True):
     seed: bool
     version: str = ""
     since_s: float | None = None
+    clock_ahead_s: float | None = None
 
 
 class HostRow(Row, frozen=True, kw_only=True):
@@ -134,6 +136,15 @@ class AlarmRow(Row, frozen=True, kw_only=True):
     since: str
 
 
+class RefusedRow(Row, frozen=True, kw_only=True):
+    """A deployment that this host has refused before it could know its name. ``subject``: the head of a key's id."""
+
+    id: str
+    reason: str
+    subject: str = ""
+    sentence: str = ""
+
+
 class StatusSnapshot(Row, frozen=True, kw_only=True):
     """The answer to ``GET /v1/status``."""
 
@@ -147,6 +158,7 @@ class StatusSnapshot(Row, frozen=True, kw_only=True):
     audit: AuditRow = AuditRow()
     alarms: list[AlarmRow] = msgspec.field(default_factory=list)
     loop_lag_p99_s: float = 0.0
+    refused: list[RefusedRow] = msgspec.field(default_factory=list)
 
 
 class ModelRow(Row, frozen=True, kw_only=True):

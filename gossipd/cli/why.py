@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
-from gossipd.api.client import StatusClient
+from gossipd.api.client import RefusedByDaemonError, StatusClient
 from gossipd.cli.options import NameVersion, daemon_options, echo_json, examples, time_words
-from gossipd.core.errors import NotFoundError
-from gossipd.diagnosis.causes import Cause, Diagnosis, diagnose
+from gossipd.core.errors import ExitCode, NotFoundError
+from gossipd.diagnosis.causes import Cause, Diagnosis, diagnose, diagnose_refused
 
 HOSTS_NAMED = 8  # for people; --json has them all
 
@@ -32,17 +32,26 @@ def why(*, model: tuple[str, int | None], host: str | None, client: StatusClient
     Without a version: the highest. Exits with 0 when nothing is wrong, 9 while hosts only wait, else with the code of
     the first cause: 7 refused, 8 disk, 10 or 11 storage.
     """
-    name, version = model
-    page = client.status(name, version)
-    row = max(page["deployments"], key=lambda each: each["version"])
-    if host is not None and host not in {each["name"] for each in row["hosts"]}:
-        raise NotFoundError(f"{host} is no target of {row['name']}@{row['version']}, or not on the roster")
-    found = diagnose(page, row, host)
+    found = _found(client, *model, host)
     if as_json:
         echo_json(as_object(found))
     else:
         click.echo("\n".join(lines_of(found)))
     return int(found.exit_code)
+
+
+def _found(client: StatusClient, name: str, version: int | None, host: str | None) -> Diagnosis:
+    try:
+        page = client.status(name, version)
+    except RefusedByDaemonError as error:
+        refused = diagnose_refused(client.status(), name if version is None else f"{name}@{version}")
+        if error.code_of_exit != ExitCode.NOT_FOUND or not refused.causes:
+            raise
+        return refused
+    row = max(page["deployments"], key=lambda each: each["version"])
+    if host is not None and host not in {each["name"] for each in row["hosts"]}:
+        raise NotFoundError(f"{host} is no target of {row['name']}@{row['version']}, or not on the roster")
+    return diagnose(page, row, host)
 
 
 def as_object(found: Diagnosis) -> dict[str, Any]:

@@ -84,6 +84,13 @@ class DaemonStatus:
             audit=schema.AuditRow(records=audit.records, head=audit.head, trouble=audit.trouble),
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
+            refused=[
+                schema.RefusedRow(
+                    id=one.id.hex(), reason=one.reason.value, subject=one.subject.hex(), sentence=one.sentence
+                )
+                for one in self.lifecycle
+                if one.manifest is None and one.state is HostState.FAILED
+            ],
         )  # fmt: skip
 
     def deployments(self, name: str | None = None, version: int | None = None) -> list[schema.DeploymentRow]:
@@ -116,10 +123,11 @@ class DaemonStatus:
         return deployment_row(facts, self.progress, targets, now=trio.current_time())
 
     def _members(self) -> list[schema.MemberRow]:
-        seeds = self.planner.statistics().seeds
+        seeds, own = self.planner.statistics().seeds, self.swim.self_record().node
         rows = []
         for member in self.swim.members():
             record = member.record
+            ahead = self.progress.clock_ahead_s(record.node) if record.node != own else None
             rows.append(
                 schema.MemberRow(
                     name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
@@ -127,6 +135,7 @@ class DaemonStatus:
                     seed=record.node in seeds or NodeCapabilities.from_bytes(record.payload).seed_term > 0,
                     version=record.software,
                     since_s=round(max(0.0, trio.current_time() - member.since_s), 1),
+                    clock_ahead_s=None if ahead is None else round(ahead, 1),
                 )
             )  # fmt: skip
         return sorted(rows, key=lambda row: row.name)

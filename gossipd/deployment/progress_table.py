@@ -18,7 +18,7 @@ version is not read: the totals then start from what gossip brings within one re
 from __future__ import annotations
 
 import struct
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,6 +34,7 @@ TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
 ROWS_PER_HOST_MAX = 1_024  # deployments that a host remembers; the record that was heard longest ago gives way
 AHEAD_MAX_S = 3600  # between two hosts' clocks; a saved record from later than that was forged
+CLOCKS_MAX, CLOCK_RECORDS = 8192, 6  # hosts; records of each
 CLOCK_SKEW_S = 5.0  # hosts with NTP agree far better; a record of a lower age counts as new
 STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do not count
 
@@ -100,6 +101,7 @@ class ClusterProgress:
         self._rows_max = rows_max
         self._counts: Counter[NodeId] = Counter()  # rows of each host
         self._count = 0
+        self._ahead_s: dict[NodeId, deque[float]] = {}
 
     def record(
         self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float,
@@ -109,6 +111,7 @@ class ClusterProgress:
         signed one is newer than any that is not.
         """
         progress = Progress.from_body(progress.to_body())
+        self._note_clock(node, version / 1000 - wall_s)
         old = self._rows.get(key, {}).get(node)
         if old is not None and version <= old.version and old.is_signed >= is_signed:
             return False
@@ -124,6 +127,17 @@ class ClusterProgress:
         )
         self._put(node, key, row)
         return True
+
+    def _note_clock(self, node: NodeId, ahead_s: float) -> None:
+        if node not in self._ahead_s and len(self._ahead_s) >= CLOCKS_MAX:
+            return
+        self._ahead_s.setdefault(node, deque(maxlen=CLOCK_RECORDS)).append(ahead_s)
+
+    def clock_ahead_s(self, node: NodeId) -> float | None:
+        """By how much a host's clock is ahead of this one's, as its latest records show it: the most of them, because a
+        record may only be late. None until there are some."""
+        told = self._ahead_s.get(node, ())
+        return max(told) if len(told) >= 2 else None
 
     def _put(self, node: NodeId, key: bytes, row: HostProgress) -> None:
         rows = self._rows.setdefault(key, {})

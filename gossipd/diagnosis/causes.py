@@ -206,3 +206,21 @@ def _of_alarms(page: Mapping[str, Any], *, has_work: bool) -> list[Cause]:
         for alarm in page["alarms"]
         if alarm["code"] in _ALARMS and has_work
     ]  # fmt: skip
+
+
+def diagnose_refused(page: Mapping[str, Any], label: str) -> Diagnosis:
+    """On a host that does not know the model: what it has refused, whose names it could not read."""
+    name = page["node"]["name"]
+    causes = []
+    for row in page.get("refused", []):
+        reason = reason_of_word(row["reason"])
+        told = f"deployment {row['id'][:12]} of the cluster was refused here; its name is unknown without the key"
+        causes.append(
+            Cause(
+                code=row["reason"], sentence=_sentence(reason, row["reason"], row["subject"]), hosts=(name,),
+                evidence=(told, row["sentence"]) if row["sentence"] else (told,), since_s=None,
+                cured_by=reason.cured_by.value, cure=reason.cure, next=_NEXT_BY_HEALING[reason.heals],
+                exit_code=reason.exit_code,
+            )
+        )  # fmt: skip
+    return Diagnosis(label=label, state="not known here", hosts_complete=0, hosts_total=0, causes=tuple(causes))

@@ -10,7 +10,7 @@ import pytest
 from gossipd.cli.why import as_object, lines_of
 from gossipd.core.errors import ExitCode
 from gossipd.core.reasons import CuredBy, HostReason
-from gossipd.diagnosis.causes import diagnose
+from gossipd.diagnosis.causes import diagnose, diagnose_refused
 from tests.gossipd.cli.large_clusters import deployment, host, page
 
 
@@ -103,3 +103,13 @@ def test_a_thousand_hosts_take_a_fraction_of_a_second() -> None:
     began = time.process_time()
     diagnose(what, row)
     assert time.process_time() - began < 0.3
+
+
+def test_a_host_that_refused_a_deployment_says_so_without_its_name() -> None:
+    what = page(members=2) | {
+        "refused": [{"id": "ab" * 32, "reason": "refused_key", "subject": "cd" * 8, "sentence": ""}]
+    }
+    diagnosis = diagnose_refused(what, "toy@1")
+    assert diagnosis.exit_code == ExitCode.TRUST
+    assert "key cdcdcdcdcdcd" in diagnosis.causes[0].sentence
+    assert diagnose_refused(page(), "toy@1").causes == ()
