@@ -14,9 +14,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 import trio
@@ -46,10 +47,20 @@ class _Allowance:
     suppressed: int = 0
 
 
+class RecordListener(Protocol):
+    """Hears of records when they are taken, before they are written; from any thread."""
+
+    def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar]) -> None: ...
+
+
 class AuditLog:
     """Takes records from any thread; ``run`` writes them. ``trouble`` says why it cannot."""
 
-    def __init__(self, path: Path, *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, *, wall: Callable[[], float] = time.time, listener: RecordListener | None = None
+    ) -> None:
+        """``listener`` is told of every record that is taken."""
+        self._listener = listener
         self._file = AuditFile(path)
         self._wall = wall
         self._lock = threading.Lock()
@@ -84,6 +95,9 @@ class AuditLog:
             if suppressed:
                 entry["suppressed"] = suppressed
             self._waiting.append(entry)
+        if self._listener is not None:
+            told = {key: value for key, value in entry.items() if key not in ("event", "subject", "suppressed")}
+            self._listener.recorded(event, subject, told)
 
     async def run(self) -> None:
         """Write for ever; at the daemon's stop the waiting records are written first."""

@@ -11,7 +11,7 @@ import click
 
 from gossipd.api.client import StatusClient, find_sockets
 from gossipd.cli.options import echo_json, examples, table
-from gossipd.diagnosis.checks import Check, Finding, Verdict, examine
+from gossipd.diagnosis.checks import Check, CheckFinding, CheckVerdict, examine
 
 
 @click.command(
@@ -37,7 +37,7 @@ def doctor(*, config_file: str, peers: bool, as_user: str | None, as_json: bool)
     path, questions = find_sockets(None, str(file)) if file.is_file() else find_sockets(None, None)
     client = StatusClient(path, questions=questions, timeout_s=DAEMON_TIMEOUT_S)
     found = examine(read_host(file, client=client, with_peers=peers, as_user=as_user))
-    is_failed = any(finding.verdict is Verdict.FAIL for _, finding in found)
+    is_failed = any(finding.verdict is CheckVerdict.FAIL for _, finding in found)
     if as_json:
         rows = [
             {
@@ -52,14 +52,14 @@ def doctor(*, config_file: str, peers: bool, as_user: str | None, as_json: bool)
     return int(is_failed)
 
 
-def lines_of(found: list[tuple[Check, Finding]]) -> list[str]:
+def lines_of(found: list[tuple[Check, CheckFinding]]) -> list[str]:
     """A line for each check, what is wrong last, where a terminal shows it."""
-    order = list(Verdict)
+    order = list(CheckVerdict)
     ranked = sorted(found, key=lambda one: order.index(one[1].verdict))
     lines = table(
         ("CHECK", "VERDICT", "FOUND"),
         [(check.code, finding.verdict.value, finding.evidence.replace("\n", "; ") or "-") for check, finding in ranked],
     )
-    wrong = [(check, finding) for check, finding in ranked if finding.verdict is not Verdict.OK]
+    wrong = [(check, finding) for check, finding in ranked if finding.verdict is not CheckVerdict.OK]
     lines += ["", *(f"{check.code}: it should be so that {check.sentence}; cure: {check.cure}" for check, _ in wrong)]
     return lines if wrong else [*lines, "all is well"]

@@ -48,6 +48,7 @@ VERBS = {
     "status": _Verb("gossipd.cli.status", "status", "How far the cluster is."),
     "why": _Verb("gossipd.cli.why", "why", "Why a model is not on the hosts."),
     "wait": _Verb("gossipd.cli.wait", "wait", "Wait until a model is on the hosts."),
+    "events": _Verb("gossipd.cli.events", "events", "What has happened, and what happens."),
     "doctor": _Verb("gossipd.cli.doctor", "doctor", "What is wrong with this host."),
     "members": _Verb("gossipd.cli.members", "members", "Who belongs to the cluster."),
     "ls": _Verb("gossipd.cli.models", "ls", "Models on this host."),

@@ -23,6 +23,7 @@ import structlog
 import trio
 
 from gossipd.api.counters import LoopLag
+from gossipd.api.events import EventRing
 from gossipd.api.local_socket import bind_loopback, bind_unix
 from gossipd.api.request_guard import RequestGuard
 from gossipd.api.server import health_app, read_app, status_app
@@ -44,6 +45,7 @@ from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.event_feed import EventFeed
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
@@ -78,6 +80,7 @@ from gossipd.swarm.standing_links import standing_links
 from gossipd.transfer.self_check import self_check as check_bulk
 from gossipd.transfer.settings import Encryption
 from gossipd.transfer.tokens import IssuedTokens, ReceivedTokens
+from membership import events as membership_events
 
 REFUSALS_LOOK_S = 1.0
 STANDING_LINKS_S, DIALS_AT_ONCE = 0.5, 10  # some percent of a core while a cluster of 40 gets acquainted
@@ -93,12 +96,14 @@ class App:
         self.live = LiveSettings(config, keys)
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
-        audit, self._lag = AuditLog(home / "audit.jsonl"), LoopLag()
-        self.reports = Reports(audit, Alarms(audit), BugTrap())
-        self._state = StateDirectory(home / "state")
+        self._state, self._lag = StateDirectory(home / "state"), LoopLag()
+        boot = self._state.next_boot(wall_s)
+        self._feed = EventFeed(EventRing(boot))
+        audit = AuditLog(home / "audit.jsonl", listener=self._feed)
+        self.reports = Reports(audit, Alarms(audit, self._feed.alarm_ended), BugTrap())
         self._statements, roster = self._state.register(), self._state.roster()
         self._progress = self._state.progress(now=now, wall_s=wall_s)
-        record = settings_mapping.own_record(config, keys.node.public, self._state.next_boot(wall_s))
+        record = settings_mapping.own_record(config, keys.node.public, boot)
         self._directory = MemberDirectory(record.node)
         self._cluster_roster = ClusterRoster(self._directory, self.live)
         self._membership_host = MembershipHost(
@@ -163,7 +168,7 @@ class App:
         self._progress_publisher = ProgressPublisher(
             table=self._progress, lifecycle=self._deployments.lifecycle, store=self._store,
             chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
-            secret=self.live.keys.node, membership_host=self._membership_host,
+            secret=self.live.keys.node, membership_host=self._membership_host, listener=self._feed,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
@@ -199,8 +204,7 @@ class App:
                 with _listening("TCP", *config.bulk_address, "net.bulk_port"):
                     await run_blocking(self._data_plane.server.start, *config.bulk_address)
                 with _listening("UDP", config.net.bind, config.net.port, "net.port"):
-                    hear = partial(self._directory.hear, listener=self._member_events)
-                    await self._membership_host.start(outer, hear, turn_loop=self._turn_loop)
+                    await self._membership_host.start(outer, self._hear, turn_loop=self._turn_loop)
                 await self._check_listeners()
                 async with trio.open_nursery() as inner:
                     await self._begin(inner)
@@ -211,6 +215,10 @@ class App:
                 ending()
                 await self._close_data_plane()
             outer.cancel_scope.cancel()
+
+    def _hear(self, event: membership_events.Event) -> None:
+        self._feed.member_heard(event)
+        self._directory.hear(event, self._member_events)
 
     async def _begin(self, nursery: trio.Nursery) -> None:
         ports: dict[str, ListeningPort] = {
@@ -256,10 +264,10 @@ class App:
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status
         await nursery.start(self._inbox.run)
-        self._request_guards.append(RequestGuard(status_app(self._view, self._operations)))
+        self._request_guards.append(RequestGuard(status_app(self._view, self._operations, self._feed.ring)))
         nursery.start_soon(self._request_guards[-1].serve, bind_unix(status.socket))
         if status.readers != "none":
-            self._request_guards.append(RequestGuard(read_app(self._view)))
+            self._request_guards.append(RequestGuard(read_app(self._view, self._feed.ring)))
             mode = 0o666 if status.readers == "all" else 0o660
             readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
             nursery.start_soon(self._request_guards[-1].serve, readers)

@@ -21,7 +21,7 @@ UNCHECKED_MAX_S = 30 * 86400.0
 MTU_LEAST = 1428  # the largest datagram of membership, with its heads
 
 
-class Verdict(Enum):
+class CheckVerdict(Enum):
     """The worst of all is the command's."""
 
     OK = "ok"
@@ -30,10 +30,10 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckFinding:
     """What a check found; ``evidence`` has the figures."""
 
-    verdict: Verdict
+    verdict: CheckVerdict
     evidence: str
 
 
@@ -84,108 +84,111 @@ class Check:
     """``run`` gives None when there is nothing to judge by."""
 
     code: str
-    run: Callable[[HostReadings], Finding | None]
+    run: Callable[[HostReadings], CheckFinding | None]
     sentence: str
     cure: str
 
 
-def _ok(evidence: str = "") -> Finding:
-    return Finding(Verdict.OK, evidence)
+def _ok(evidence: str = "") -> CheckFinding:
+    return CheckFinding(CheckVerdict.OK, evidence)
 
 
-def _problem(text: str | None, verdict: Verdict = Verdict.FAIL) -> Finding | None:
-    return None if text is None else Finding(verdict, text) if text else _ok()
+def _problem(text: str | None, verdict: CheckVerdict = CheckVerdict.FAIL) -> CheckFinding | None:
+    return None if text is None else CheckFinding(verdict, text) if text else _ok()
 
 
-def _named(names: tuple[str, ...] | None, verdict: Verdict = Verdict.FAIL) -> Finding | None:
-    return None if names is None else Finding(verdict, ", ".join(names)) if names else _ok()
+def _named(names: tuple[str, ...] | None, verdict: CheckVerdict = CheckVerdict.FAIL) -> CheckFinding | None:
+    return None if names is None else CheckFinding(verdict, ", ".join(names)) if names else _ok()
 
 
-def _least(value: float | None, fail: float, warn: float, unit: str) -> Finding | None:
+def _least(value: float | None, fail: float, warn: float, unit: str) -> CheckFinding | None:
     if value is None:
         return None
-    verdict = Verdict.FAIL if value < fail else Verdict.WARN if value < warn else Verdict.OK
-    return Finding(verdict, f"{value:g} {unit}".strip())
+    verdict = CheckVerdict.FAIL if value < fail else CheckVerdict.WARN if value < warn else CheckVerdict.OK
+    return CheckFinding(verdict, f"{value:g} {unit}".strip())
 
 
-def _most(value: float | None, warn: float, fail: float, unit: str) -> Finding | None:
+def _most(value: float | None, warn: float, fail: float, unit: str) -> CheckFinding | None:
     if value is None:
         return None
-    verdict = Verdict.FAIL if value > fail else Verdict.WARN if value > warn else Verdict.OK
-    return Finding(verdict, f"{value:.3g} {unit}".strip())
+    verdict = CheckVerdict.FAIL if value > fail else CheckVerdict.WARN if value > warn else CheckVerdict.OK
+    return CheckFinding(verdict, f"{value:.3g} {unit}".strip())
 
 
-def _free_space(readings: HostReadings) -> Finding | None:
+def _free_space(readings: HostReadings) -> CheckFinding | None:
     if readings.free_bytes is None or readings.disk_bytes is None:
         return None
     share = readings.free_bytes / max(1, readings.disk_bytes)
     need = (readings.status or {}).get("store", {}).get("need_bytes", 0)
     told = f"{readings.free_bytes} bytes free, {share:.0%}" + (f"; {need} more are needed" if need else "")
     if readings.free_bytes < FREE_LEAST_BYTES or need:
-        return Finding(Verdict.FAIL, told)
-    return Finding(Verdict.WARN if share < FREE_LEAST_SHARE else Verdict.OK, told)
+        return CheckFinding(CheckVerdict.FAIL, told)
+    return CheckFinding(CheckVerdict.WARN if share < FREE_LEAST_SHARE else CheckVerdict.OK, told)
 
 
-def _store(readings: HostReadings) -> Finding | None:
+def _store(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     store = readings.status["store"]
-    return _ok() if store["condition"] == "ok" else Finding(Verdict.FAIL, f"{store['condition']}: {store['detail']}")
+    told = f"{store['condition']}: {store['detail']}"
+    return _ok() if store["condition"] == "ok" else CheckFinding(CheckVerdict.FAIL, told)
 
 
-def _members(readings: HostReadings) -> Finding | None:
+def _members(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     states = [member["state"] for member in readings.status["members"]]
     told = ", ".join(f"{states.count(word)} {word}" for word in ("alive", "suspect", "dead") if word in states)
     gone = states.count("dead") + states.count("suspect")
     if len(states) > 1 and states.count("alive") < 2:
-        return Finding(Verdict.FAIL, told)
-    return Finding(Verdict.WARN if gone else Verdict.OK, told)
+        return CheckFinding(CheckVerdict.FAIL, told)
+    return CheckFinding(CheckVerdict.WARN if gone else CheckVerdict.OK, told)
 
 
-def _alone(readings: HostReadings) -> Finding | None:
+def _alone(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     codes = ("E_ALONE", "E_ISOLATED", "E_JOIN_REFUSED")
     told = [f"{alarm['code']}: {alarm['sentence']}" for alarm in readings.status["alarms"] if alarm["code"] in codes]
-    return Finding(Verdict.FAIL, "; ".join(told)) if told else _ok()
+    return CheckFinding(CheckVerdict.FAIL, "; ".join(told)) if told else _ok()
 
 
-def _alarms(readings: HostReadings) -> Finding | None:
+def _alarms(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     told = [alarm["code"] for alarm in readings.status["alarms"]]
-    return Finding(Verdict.WARN, ", ".join(told)) if told else _ok()
+    return CheckFinding(CheckVerdict.WARN, ", ".join(told)) if told else _ok()
 
 
-def _name(readings: HostReadings) -> Finding | None:
+def _name(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     own = readings.status["node"]
     others = [each for each in readings.status["members"] if each["id"] != own["id"] and each["state"] == "alive"]
     same = [f"{each['id'][:12]} at {each['address']}" for each in others if each["name"] == own["name"]]
     same += [f"{each['name']} has {each['address']} too" for each in others if each["address"] == own["address"]]
-    return Finding(Verdict.FAIL, "; ".join(same)) if same else _ok()
+    return CheckFinding(CheckVerdict.FAIL, "; ".join(same)) if same else _ok()
 
 
-def _versions(readings: HostReadings) -> Finding | None:
+def _versions(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     versions = sorted({each["version"] for each in readings.status["members"] if each["version"]})
-    return Finding(Verdict.WARN if len(versions) > 1 else Verdict.OK, ", ".join(versions))
+    return CheckFinding(CheckVerdict.WARN if len(versions) > 1 else CheckVerdict.OK, ", ".join(versions))
 
 
-def _seeds(readings: HostReadings) -> Finding | None:
+def _seeds(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     alive = [each for each in readings.status["members"] if each["state"] == "alive"]
     seeds = [each["name"] for each in alive if each["seed"]]
     is_moving = any(row["state"] in ("init", "downloading") for row in readings.status["deployments"])
-    return Finding(Verdict.OK if seeds or not is_moving else Verdict.FAIL, f"{len(seeds)} seeds, {len(alive)} alive")
+    return CheckFinding(
+        CheckVerdict.OK if seeds or not is_moving else CheckVerdict.FAIL, f"{len(seeds)} seeds, {len(alive)} alive"
+    )
 
 
-def _clock(readings: HostReadings) -> Finding | None:
+def _clock(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     told = [each.get("clock_ahead_s") for each in readings.status["members"] if each["state"] == "alive"]
@@ -195,52 +198,58 @@ def _clock(readings: HostReadings) -> Finding | None:
     median = known[len(known) // 2]
     worst = max(known, key=abs)
     finding = _most(abs(median), CLOCK_WARN_S, CLOCK_FAIL_S, f"s from the median of {len(known)} hosts")
-    if finding is not None and finding.verdict is Verdict.OK and abs(worst) > CLOCK_FAIL_S:
+    if finding is not None and finding.verdict is CheckVerdict.OK and abs(worst) > CLOCK_FAIL_S:
         name = next(e["name"] for e in readings.status["members"] if e.get("clock_ahead_s") == worst)
-        return Finding(Verdict.WARN, f"the clock of {name} is {worst:.0f} s from this one")
+        return CheckFinding(CheckVerdict.WARN, f"the clock of {name} is {worst:.0f} s from this one")
     return finding
 
 
-def _scrub(readings: HostReadings) -> Finding | None:
+def _clock_kept(readings: HostReadings) -> CheckFinding | None:
+    if readings.clock_is_kept is None:
+        return None
+    return _ok() if readings.clock_is_kept else CheckFinding(CheckVerdict.WARN, "not synchronised")
+
+
+def _scrub(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     return _most(readings.status["store"]["oldest_unchecked_s"], UNCHECKED_MAX_S, 4 * UNCHECKED_MAX_S, "s")
 
 
-def _trust(readings: HostReadings) -> Finding | None:
+def _trust(readings: HostReadings) -> CheckFinding | None:
     """Whether a deployment of the cluster was refused here for its key."""
     if readings.status is None:
         return None
     told = [f"{row['id'][:12]} key {row['subject'][:12]}" for row in readings.status.get("refused", [])
             if row["reason"] == "refused_key"]  # fmt: skip
-    return Finding(Verdict.FAIL, ", ".join(told)) if told else _ok()
+    return CheckFinding(CheckVerdict.FAIL, ", ".join(told)) if told else _ok()
 
 
-def _deployments(readings: HostReadings) -> Finding | None:
+def _deployments(readings: HostReadings) -> CheckFinding | None:
     if readings.status is None:
         return None
     told = [f"{row['name']}@{row['version']}: {row['stall']}" for row in readings.status["deployments"] if row["stall"]]
-    return Finding(Verdict.WARN, ", ".join(told)) if told else _ok()
+    return CheckFinding(CheckVerdict.WARN, ", ".join(told)) if told else _ok()
 
 
-def _of_peers(aspect: str) -> Callable[[HostReadings], Finding | None]:
-    def run(readings: HostReadings) -> Finding | None:
+def _of_peers(aspect: str) -> Callable[[HostReadings], CheckFinding | None]:
+    def run(readings: HostReadings) -> CheckFinding | None:
         tried = [(one.name, getattr(one, aspect)) for one in readings.peers or () if getattr(one, aspect) is not None]
         if not tried:
             return None
         failed = [f"{name}: {why}" for name, why in tried if why]
         told = f"{len(tried) - len(failed)} of {len(tried)}" + "".join(f"; {one}" for one in failed)
         everybody = len(failed) == len(tried)
-        return Finding(Verdict.FAIL if everybody else Verdict.WARN if failed else Verdict.OK, told)
+        return CheckFinding(CheckVerdict.FAIL if everybody else CheckVerdict.WARN if failed else CheckVerdict.OK, told)
 
     return run
 
 
-def _address(readings: HostReadings) -> Finding | None:
+def _address(readings: HostReadings) -> CheckFinding | None:
     if readings.advertises is None:
         return None
     is_any = readings.advertises in ("0.0.0.0", "::", "")
-    return Finding(Verdict.FAIL if is_any else Verdict.OK, readings.advertises)
+    return CheckFinding(CheckVerdict.FAIL if is_any else CheckVerdict.OK, readings.advertises)
 
 
 CHECKS = (
@@ -260,12 +269,11 @@ CHECKS = (
           "enough files may be open", "LimitNOFILE=65536 in the unit, or ulimit -n"),
     Check("threads", lambda r: _least(r.threads_max, 128, 512, "threads"), "enough threads may run",
           "TasksMax in the unit, ulimit -u, pids.max"),
-    Check("clock_kept", lambda r: None if r.clock_is_kept is None else
-          Finding(Verdict.OK if r.clock_is_kept else Verdict.WARN, "" if r.clock_is_kept else "not synchronised"),
-          "the kernel says that the clock is kept right", "run chrony or systemd-timesyncd"),
+    Check("clock_kept", _clock_kept, "the kernel says that the clock is kept right",
+          "run chrony or systemd-timesyncd"),
     Check("clock", _clock, "this host's clock agrees with the others'", "set it: run chrony or systemd-timesyncd"),
     Check("publishers", lambda r: None if r.publishers is None else
-          Finding(Verdict.OK if r.publishers else Verdict.FAIL, f"{r.publishers} keys"),
+          CheckFinding(CheckVerdict.OK if r.publishers else CheckVerdict.FAIL, f"{r.publishers} keys"),
           "some publisher is trusted", "add its key to `security.trust`, then reload"),
     Check("trust", _trust, "no deployment is signed by a key that is missing here",
           "add the publisher's key to `security.trust`, then reload"),
@@ -296,7 +304,7 @@ CHECKS = (
 )  # fmt: skip
 
 
-def examine(readings: HostReadings) -> list[tuple[Check, Finding]]:
+def examine(readings: HostReadings) -> list[tuple[Check, CheckFinding]]:
     """All checks that have something to judge by, in the order of the list."""
     found = [(check, check.run(readings)) for check in CHECKS]
     return [(check, finding) for check, finding in found if finding is not None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gossipd.diagnosis.checks import CHECKS, HostReadings, PeerReading, Verdict, examine
+from gossipd.diagnosis.checks import CHECKS, CheckVerdict, HostReadings, PeerReading, examine
 from tests.gossipd.cli.large_clusters import deployment, host, page
 
 
@@ -77,13 +77,13 @@ SICK: dict[str, dict[str, Any]] = {
 }
 
 
-def verdicts(readings: HostReadings) -> dict[str, Verdict]:
+def verdicts(readings: HostReadings) -> dict[str, CheckVerdict]:
     return {check.code: finding.verdict for check, finding in examine(readings)}
 
 
 def test_a_host_on_which_all_is_well_passes_every_check() -> None:
     found = verdicts(WELL)
-    assert {code: verdict for code, verdict in found.items() if verdict is not Verdict.OK} == {}
+    assert {code: verdict for code, verdict in found.items() if verdict is not CheckVerdict.OK} == {}
     assert len(found) >= 20
     assert list(found) == [check.code for check in CHECKS if check.code in found]
     assert found.keys() | {"scrub"} == {check.code for check in CHECKS}
@@ -97,7 +97,7 @@ def test_every_check_has_readings_with_which_it_fails() -> None:
 def test_a_check_that_is_not_well_says_so_with_evidence(code: str) -> None:
     found = {check.code: (check, finding) for check, finding in examine(replace(WELL, **SICK[code]))}
     check, finding = found[code]
-    assert finding.verdict is not Verdict.OK
+    assert finding.verdict is not CheckVerdict.OK
     assert finding.evidence or code == "clock_kept"
     assert check.cure and check.sentence
 
@@ -108,11 +108,11 @@ def test_nothing_to_judge_by_is_no_verdict() -> None:
 
 def test_one_peer_of_three_that_does_not_answer_is_a_warning() -> None:
     peers = tuple(PeerReading(name=f"n{n}", udp="" if n else "no answer") for n in range(3))
-    assert verdicts(replace(WELL, peers=peers))["udp"] is Verdict.WARN
+    assert verdicts(replace(WELL, peers=peers))["udp"] is CheckVerdict.WARN
 
 
 def test_one_wrong_clock_among_others_is_named() -> None:
     told = of_members(clock_ahead_s=lambda n: 90.0 if n == 3 else 0.2)
     [finding] = [finding for check, finding in examine(replace(WELL, status=told)) if check.code == "clock"]
-    assert finding.verdict is Verdict.WARN
+    assert finding.verdict is CheckVerdict.WARN
     assert told["members"][3]["name"] in finding.evidence
