@@ -108,6 +108,11 @@ class StatusClient:
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
 
+    def metrics(self) -> str:
+        """The page for Prometheus, as text."""
+        with self._answer("GET", "/metrics", None) as answer:
+            return answer.read().decode()
+
     def deployment(self, name: str, version: int) -> dict[str, Any]:
         answer = self._get(f"/v1/deployments/{quote(name)}/{version}")
         row: dict[str, Any] = answer["deployment"]

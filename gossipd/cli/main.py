@@ -50,6 +50,7 @@ VERBS = {
     "wait": _Verb("gossipd.cli.wait", "wait", "Wait until a model is on the hosts."),
     "events": _Verb("gossipd.cli.events", "events", "What has happened, and what happens."),
     "doctor": _Verb("gossipd.cli.doctor", "doctor", "What is wrong with this host."),
+    "support": _Verb("gossipd.cli.support", "support", "An archive for who helps, without secrets."),
     "members": _Verb("gossipd.cli.members", "members", "Who belongs to the cluster."),
     "ls": _Verb("gossipd.cli.models", "ls", "Models on this host."),
     "path": _Verb("gossipd.cli.models", "path", "Where a model lies on this host."),

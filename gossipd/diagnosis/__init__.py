@@ -2,4 +2,5 @@
 
 * ``causes``  why a deployment is not complete, from the status page
 * ``checks``  what ``gossipd doctor`` looks at, each with its sentence and its cure
+* ``redaction``  taking secrets out of what leaves the host
 """
