@@ -28,9 +28,9 @@ from membership.member import NodeId
 from membership.node import MembershipNode
 from membership.rumours import PROGRESS, STATEMENT
 
-_NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2}
+_NUMBERS = {PayloadKind.STATEMENT: 1, PayloadKind.PROGRESS: 2, PayloadKind.AUDIT: 3}
 _KINDS = {number: kind for kind, number in _NUMBERS.items()}
-_PLURALS = {PayloadKind.STATEMENT: "statements", PayloadKind.PROGRESS: "progress"}
+_PLURALS = {PayloadKind.STATEMENT: "statements", PayloadKind.PROGRESS: "progress", PayloadKind.AUDIT: "audit"}
 KEY_BYTES_MAX = 64
 VERSION_MAX = 2**63 - 1
 _KEPT_BACK_MAX = 64
@@ -85,6 +85,12 @@ class EventStore:
             self._note_statement(key, version, data, verdict.writer, now, relay=True)
             self._node.gossip_due = True
 
+    def tell_some(self, key: bytes, version: int, payload: bytes, count: int) -> None:
+        """One AUDIT event to that many living members at random."""
+        data = wire.event(_NUMBERS[PayloadKind.AUDIT], self._node.own.node, version, key, payload)
+        for claim in self._node.roster.pick(count):
+            self._node.send_bare(claim, bytes((wire.GOSSIP,)) + data)
+
     def on_event(self, data: bytes, now: float, forwarder: NodeId, *, relay: bool = True) -> bool:
         """An EVENT item was heard; False when the host's rules refuse it. A new statement is passed on at once, and
         twice more often than other rumours, because a node that the first wave misses hears it seconds later, from a
@@ -93,12 +99,15 @@ class EventStore:
         kind = _KINDS.get(number)
         if kind is None or not key or len(payload) > self._node.settings.event_bytes_max or version > VERSION_MAX:
             raise WireError("an event that cannot be")
-        if not self._is_newer(kind, key, version):
+        if kind is not PayloadKind.AUDIT and not self._is_newer(kind, key, version):
             return True
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:
             self._node.counts[f"{_PLURALS[kind]}_refused_judge"] += 1
             return False
+        if kind is PayloadKind.AUDIT:
+            self._node.tell(PayloadHeard(origin, forwarder, kind, key, version, payload))
+            return True
         if not verdict.is_known:
             if kind is PayloadKind.PROGRESS:
                 self._node.counts["progress_refused_unknown"] += 1

@@ -7,7 +7,7 @@ What lives here: a pure function. What does not: the sums (``deployment.progress
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
@@ -50,6 +50,8 @@ class TargetFacts:
     name: str
     rack: str
     member_state: str
+    is_twice: bool = False
+    """Two hosts speak with its key: neither's word counts."""
 
 
 def deployment_row(
@@ -57,8 +59,10 @@ def deployment_row(
 ) -> DeploymentRow:
     """One row, with the hosts in the order of ``targets``. ``now`` is on the clock that fed ``table``."""
     key = progress_key(facts.id)
-    nodes = [each.node for each in targets]
-    totals = table.totals(key, nodes, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
+    single = [each.node for each in targets if not each.is_twice]
+    totals = table.totals(key, single, chunk_count=facts.chunk_count, bytes_total=facts.bytes_total, now=now)
+    if len(single) < len(targets):
+        totals = replace(totals, hosts_total=len(targets), completed_s=0)
     reasons = _Reasons(table, key, targets)
     hosts = [_host_row(each, reasons, facts, now) for each in targets]
     told_here = [host.reason for host, each in zip(hosts, targets, strict=True) if each.node == facts.own]
@@ -128,7 +132,11 @@ _AWAY = {one.value: one for one in (HostReason.SUSPECT, HostReason.DEAD, HostRea
 
 def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, now: float) -> HostRow:
     row = reasons.row(target)
-    if row is None:
+    chunks: int
+    age_s: float | None
+    if target.is_twice:
+        state, reason, subject, chunks, age_s = HostState.INIT, HostReason.IDENTITY_TWICE, "", 0, None
+    elif row is None:
         away = _AWAY.get(target.member_state, HostReason.NONE if facts.cancelled else HostReason.NOT_HEARD)
         state, reason, subject = HostState.CANCELLED if facts.cancelled else HostState.INIT, away, ""
         chunks, age_s = 0, None

@@ -19,17 +19,17 @@ _CONTROL_REFUSALS = frozenset(
 )  # fmt: skip
 _CONTROL_REFUSAL_PREFIXES = ("control_refused_", "control_undecodable_")
 _CONTROL_BYTES = {"link_sent_bytes": "sent", "entrance_received_bytes": "received"}
-_MEMBERSHIP_PREFIX = "dropped_"
+_KEPT_BACK = ("statements_kept_back", "forgets_kept_back", "accusations_disbelieved")
 
 
 def refused(bulk: Mapping[str, int], control: Mapping[str, int], membership: Mapping[str, int]) -> dict[str, int]:
     """What was turned away, by reason. Reasons of the control port begin with ``control_``, those of datagrams with
-    ``dropped_``, those of the bulk port with ``E_``."""
+    ``dropped_`` mostly, those of the bulk port with ``E_``."""
     found = {code: count for code, count in bulk.items() if code in _BULK_REFUSALS}
     for name, count in control.items():
         if _is_refusal(name):
             found[name if name.startswith("control_") else f"control_{name}"] = count
-    return found | {name: count for name, count in membership.items() if name.startswith(_MEMBERSHIP_PREFIX)}
+    return found | {name: count for name, count in membership.items() if _is_of_membership(name)}
 
 
 def uploads_failed(bulk: Mapping[str, int]) -> dict[str, int]:
@@ -49,3 +49,8 @@ def control_events(control: Mapping[str, int]) -> dict[str, int]:
 
 def _is_refusal(name: str) -> bool:
     return name in _CONTROL_REFUSALS or name.startswith(_CONTROL_REFUSAL_PREFIXES)
+
+
+def _is_of_membership(name: str) -> bool:
+    """Whether a counter of membership's is of words that it did not take."""
+    return name.startswith("dropped_") or "_refused" in name or name in _KEPT_BACK

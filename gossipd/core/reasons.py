@@ -266,6 +266,10 @@ class HostReason(Enum):
         "source_proxy", 47, CuredBy.NETWORK, Heals.BY_ITSELF, ExitCode.SOURCE_UNREACHABLE,
         "the proxy on the way to storage refuses or fails", "look at the proxy and at the seeds' environment", 14,
     )  # fmt: skip
+    IDENTITY_TWICE = (
+        "identity_twice", 48, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
+        "two hosts speak with this host's key, so neither's word counts", "see the alarm `E_IDENTITY_TWICE`",
+    )  # fmt: skip
 
 
 READERS = frozenset(

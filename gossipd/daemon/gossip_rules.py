@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.progress_record import refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
@@ -49,15 +50,24 @@ class SystemClocks:
         return time.monotonic()
 
 
+class Refusals(Protocol):
+    """Where refused words are written down, so many of each member."""
+
+    def word_refused(self, signer: bytes | None, code: str) -> None:
+        """``signer`` has signed what is refused; None: nobody has."""
+
+
 class GossipRules:
     """See HostRules. Boot numbers are seconds since 1970. Who may sign and cancel is asked at each use."""
 
     def __init__(
-        self, statements: StatementStore, roster: ClusterRoster, progress: ClusterProgress, *,
-        clocks: Clocks | None = None,
+        self, statements: StatementStore, roster: ClusterRoster, progress: ClusterProgress, heads: HeadRules,
+        refusals: Refusals, *, clocks: Clocks | None = None,
     ) -> None:  # fmt: skip
         self._statements = statements
         self._roster = roster
+        self._heads = heads
+        self._refusals = refusals
         self._progress = ProgressJudge(roster, progress)
         self._progress_quotas: Quotas[bytes] = Quotas(burst=PROGRESS_BURST, per_s=PROGRESS_PER_REFRESH)
         self._clocks = clocks or SystemClocks()
@@ -71,16 +81,28 @@ class GossipRules:
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""
+        if kind is PayloadKind.AUDIT:
+            return self._heads.judge(key, version, payload)
         if kind is PayloadKind.PROGRESS:
             return self._judge_progress(key, version, payload)
         try:
             statement = Statement.decode(payload)
-            if key != statement.deployment or version != statement.rank:
-                return None
+        except ManifestError as error:
+            self._refusals.word_refused(None, error.code)
+            return None
+        if key != statement.deployment or version != statement.rank:
+            return None
+        return self._judge_statement(statement)
+
+    def _judge_statement(self, statement: Statement) -> Verdict | None:
+        try:
             check_issued(statement, self._clocks.wall_s())
             judge_statement(statement, self._statements, self._roster.signers, self._roster)
         except ManifestError as error:
-            return Verdict(statement.signer, is_known=False) if error.code == "E_KEY_UNKNOWN" else None
+            if error.code == "E_KEY_UNKNOWN":
+                return Verdict(statement.signer, is_known=False)
+            self._refusals.word_refused(statement.signer, error.code)
+            return None
         return Verdict(statement.signer, is_known=not is_moot(statement, self._statements, self._roster))
 
     def _judge_progress(self, key: bytes, version: int, payload: bytes) -> Verdict | None:

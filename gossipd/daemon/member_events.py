@@ -14,6 +14,7 @@ import trio
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.errors import GossipdError
 from gossipd.core.events import Event, PeerLost
+from gossipd.daemon.audit_gossip import AuditGossip
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.membership_host import MembershipHost
@@ -40,6 +41,7 @@ class MemberEvents:
     progress_publisher: ProgressPublisher
     membership_host: MembershipHost
     alarms: Alarms
+    audit_gossip: AuditGossip
     nursery: trio.Nursery
     _pings: int = field(default=0, init=False)
 
@@ -65,6 +67,9 @@ class MemberEvents:
     def payload_heard(self, event: PayloadHeard) -> None:
         if event.kind is PayloadKind.STATEMENT:
             self.deployments.post(StatementHeard(event.payload, event.key, event.forwarder))
+            return
+        if event.kind is PayloadKind.AUDIT:
+            self.audit_gossip.heard(event)
             return
         try:
             heard = self.progress_publisher.heard(event.key, event.version, event.payload)

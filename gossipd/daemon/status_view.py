@@ -20,6 +20,7 @@ from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
+from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.reports import Reports
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -36,6 +37,8 @@ from gossipd.transfer.traffic import PeerTraffic
 from membership.member import Member, MemberState
 from membership.swim import Swim
 
+TRUST_ALARMS = frozenset({"E_AUDIT_CUT", "E_EQUIVOCATION", "E_IDENTITY_TWICE"})  # a key or a host may be an attacker's
+
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class DaemonStatus:
@@ -51,6 +54,7 @@ class DaemonStatus:
     inbox: Inbox
     reports: Reports
     lag: LoopLag
+    identities: IdentityWatch
     request_guards: list[RequestGuard]
     """Of the status socket and the metrics port."""
     fetch_seconds: Histogram = field(default_factory=lambda: Histogram(FETCH_BOUNDS_S))
@@ -60,6 +64,7 @@ class DaemonStatus:
         record = self.swim.self_record()
         in_clear = self.live.config.bulk.encryption == "none"
         reasons = ["bulk.encryption is none: others can read the bytes on the way"] if in_clear else []
+        reasons += [row.sentence for row in self.reports.alarms.rows.values() if row.code in TRUST_ALARMS]
         statistics = self.data_plane.store.statistics()
         condition = statistics.condition
         inbox, audit = self.inbox.statistics, self.reports.audit
@@ -107,7 +112,13 @@ class DaemonStatus:
         manifest = deployment.manifest
         assert manifest is not None
         targets = [
-            TargetFacts(member.record.node, member.record.name, member.record.rack, member.state.value)
+            TargetFacts(
+                member.record.node,
+                member.record.name,
+                member.record.rack,
+                member.state.value,
+                is_twice=self.identities.is_twice(member.record.node),
+            )
             for member in members
             if manifest.is_target(member.record.name, member.record.rack)
         ]

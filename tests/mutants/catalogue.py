@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutants import inputs, members, progress, sessions, store, swarm, trust
+from tests.mutants import inputs, members, progress, rights, sessions, store, swarm, trust
 from tests.mutants.mutant import Mutant
 
 _ALL = (
@@ -12,6 +12,7 @@ _ALL = (
     *sessions.MUTANTS,
     *members.MUTANTS,
     *inputs.MUTANTS,
+    *rights.MUTANTS,
     *progress.MUTANTS,
 )
 MUTANTS: dict[str, Mutant] = {mutant.name: mutant for mutant in _ALL}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from random import Random
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -59,10 +59,10 @@ class Host:
     def rules(self) -> GossipRules:
         """The daemon's own."""
         wires = self.cluster.wires
+        nothing: Any = None
         rules = GossipRules(
-            StatementStore(), cast(ClusterRoster, self), self.table,
-            clocks=VirtualClocks(wires),
-        )  # fmt: skip
+            StatementStore(), cast(ClusterRoster, self), self.table, nothing, nothing, clocks=VirtualClocks(wires)
+        )
         rules.latest_boot = lambda: BOOT_MAX  # type: ignore[method-assign]  # the simulation's are in milliseconds
         return rules
 

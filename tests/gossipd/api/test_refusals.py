@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from gossipd.api.refusals import control_bytes, control_events, refused, uploads_failed
 
 CONTROL = {
@@ -23,3 +25,17 @@ def test_every_counter_is_in_exactly_one_metric() -> None:
     assert control_events(CONTROL) == {"zap_accepted": 14, "link_dialed": 5, "link_sent": 9, "gaps": 1}
     assert uploads_failed(BULK) == {"E_RELAY_ENDED": 7}
     assert len(refused({}, CONTROL, {})) + len(control_events(CONTROL)) + 2 == len(CONTROL)
+
+
+@pytest.mark.parametrize(
+    "counter",
+    ["dropped_replays", "boots_refused", "statements_refused_judge", "members_refused_address", "forgets_kept_back",
+     "statements_kept_back", "accusations_disbelieved"],
+)  # fmt: skip
+def test_what_gossip_brought_and_was_not_taken_is_shown_as_refused(counter: str) -> None:
+    assert refused({}, {}, {counter: 1}) == {counter: 1}
+
+
+@pytest.mark.parametrize("counter", ["datagrams_in", "events_kept_back", "members_live", "contradictions"])
+def test_what_was_taken_or_is_a_size_is_not(counter: str) -> None:
+    assert refused({}, {}, {counter: 1}) == {}

@@ -437,6 +437,28 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(shell: Shell, monkeyp
     assert "\x1b[" not in shell("status").out
 
 
+def test_audit_verify_compares_a_log_with_what_a_witness_heard(shell: Shell, tmp_path: Path) -> None:
+    from gossipd.audit.chain_file import AuditFile
+    from gossipd.audit.witness import AuditHead, Witness
+
+    path, heard = tmp_path / "audit.jsonl", tmp_path / "witness"
+    file, witness = AuditFile(path), Witness()
+    for event in ("started", "published"):
+        file.append([{"event": event}], "2027-01-15T08:00:00Z")
+    witness.heard(b"n" * 16, "node-1", AuditHead(1_000, file.records, bytes.fromhex(file.head)))
+    heard.write_bytes(witness.to_bytes())
+    words = ("audit", "verify", str(path), "--witness", str(heard), "--host")
+    assert shell(*words, "node-1", socket=False).code == 0
+    unknown = shell(*words, "node-2", socket=False)
+    assert (unknown.code, "knows the hosts node-1" in unknown.err) == (ExitCode.USAGE, True)
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    cut = shell(*words, "node-1", socket=False)
+    assert cut.code == ExitCode.VERIFICATION
+    assert "its end was cut off" in cut.err
+    heard.write_bytes(b"?")
+    assert shell(*words, "node-1", socket=False).code == ExitCode.USAGE
+
+
 def test_audit_verify_says_whether_the_chain_holds(shell: Shell, tmp_path: Path) -> None:
     from gossipd.audit.chain_file import AuditFile
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from gossipd.core.ids import DeploymentId
+from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.deployment.progress_record import HostState, Progress
@@ -23,6 +24,7 @@ from membership.member import NodeId, node_id
 KEY, STRANGER = SecretKey(b"s" * 32), SecretKey(b"x" * 32)
 SIGNER = KEY.public.ed25519
 DEPLOYMENT = DeploymentId(b"d" * 32)
+REFUSED: list[tuple[bytes | None, str]] = []
 WRITERS = {
     node_id(one.public.ed25519): ProgressWriter(one.public.ed25519, signs=True, began_s=0)
     for one in (KEY, SecretKey(b"t" * 32))
@@ -50,7 +52,11 @@ def rules(known: Statement | None = None) -> GossipRules:
         signers={SIGNER}, may_cancel=lambda signer, authors: False, host_count=1_000, own=b"own",
         progress_writer=WRITERS.get,
     )  # fmt: skip
-    return GossipRules(store, cast(ClusterRoster, roster), ClusterProgress(), clocks=StoppedClocks())
+    heads = SimpleNamespace(judge=lambda key, version, payload: Verdict(key))
+    said = SimpleNamespace(word_refused=lambda signer, code: REFUSED.append((signer, code)))
+    return GossipRules(
+        store, cast(ClusterRoster, roster), ClusterProgress(), cast(HeadRules, heads), said, clocks=StoppedClocks()
+    )
 
 
 def judged(one: Statement, *, version: int | None = None, key: bytes = DEPLOYMENT, wire: bytes = b"") -> Verdict | None:
@@ -91,6 +97,16 @@ def test_an_epoch_is_a_few_steps_from_the_last_one(known: int, epoch: int, count
     assert (judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is not None) is counts
 
 
+def test_what_is_refused_is_written_down_by_signer_and_code() -> None:
+    REFUSED.clear()
+    one = sign_statement(KEY, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=NOW_S + 601)
+    assert judged(one) is None
+    assert judged(statement(), wire=b"x") is None
+    assert judged(statement(key=STRANGER)) is not None, "a joiner's, perhaps"
+    assert [signer for signer, _ in REFUSED] == [SIGNER, None]
+    assert all(code.startswith("E_") for _, code in REFUSED)
+
+
 def test_a_cancel_that_no_host_would_obey_stands_in_nobodys_way() -> None:
     one = statement(epoch=8, verb=Verb.CANCEL)
     assert rules(statement(epoch=7)).judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) is None
@@ -100,7 +116,10 @@ def test_a_cancel_before_its_manifest_is_kept_back_until_it_can_be_judged() -> N
     one = statement(epoch=EPOCH_FIRST_MAX, verb=Verb.CANCEL)
     assert judged(one) == Verdict(SIGNER, is_known=False), "it stands in no statement's way"
     roster = SimpleNamespace(signers={SIGNER}, may_cancel=lambda signer, authors: True)
-    clients = GossipRules(StatementStore(), cast(ClusterRoster, roster), ClusterProgress(), clocks=StoppedClocks())
+    nothing: Any = None
+    clients = GossipRules(
+        StatementStore(), cast(ClusterRoster, roster), ClusterProgress(), nothing, nothing, clocks=StoppedClocks()
+    )
     assert clients.judge(PayloadKind.STATEMENT, DEPLOYMENT, one.rank, one.encode()) == Verdict(SIGNER)
 
 
