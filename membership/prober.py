@@ -142,6 +142,7 @@ class Prober:
         elif subject.handle in node.roster.gone:
             self._lost.on_answered(now)
         else:
+            node.counts["probes_answered"] += 1
             node.health.improve()
             self._note(subject, now, answered=True)
         self._review(now)

@@ -88,11 +88,21 @@ class StatusClient:
     def members(self) -> dict[str, Any]:
         return self._get("/v1/members")
 
+    def events(self, since: str | None, *, wait_s: int = 0) -> dict[str, Any]:
+        """What comes after ``since``, BOOT:ID; waits at most ``wait_s`` for it, which must be under the timeout."""
+        query = {"wait_s": str(wait_s), **({} if since is None else {"since": since})}
+        return self._get("/v1/events", query)
+
     def models(self, name: str | None = None) -> dict[str, Any]:
         return self._get("/v1/models", {} if name is None else {"name": name})
 
     def peers(self) -> dict[str, Any]:
         return self._get("/v1/peers")
+
+    def metrics(self) -> str:
+        """The page for Prometheus, as text."""
+        with self._answer("GET", "/metrics", None) as answer:
+            return answer.read().decode()
 
     def deployment(self, name: str, version: int) -> dict[str, Any]:
         answer = self._get(f"/v1/deployments/{quote(name)}/{version}")
@@ -117,7 +127,7 @@ class StatusClient:
                 raise DaemonUnreachableError(f"the daemon at {self._path} stopped answering: {error}") from None
 
     def _get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        target = f"{path}?{urlencode(query)}" if query else path
+        target = f"{path}?{urlencode(query, safe=':')}" if query else path
         with self._answer("GET", target, None) as answer:
             return _object(answer.read())
 

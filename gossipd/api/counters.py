@@ -97,6 +97,12 @@ class LocalCounters:
     """By scheme and result: ok, throttled, failed, refused."""
     refused: Mapping[str, int] = field(default_factory=dict)
     """Refused connections and requests, by a bounded word: bad_mac, replay, stranger, inbox, status, ..."""
+    uploads_failed: Mapping[str, int] = field(default_factory=dict)
+    """Transfers from here that began and failed, by code."""
+    control_bytes: Mapping[str, int] = field(default_factory=dict)
+    """By ``sent`` and ``received``."""
+    control_events: Mapping[str, int] = field(default_factory=dict)
+    """Everything else that control links count, by a bounded word."""
     uploads_busy: int = 0
     uploads_max: int = 0
     buffers_busy_bytes: int = 0

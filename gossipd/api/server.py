@@ -9,6 +9,7 @@ method   path                              answer
 GET      /v1/status?name=&version=         StatusSnapshot, its deployments narrowed
 GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
+GET      /v1/events?since=BOOT:ID&wait_s=  {"boot", "last", "events": [...]}, or server-sent events when asked for
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
@@ -39,6 +40,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from gossipd.api.event_pages import EventPages
+from gossipd.api.events import EventRing
 from gossipd.api.metrics import CONTENT_TYPE, render
 from gossipd.api.ports import AdminPort, StatusPort
 from gossipd.api.request_guard import StatusRequestError, error_body
@@ -57,11 +60,11 @@ _STATUS_OF_EXIT = {
 }
 
 
-def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
+def status_app(view: StatusPort, operations: AdminPort, ring: EventRing) -> Starlette:
     """All routes, for the unix socket."""
     orders = _AdminRoutes(operations)
     routes = [
-        *_question_routes(view),
+        *_question_routes(view, ring),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
         Route("/v1/pause", orders.pause, methods=["POST"]),
         Route("/v1/resume", orders.resume, methods=["POST"]),
@@ -75,10 +78,10 @@ def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
 
 
-def read_app(view: StatusPort) -> Starlette:
+def read_app(view: StatusPort, ring: EventRing) -> Starlette:
     """The questions only, for a unix socket that other users of the host may use: no route changes anything."""
     orders = Route("/v1/{verb}", _no_orders_here, methods=["POST"])
-    return Starlette(routes=[*_question_routes(view), orders], exception_handlers=_HANDLERS)
+    return Starlette(routes=[*_question_routes(view, ring), orders], exception_handlers=_HANDLERS)
 
 
 def health_app(view: StatusPort) -> Starlette:
@@ -185,9 +188,10 @@ class _AdminRoutes:
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-def _question_routes(view: StatusPort) -> list[Route]:
+def _question_routes(view: StatusPort, ring: EventRing) -> list[Route]:
     pages = _Pages(view)
     return [
+        Route("/v1/events", EventPages(ring).events),
         Route("/v1/status", pages.status),
         Route("/v1/members", pages.members),
         Route("/v1/models", pages.models),

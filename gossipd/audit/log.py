@@ -14,10 +14,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 import trio
@@ -47,10 +48,20 @@ class _Allowance:
     suppressed: int = 0
 
 
+class RecordListener(Protocol):
+    """Hears of records when they are taken, before they are written; from any thread."""
+
+    def recorded(self, kind: str, subject: str | None, fields: Mapping[str, Scalar]) -> None: ...
+
+
 class AuditLog:
     """Takes records from any thread; ``run`` writes them. ``trouble`` says why it cannot."""
 
-    def __init__(self, path: Path, *, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, path: Path, *, wall: Callable[[], float] = time.time, listener: RecordListener | None = None
+    ) -> None:
+        """``listener`` is told of every record that is taken."""
+        self._listener = listener
         self._file = AuditFile(path)
         self._wall = wall
         self._lock = threading.Lock()
@@ -96,6 +107,9 @@ class AuditLog:
         if token is not None:
             with suppress(trio.RunFinishedError):  # by a thread that outlives the loop by a moment
                 token.run_sync_soon(self._wake, idempotent=True)
+        if self._listener is not None:
+            told = {key: value for key, value in entry.items() if key not in ("event", "subject", "suppressed")}
+            self._listener.recorded(event, subject, told)
 
     def _wake(self) -> None:
         self._recorded.set()

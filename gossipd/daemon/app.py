@@ -25,6 +25,7 @@ import trio
 
 from gossipd import __version__
 from gossipd.api.counters import LoopLag
+from gossipd.api.events import EventRing
 from gossipd.api.local_server import LocalServers
 from gossipd.api.local_socket import bind_loopback, bind_unix
 from gossipd.audit.log import AuditLog
@@ -46,12 +47,14 @@ from gossipd.daemon.data_plane import DataPlane, open_store
 from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.driver import PlannerDriver
+from gossipd.daemon.event_feed import EventFeed
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
 from gossipd.daemon.identity_alarms import IdentityAlarms
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
 from gossipd.daemon.live_settings import LiveSettings
+from gossipd.daemon.loneliness import LonelinessWatch
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
@@ -100,12 +103,14 @@ class App:
         self.live = LiveSettings(config, keys)
         now, wall_s = trio.current_time(), time.time()
         home = config.file.parent
-        audit, self._lag = AuditLog(home / "audit.jsonl"), LoopLag()
-        self.reports = Reports(audit, Alarms(audit), BugTrap())
-        self._state = StateDirectory(home / "state")
+        self._state, self._lag = StateDirectory(home / "state"), LoopLag()
+        boot = self._state.next_boot(wall_s)
+        self._feed = EventFeed(EventRing(boot))
+        audit = AuditLog(home / "audit.jsonl", listener=self._feed)
+        self.reports = Reports(audit, Alarms(audit, self._feed.alarm_ended), BugTrap())
         self._statements, roster = self._state.register(), self._state.roster()
         self._progress = self._state.progress(now=now, wall_s=wall_s)
-        record = settings_mapping.own_record(config, keys.node.public, self._state.next_boot(wall_s))
+        record = settings_mapping.own_record(config, keys.node.public, boot)
         self._directory = MemberDirectory(record.node)
         self._witness = self._state.witness()
         self._cluster_roster = ClusterRoster(self._directory, self.live)
@@ -178,6 +183,7 @@ class App:
             table=self._progress, lifecycle=self._deployments.lifecycle, store=self._store,
             chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
             secret=self.live.keys.node, membership_host=self._membership_host, clock=self._cluster_clock,
+            listener=self._feed,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
@@ -202,7 +208,7 @@ class App:
             lifecycle=self._deployments.lifecycle, progress=self._progress, data_plane=self._data_plane,
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
             identities=self._identity_alarms.watch,
-            local_servers=self._local_servers,
+            local_servers=self._local_servers, clock=self._cluster_clock,
         )  # fmt: skip
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
@@ -233,6 +239,7 @@ class App:
             outer.cancel_scope.cancel()
 
     def _hear_membership(self, event: membership_events.Event) -> None:
+        self._feed.member_heard(event)
         self._identity_alarms.hear(event)
         self._directory.hear(event, self._member_events)
 
@@ -244,9 +251,11 @@ class App:
         nursery.start_soon(self._deployments.run, self._deployment_executor, self._nursery)
         self._nursery.start_soon(self._store_events.run, self._deployments, self.reports.audit)
         limits = LimitsWatch(self.reports.alarms, ports)
+        alone = LonelinessWatch(self._membership_host.swim, self.live, self.reports.alarms)
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
             self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
+            alone,
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)
@@ -270,12 +279,12 @@ class App:
     async def _open_local_sockets(self, nursery: trio.Nursery) -> None:
         status = self.live.config.status
         await nursery.start(self._inbox.run)
-        serve = self._local_servers.serve
-        nursery.start_soon(serve, bind_unix(status.socket), partial(_status_server, self._view, self._operations))
+        serve, ring = self._local_servers.serve, self._feed.ring
+        nursery.start_soon(serve, bind_unix(status.socket), partial(_status_server, self._view, self._operations, ring))
         if status.readers != "none":
             mode = 0o666 if status.readers == "all" else 0o660
             readers = bind_unix(status.read_socket, mode=mode, group=group_number(status.read_group))
-            nursery.start_soon(serve, readers, partial(_readers_server, self._view))
+            nursery.start_soon(serve, readers, partial(_readers_server, self._view, ring))
         if status.metrics_port:
             page = bind_loopback("127.0.0.1", status.metrics_port)
             nursery.start_soon(serve, page, partial(_metrics_server, self._view))
@@ -330,18 +339,18 @@ class App:
 # The HTTP libraries are imported by the first client of a socket (``api.local_server``).
 
 
-def _status_server(view: DaemonStatus, operations: AdminOperations) -> RequestGuard:
+def _status_server(view: DaemonStatus, operations: AdminOperations, ring: EventRing) -> RequestGuard:
     from gossipd.api.request_guard import RequestGuard
     from gossipd.api.server import status_app
 
-    return RequestGuard(status_app(view, operations))
+    return RequestGuard(status_app(view, operations, ring))
 
 
-def _readers_server(view: DaemonStatus) -> RequestGuard:
+def _readers_server(view: DaemonStatus, ring: EventRing) -> RequestGuard:
     from gossipd.api.request_guard import RequestGuard
     from gossipd.api.server import read_app
 
-    return RequestGuard(read_app(view))
+    return RequestGuard(read_app(view, ring))
 
 
 def _metrics_server(view: DaemonStatus) -> RequestGuard:

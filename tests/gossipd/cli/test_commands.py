@@ -103,7 +103,7 @@ def test_watch_draws_a_bar_for_each_host_and_the_totals(shell: Shell) -> None:
     from gossipd.cli.watch import view
 
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(view(StatusClient(shell.path).status(), "gone for a moment", rows_max=10))
+    console.print(view(StatusClient(shell.path).status(), "gone for a moment", columns=120, lines_max=20))
     text = console.export_text()
     console.file.close()
     rows = {line.split()[0]: line for line in text.splitlines() if line.strip()}
@@ -124,12 +124,12 @@ def test_watch_shows_those_furthest_behind_when_not_all_fit(shell: Shell) -> Non
 
     shell.daemon.rows = [toy_row(8, hosts=10)]
     console = Console(width=120, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(view(StatusClient(shell.path).status(), None, rows_max=4))
+    console.print(view(StatusClient(shell.path).status(), None, columns=120, lines_max=8))
     text = console.export_text()
     console.file.close()
     assert "node-9 " in text
     assert "node-10" in text
-    assert "and 6 hosts that are further" in text
+    assert "not shown: 7 complete" in text
 
 
 def test_watch_draws_again_and_again_without_a_terminal(shell: Shell) -> None:
