@@ -47,6 +47,7 @@ VERBS = {
     "trigger": _Verb("gossipd.cli.trigger", "trigger", "Deploy or cancel by a message to any host."),
     "status": _Verb("gossipd.cli.status", "status", "How far the cluster is."),
     "wait": _Verb("gossipd.cli.wait", "wait", "Wait until a model is on the hosts."),
+    "web": _Verb("gossipd.cli.web", "web", "The cluster in a browser."),
     "members": _Verb("gossipd.cli.members", "members", "Who belongs to the cluster."),
     "ls": _Verb("gossipd.cli.models", "ls", "Models on this host."),
     "path": _Verb("gossipd.cli.models", "path", "Where a model lies on this host."),
