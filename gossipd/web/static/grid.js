@@ -84,7 +84,7 @@ export class Grid {
   draw() {
     const width = this.box.clientWidth;
     if (width === 0) return;
-    const height = Math.min(this.rows.length * ROW, Math.floor(window.innerHeight * 0.62));
+    const height = Math.min(this.rows.length * ROW, Math.floor(window.innerHeight * 0.62) - 2);  // the box's border
     const dots = window.devicePixelRatio || 1;
     this.spacer.style.height = `${this.rows.length * ROW - height}px`;
     if (this.canvas.width !== Math.round(width * dots) || this.canvas.height !== Math.round(height * dots)) {
