@@ -60,7 +60,8 @@ class EventStore:
         self._progress_of: defaultdict[bytes, OrderedDict[bytes, None]] = defaultdict(OrderedDict)  # by writer
 
     def publish(self, kind: PayloadKind, key: bytes, version: int, payload: bytes, now: float) -> None:
-        """Tell all members. An older version than one already heard is dropped silently. Raises PayloadRefusedError."""
+        """Tell all members. A statement of an older version than one already heard is dropped silently; of progress its
+        host knows what is the newest. Raises PayloadRefusedError."""
         settings = self._node.settings
         if len(payload) > settings.event_bytes_max or not 0 < len(key) <= KEY_BYTES_MAX:
             raise PayloadRefusedError(
@@ -70,7 +71,7 @@ class EventStore:
         if not 0 <= version <= VERSION_MAX:
             raise PayloadRefusedError("version must be from 0 to 2**63 - 1")
         data = wire.event(_NUMBERS[kind], self._node.own.node, version, key, payload)
-        if not self._is_newer(kind, key, version):
+        if kind is PayloadKind.STATEMENT and not self._is_newer(kind, key, version):
             return
         verdict = self._node.rules.judge(kind, key, version, payload)
         if verdict is None:

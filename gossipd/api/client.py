@@ -121,7 +121,7 @@ class StatusClient:
             connection.close()
 
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
-        """``cancel``, ``rm``, ``rollback``, ``untrust``, ``override`` or ``forget``."""
+        """``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override`` or ``forget``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:
             return _object(answer.read())
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from gossipd.api.schema import DeploymentRow, HostRow
 from gossipd.core.ids import DeploymentId
-from gossipd.core.reasons import HostReason
+from gossipd.core.reasons import CuredBy, HostReason, reason_of_word
 from gossipd.core.units import timestamp
 from gossipd.deployment.counters import counters_of
 from gossipd.deployment.progress_record import SUBJECT_BYTES, HostState, progress_key
@@ -19,6 +19,8 @@ from gossipd.deployment.progress_table import ClusterProgress, HostProgress, Tot
 from membership.member import NodeId
 
 RATE_FLOOR_BYTES_PER_S = 1024  # below this an ETA would have no meaning
+_STANDING = {one for one in HostReason if one.cured_by is CuredBy.DISK}
+_STANDING |= {HostReason.CLOCK_WRONG, HostReason.PAUSED, HostReason.NO_COPY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +85,7 @@ def deployment_row(
         hosts_failed=totals.hosts_failed,
         rate_in_bytes_per_s=totals.rate_in_bytes_per_s,
         rate_out_bytes_per_s=totals.rate_out_bytes_per_s,
-        eta_s=_eta_s(facts, totals),
+        eta_s=_eta_s(facts, totals, hosts),
         started_at=timestamp(min(started, default=0.0)),
         completed_at=timestamp(totals.completed_s),
         hosts=hosts,
@@ -138,16 +140,22 @@ def _host_row(target: TargetFacts, reasons: _Reasons, facts: DeploymentFacts, no
         chunks, age_s = 0, None
     else:
         state, (reason, subject) = row.progress.state, reasons.of(target, row)
-        chunks, age_s = min(row.progress.chunks_verified, facts.chunk_count), round(row.age_s(now), 1)
+        held = 0 if state is HostState.REMOVED else row.progress.chunks_verified
+        chunks, age_s = min(held, facts.chunk_count), round(row.age_s(now), 1)
     return HostRow(
         name=target.name, rack=target.rack, state=state.value, chunks_verified=chunks, age_s=age_s,
         reason=reason.value, subject=subject,
     )  # fmt: skip
 
 
-def _eta_s(facts: DeploymentFacts, totals: Totals) -> float | None:
-    """The rest over the cluster's present rate; None when complete, cancelled or standing still."""
-    rest = facts.bytes_total * totals.hosts_total - totals.bytes_verified
+def _eta_s(facts: DeploymentFacts, totals: Totals, hosts: Sequence[HostRow]) -> float | None:
+    """The rest over the cluster's present rate; None when complete, cancelled or standing still, or when a host waits
+    for what no rate brings. Hosts from which it was removed are not waited for.
+    """
+    coming = [host for host in hosts if host.state != HostState.REMOVED.value]
+    rest = facts.bytes_total * len(coming) - totals.bytes_verified
+    if any(reason_of_word(host.reason) in _STANDING for host in coming if host.state != HostState.COMPLETE.value):
+        return None
     if rest <= 0 or facts.cancelled or totals.rate_in_bytes_per_s < RATE_FLOOR_BYTES_PER_S:
         return None
     return round(rest / totals.rate_in_bytes_per_s, 1)

@@ -58,8 +58,12 @@ class StatusPort(Protocol):
 class AdminPort(Protocol):
     """Commands of this host's operator."""
 
-    async def cancel(self, name: str, version: int) -> Done:
-        """Stop a deployment in the whole cluster. Raises NotFoundError."""
+    async def cancel(self, name: str, version: int, *, force: bool) -> Done:
+        """Stop a deployment in the whole cluster. Raises NotFoundError; LocalError ``E_COMPLETE`` when all have it, but
+        for ``force``."""
+
+    async def pause(self, name: str, version: int, *, undo: bool) -> Done:
+        """Pause a deployment in the whole cluster, or resume it. Raises NotFoundError."""
 
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
         """Remove it from this host; it stays removed. Raises NotFoundError."""

@@ -11,8 +11,9 @@ GET      /v1/members                       {"members": [...]}
 GET      /v1/models?name=                  {"models": [...]}: what is on this host
 GET      /v1/peers                         {"peers": {id: ...}}: traffic with each peer
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
-POST     /v1/cancel, rm, rollback,         {"changed": bool, "sentence": str}
-         forget, untrust, override
+POST     /v1/cancel, pause, resume, rm,    {"changed": bool, "sentence": str}
+         rollback, forget, untrust,
+         override
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
 GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
@@ -62,6 +63,8 @@ def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
     routes = [
         *_question_routes(view),
         Route("/v1/cancel", orders.cancel, methods=["POST"]),
+        Route("/v1/pause", orders.pause, methods=["POST"]),
+        Route("/v1/resume", orders.resume, methods=["POST"]),
         Route("/v1/rm", orders.remove, methods=["POST"]),
         Route("/v1/rollback", orders.rollback, methods=["POST"]),
         Route("/v1/untrust", orders.untrust, methods=["POST"]),
@@ -126,8 +129,19 @@ class _AdminRoutes:
         self._operations = operations
 
     async def cancel(self, request: Request) -> Response:
+        fields = await _fields(request, "name", "version", optional=("force",))
+        force = fields.get("force", "false") == "true"
+        return _json(await self._operations.cancel(fields["name"], _version(fields["version"]), force=force))
+
+    async def pause(self, request: Request) -> Response:
+        return await self._paused(request, undo=False)
+
+    async def resume(self, request: Request) -> Response:
+        return await self._paused(request, undo=True)
+
+    async def _paused(self, request: Request, *, undo: bool) -> Response:
         fields = await _fields(request, "name", "version")
-        return _json(await self._operations.cancel(fields["name"], _version(fields["version"])))
+        return _json(await self._operations.pause(fields["name"], _version(fields["version"]), undo=undo))
 
     async def remove(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version", optional=("dry_run",))

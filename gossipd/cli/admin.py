@@ -1,4 +1,4 @@
-"""``gossipd rm``, ``gossipd cancel`` and ``gossipd rollback``: short commands to the local daemon."""
+"""``gossipd rm``, ``cancel``, ``pause``, ``resume`` and ``rollback``: short commands to the local daemon."""
 
 from __future__ import annotations
 
@@ -19,10 +19,33 @@ def rm(*, model: tuple[str, int], dry_run: bool, client: StatusClient, as_json: 
 
 @click.command(epilog=examples("gossipd cancel qwen@3"))
 @click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@click.option("--force", is_flag=True, help="Also when all have it: hosts that join later then do not get it.")
 @daemon_options
-def cancel(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
-    """Stop a deployment in the whole cluster. Hosts that have it complete keep it."""
-    return tell(client.order("cancel", name=model[0], version=model[1]), as_json=as_json)
+def cancel(*, model: tuple[str, int], force: bool, client: StatusClient, as_json: bool) -> int:
+    """Stop a deployment in the whole cluster.
+
+    Hosts that have it complete, or are just publishing it, keep it; the others keep the chunks that they have until
+    they need the space, and go on from them when it is deployed again. Refused when all hosts have it: there is nothing
+    to stop.
+    """
+    options = {"force": True} if force else {}
+    return tell(client.order("cancel", name=model[0], version=model[1], **options), as_json=as_json)
+
+
+@click.command(epilog=examples("gossipd pause qwen@3"))
+@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@daemon_options
+def pause(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
+    """Pause a deployment in the whole cluster: no host begins to fetch or to read, and all serve what they have."""
+    return tell(client.order("pause", name=model[0], version=model[1]), as_json=as_json)
+
+
+@click.command(epilog=examples("gossipd resume qwen@3"))
+@click.argument("model", metavar="NAME@VERSION", type=NameVersion(version_needed=True))
+@daemon_options
+def resume(*, model: tuple[str, int], client: StatusClient, as_json: bool) -> int:
+    """Let a paused deployment go on."""
+    return tell(client.order("resume", name=model[0], version=model[1]), as_json=as_json)
 
 
 @click.command(epilog=examples("gossipd rollback qwen"))

@@ -54,6 +54,8 @@ VERBS = {
     "verify": _Verb("gossipd.cli.verify", "verify", "Hash a model on this host again."),
     "rm": _Verb("gossipd.cli.admin", "rm", "Remove a model from this host."),
     "cancel": _Verb("gossipd.cli.admin", "cancel", "Stop a deployment everywhere."),
+    "pause": _Verb("gossipd.cli.admin", "pause", "Begin no more fetches of a deployment, everywhere."),
+    "resume": _Verb("gossipd.cli.admin", "resume", "Let a paused deployment go on."),
     "rollback": _Verb("gossipd.cli.admin", "rollback", "Point 'current' at the version before."),
     "untrust": _Verb("gossipd.cli.trust", "untrust", "Stop using a key's models, or one, on this host."),
     "trust": _Verb("gossipd.cli.trust", "trust", "Let a name with a locked version go on."),

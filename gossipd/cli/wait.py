@@ -27,7 +27,7 @@ from gossipd.core.reasons import Heals, HostReason, reason_of_word
 
 POLL_S = 0.5  # the records behind the answer change once a second
 HOPELESS_S = 3.0  # a word that is superseded at once must not end the command
-_OVER = ("failed", "expired")
+_OVER = ("failed", "expired", "removed")
 
 
 class WaitTimeoutError(GossipdError):
@@ -161,7 +161,8 @@ def _explained(hosts: list[dict[str, Any]]) -> str:
 def _raise_if_over(row: dict[str, Any]) -> None:
     label = f"{row['name']}@{row['version']}"
     if row["state"] == "cancelled":
-        raise GossipdError(f"{label} was cancelled", code="E_CANCELLED")
+        kept = f"; it is complete on {row['hosts_complete']} of {row['hosts_total']} hosts"
+        raise GossipdError(f"{label} was cancelled{kept if row['hosts_complete'] else ''}", code="E_CANCELLED")
     if row["state"] in _OVER:
         raise _over(row, [host for host in row["hosts"] if host["state"] != "complete"])
 

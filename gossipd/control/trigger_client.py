@@ -25,7 +25,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from gossipd.core.errors import ExitCode, RemoteError
 from gossipd.core.ids import DeploymentId
-from gossipd.deployment.statement import Verb, sign_statement
+from gossipd.deployment.statement import Verb, epoch_after, sign_statement
 from gossipd.identity.keys import SecretKey
 from gossipd.manifest.manifest import deployment_id
 from gossipd.runtime.zmq_trio import secure, tcp_address
@@ -208,7 +208,7 @@ def trigger(
     if isinstance(order, bytes) and verb is Verb.DEPLOY and state.manifest_bytes == 0:
         _upload(conversation, deployment, order)
     statement = sign_statement(
-        secret, deployment, epoch=state.epoch + 1, verb=verb, manifest_bytes=manifest_bytes, now_s=now_s
+        secret, deployment, epoch=epoch_after(state.epoch, verb), verb=verb, manifest_bytes=manifest_bytes, now_s=now_s
     )
     reply = conversation.ask(control.TriggerOrder(statement.encode()), control.TriggerReply)
     if reply.code:

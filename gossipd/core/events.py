@@ -44,6 +44,8 @@ class DeploymentOpened:
     priority: int = 5
     targets: Targets = EVERY_HOST
     """Only these hosts hold, seed or relay this deployment."""
+    copies: ChunkSet | None = None
+    """Chunks that are equal to an earlier one: the store copies them, as ``COPIED``, when that has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,14 @@ class DeploymentClosed:
     """The deployment was cancelled, failed or was removed here: stop fetching and drop it."""
 
     deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class DeploymentPaused:
+    """Begin no fetch and no read of it, and serve what is held; or begin them again."""
+
+    deployment: DeploymentId
+    is_paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +212,8 @@ class IsolationChanged:
 
 
 Event: TypeAlias = (
-    DeploymentOpened | DeploymentClosed | ChunkStored | ChunkArriving | ChunkEnding | ChunkLost | FetchFailed
-    | SourceReadFailed | SourceProbed | PeerSeen | MembersSeen | PeerLost | PeerReachable | HoldingsHeard
+    DeploymentOpened | DeploymentClosed | DeploymentPaused | ChunkStored | ChunkArriving | ChunkEnding | ChunkLost
+    | FetchFailed | SourceReadFailed | SourceProbed | PeerSeen | MembersSeen | PeerLost | PeerReachable | HoldingsHeard
     | DeltaHeard | SubscribeHeard | UnsubscribeHeard | SlotsChanged | IsolationChanged
 )  # fmt: skip
 

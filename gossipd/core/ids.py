@@ -2,7 +2,8 @@
 
 A node is named by ``membership.member.NodeId`` (16 bytes derived from its public key), a deployment by the BLAKE3-256
 hash of its manifest's payload (32 bytes). Sources have no id: a chunk from external storage has the supplier
-``SOURCE``, a chunk copied from another version on this host has ``LOCAL``.
+``SOURCE``, a chunk copied from another version on this host has ``LOCAL``, and
+one copied from an equal chunk of the same model ``COPIED``.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ class Origin(Enum):
 
     SOURCE = "source"
     LOCAL = "local"
+    COPIED = "copied"
 
 
 SOURCE = Origin.SOURCE
 LOCAL = Origin.LOCAL
+COPIED = Origin.COPIED
 
 Supplier: TypeAlias = NodeId | Origin
 """What delivered one chunk: one peer, external storage, or this host's own disk."""

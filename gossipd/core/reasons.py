@@ -177,7 +177,7 @@ class HostReason(Enum):
     )  # fmt: skip
     PAUSED = (
         "paused", 26, CuredBy.HOST, Heals.BY_ITSELF, ExitCode.PARTIAL,
-        "somebody has paused it", "resume it", 1,
+        "somebody has paused it", "`gossipd resume NAME@VERSION`, or deploy it again", 1,
     )  # fmt: skip
     NO_RANGES = (
         "no_ranges", 27, CuredBy.STORAGE, Heals.NEVER, ExitCode.SOURCE_UNREACHABLE,
@@ -275,7 +275,7 @@ class HostReason(Enum):
 READERS = frozenset(
     reason
     for reason in HostReason
-    if reason.value.startswith("source_") or reason.value in ("no_ranges", "object_short")
+    if reason.value.startswith("source_") or reason.value in ("no_ranges", "object_short", "no_copy")
 )
 _BY_WORD = {reason.value: reason for reason in HostReason}
 _BY_NUMBER = {reason.number: reason for reason in HostReason}

@@ -19,7 +19,7 @@ from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.deployment.commands import Answer
 from gossipd.deployment.deployment_table import DeploymentTable
-from gossipd.deployment.events import CancelOrdered, OverrideOrdered, RemoveOrdered, UntrustOrdered
+from gossipd.deployment.events import CancelOrdered, OverrideOrdered, PauseOrdered, RemoveOrdered, UntrustOrdered
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.manifest.manifest import Manifest
 from gossipd.runtime.worker_threads import run_blocking
@@ -48,8 +48,11 @@ class AdminOperations:
     audit: AuditLog
     witness: Witness
 
-    async def cancel(self, name: str, version: int) -> Done:
-        return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version)))
+    async def cancel(self, name: str, version: int, *, force: bool) -> Done:
+        return _done(await self.driver.ask(lambda request: CancelOrdered(request, name, version, force)))
+
+    async def pause(self, name: str, version: int, *, undo: bool) -> Done:
+        return _done(await self.driver.ask(lambda request: PauseOrdered(request, name, version, undo)))
 
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
         return _done(await self.driver.ask(lambda request: RemoveOrdered(request, name, version, dry_run)))

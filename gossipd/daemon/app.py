@@ -38,6 +38,7 @@ from gossipd.daemon import settings_mapping
 from gossipd.daemon.admin_operations import AdminOperations
 from gossipd.daemon.audit_gossip import AuditGossip, HeadRules
 from gossipd.daemon.chunk_access import ChunkAccess
+from gossipd.daemon.clock_watch import ClockWatch
 from gossipd.daemon.contacts import keep_joining
 from gossipd.daemon.control_delegate import BulkTokens, ControlDelegate
 from gossipd.daemon.data_plane import DataPlane, open_store
@@ -45,7 +46,7 @@ from gossipd.daemon.deployment_driver import DeploymentDriver
 from gossipd.daemon.deployment_executor import DeploymentExecutor, ManifestClient
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
-from gossipd.daemon.gossip_rules import GossipRules
+from gossipd.daemon.gossip_rules import GossipRules, SystemClocks
 from gossipd.daemon.identity_alarms import IdentityAlarms
 from gossipd.daemon.identity_watch import IdentityWatch
 from gossipd.daemon.limits_watch import LimitsWatch, ListeningPort
@@ -64,6 +65,7 @@ from gossipd.daemon.store_events import StoreEvents
 from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.daemon.triggers import Triggers
 from gossipd.deployment.brain import DeploymentBrain
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.context import BrainContext, HostIdentity
 from gossipd.deployment.events import DaemonStarted, RosterChanged, TrustReloaded
 from gossipd.inbox.inbox import Inbox
@@ -103,13 +105,14 @@ class App:
         self._directory = MemberDirectory(record.node)
         self._witness = self._state.witness()
         self._cluster_roster = ClusterRoster(self._directory, self.live)
-        self._membership_host = MembershipHost(
-            self.live, record=record, roster=roster, alarms=self.reports.alarms,
-            rules=GossipRules(
-                self._statements, self._cluster_roster, self._progress, HeadRules(self._directory, self._witness),
-                WordRefusals(audit, self._directory),
-            ),
+        self._clocks, self._cluster_clock = SystemClocks(), ClusterClock()
+        rules = GossipRules(
+            self._statements, self._cluster_roster, self._progress, HeadRules(self._directory, self._witness),
+            WordRefusals(audit, self._directory), clocks=self._clocks, cluster_clock=self._cluster_clock,
         )  # fmt: skip
+        self._membership_host = MembershipHost(
+            self.live, record=record, roster=roster, alarms=self.reports.alarms, rules=rules
+        )
         self._directory.begin(self._membership_host.swim.self_record(), roster)
         self._planner = Planner(
             node=record.node, rack=config.node.rack, zone=config.node.zone, name=config.node.name,
@@ -129,7 +132,7 @@ class App:
         node, keys = self.live.config.node, self.live.keys
         context = BrainContext(
             identity=HostIdentity(self._directory.own, node.name, node.rack, keys.node), statements=self._statements,
-            roster=self._cluster_roster, progress=self._progress,
+            roster=self._cluster_roster, progress=self._progress, clock=self._cluster_clock,
             complete_before=frozenset(model.deployment for model in self._store.models() if model.is_published),
         )  # fmt: skip
         return DeploymentBrain(context, _random())
@@ -170,7 +173,7 @@ class App:
         self._progress_publisher = ProgressPublisher(
             table=self._progress, lifecycle=self._deployments.lifecycle, store=self._store,
             chunk_access=self._data_plane.chunk_access, directory=self._directory, roster=self._cluster_roster,
-            secret=self.live.keys.node, membership_host=self._membership_host,
+            secret=self.live.keys.node, membership_host=self._membership_host, clock=self._cluster_clock,
         )  # fmt: skip
         self._state_saver = StateSaver(
             state=self._state, register=self._statements, swim=self._membership_host.swim, table=self._progress,
@@ -239,7 +242,7 @@ class App:
         limits = LimitsWatch(self.reports.alarms, ports)
         services = (
             self._progress_publisher, self._lag, self._state_saver, self.reports.bugs, limits, self._identity_alarms,
-            self._audit_gossip,
+            self._audit_gossip, ClockWatch(self._cluster_clock, self._clocks, self.reports.alarms, self._deployments),
         )  # fmt: skip
         for task in (*(service.run for service in services), self._keep_standing_links, self._record_refusals):
             nursery.start_soon(task)

@@ -27,6 +27,7 @@ from gossipd.daemon.swarm_actions import SwarmActions
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
 from gossipd.identity.trust import key_id, keys_for, may_sign
+from gossipd.manifest.equal_chunks import later_copies
 from gossipd.manifest.errors import ManifestError
 from gossipd.manifest.manifest import Manifest, deployment_id
 from gossipd.runtime.ports import NotHeldError, StoreWriteError
@@ -97,6 +98,8 @@ class DeploymentExecutor:
                 self.swarm.open_swarm(command)
             case commands.CloseSwarm(deployment):
                 self.swarm.close_swarm(deployment)
+            case commands.PauseSwarm():
+                self.swarm.pause_swarm(command)
             case commands.TellStatement(statement):
                 self.swarm.tell_statement(statement)
             case commands.RecordAudit(kind, fields):
@@ -125,7 +128,8 @@ class DeploymentExecutor:
                 return await _open(work, self.swarm.trusted())
             case commands.ReserveSpace(number, manifest):
                 held = await run_blocking(self.store.open, manifest, limiter=self._opening)
-                return events.SpaceReserved(number, held, self.store.is_published(manifest.id))
+                copies = await run_blocking(later_copies, manifest, held)
+                return events.SpaceReserved(number, held, self.store.is_published(manifest.id), copies)
             case commands.KeepManifest(_, manifest):
                 await run_blocking(self.state.keep_envelope, manifest.id, manifest.envelope)
             case commands.KeepStatements(_, kept, revision):

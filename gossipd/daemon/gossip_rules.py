@@ -12,9 +12,10 @@ from typing import Protocol
 
 from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.signed_progress import Belief, ProgressJudge
+from gossipd.deployment.signed_progress import Belief, ProgressJudge, ProgressKey
 from gossipd.deployment.statement import Statement
 from gossipd.deployment.statement_rules import check_issued, is_moot, judge_statement
 from gossipd.deployment.statement_store import StatementStore
@@ -22,7 +23,7 @@ from gossipd.manifest.errors import ManifestError
 from gossipd.runtime.quotas import Quotas
 from membership.events import PayloadKind
 from membership.host_rules import Verdict
-from membership.member import NODE_ID_BYTES
+from membership.member import NODE_ID_BYTES, NodeId
 
 CLOCK_SLACK_S = 3600  # between two hosts' clocks
 # Of one host, in each interval in which hosts tell: far more deployments than are under way at once, and far less than
@@ -62,7 +63,7 @@ class GossipRules:
 
     def __init__(
         self, statements: StatementStore, roster: ClusterRoster, progress: ClusterProgress, heads: HeadRules,
-        refusals: Refusals, *, clocks: Clocks | None = None,
+        refusals: Refusals, *, clocks: Clocks | None = None, cluster_clock: ClusterClock | None = None,
     ) -> None:  # fmt: skip
         self._statements = statements
         self._roster = roster
@@ -71,13 +72,14 @@ class GossipRules:
         self._progress = ProgressJudge(roster, progress)
         self._progress_quotas: Quotas[bytes] = Quotas(burst=PROGRESS_BURST, per_s=PROGRESS_PER_REFRESH)
         self._clocks = clocks or SystemClocks()
+        self._cluster_clock = cluster_clock or ClusterClock()
 
     def latest_boot(self) -> int:
         """See HostRules. A clock that is earlier than a manifest that was accepted is wrong."""
         return int(self._latest_s()) + CLOCK_SLACK_S
 
     def _latest_s(self) -> float:
-        return max(self._clocks.wall_s(), self._statements.state.last_signed_s)
+        return max(self._cluster_clock.latest_s(self._clocks.wall_s()), self._statements.state.last_signed_s)
 
     def judge(self, kind: PayloadKind, key: bytes, version: int, payload: bytes) -> Verdict | None:
         """See HostRules."""
@@ -96,7 +98,7 @@ class GossipRules:
 
     def _judge_statement(self, statement: Statement) -> Verdict | None:
         try:
-            check_issued(statement, self._clocks.wall_s())
+            check_issued(statement, self._cluster_clock.latest_s(self._clocks.wall_s()))
             judge_statement(statement, self._statements, self._roster.signers, self._roster)
         except ManifestError as error:
             if error.code == "E_KEY_UNKNOWN":
@@ -113,6 +115,14 @@ class GossipRules:
         if not is_own and not self._progress_quotas.has(writer, now, amount):
             return Verdict(writer, is_known=False)
         belief = self._progress.judge(key, version, payload, self._latest_s())
+        if belief is Belief.NO and version / 1000 > self._latest_s():
+            self._note_clock(self._progress.told_s(key, version, payload))
+        if belief is Belief.YES and ProgressKey.decode(key).is_signed:
+            self._note_clock((NodeId(writer), version / 1000))
         if belief is Belief.YES and not is_own:
             self._progress_quotas.take(writer, now, amount)
         return None if belief is Belief.NO else Verdict(writer, is_known=belief is Belief.YES)
+
+    def _note_clock(self, told: tuple[NodeId, float] | None) -> None:
+        if told is not None and told[0] != self._roster.own:
+            self._cluster_clock.heard(*told, self._clocks.monotonic_s())

@@ -21,12 +21,13 @@ from gossipd.daemon.chunk_access import ChunkAccess
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.deployment_table import DeploymentTable
 from gossipd.deployment.events import ProgressHeard
 from gossipd.deployment.progress_record import HostState, next_version, progress_key, refresh_interval_s
 from gossipd.deployment.progress_table import ClusterProgress
-from gossipd.deployment.signed_progress import ProgressKey, read_progress, sign_progress
+from gossipd.deployment.signed_progress import AHEAD_MAX_S, ProgressKey, read_progress, sign_progress
 from gossipd.deployment.states import FINAL
 from gossipd.identity.keys import SecretKey
 from gossipd.runtime.look_interval import until_next_look
@@ -50,6 +51,7 @@ class ProgressPublisher:
     roster: ClusterRoster
     secret: SecretKey = field(repr=False)
     membership_host: MembershipHost
+    clock: ClusterClock
     told_s: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     refusal_told_s: float = field(default=-1e9, init=False)
 
@@ -59,8 +61,8 @@ class ProgressPublisher:
         progress = read_progress(key, payload)
         if key.node == self.directory.own or (not key.is_signed and self._signs(key.node)):
             return None
-        now, wall_s = trio.current_time(), time.time()
-        self.table.record(key.node, key.deployment, version, progress, now=now, wall_s=wall_s, is_signed=key.is_signed)
+        now = trio.current_time()
+        self.table.record(key.node, key.deployment, version, progress, now=now, is_signed=key.is_signed)
         has_manifest = progress.state not in (HostState.FAILED, HostState.EXPIRED)
         return ProgressHeard(key.node, key.deployment) if has_manifest else None
 
@@ -83,7 +85,7 @@ class ProgressPublisher:
 
     def tell(self, deployment: DeploymentRecord) -> None:
         """Publish the deployment's record now."""
-        now, wall_s = trio.current_time(), time.time()
+        now, wall_s = trio.current_time(), self.clock.true_s(time.time())
         deployment.changed = False
         self.told_s[deployment.id] = now
         if not deployment.is_proven:
@@ -92,8 +94,9 @@ class ProgressPublisher:
             return
         own, short_key = self.directory.own, progress_key(deployment.id)
         progress = self.lifecycle.progress_of(deployment, now, wall_s)
+        self.table.take_back(own, short_key, int((wall_s + AHEAD_MAX_S) * 1000))
         version = next_version(self.table.version(own, short_key), wall_s)
-        if not self.table.record(own, short_key, version, progress, now=now, wall_s=wall_s, is_signed=True):
+        if not self.table.record(own, short_key, version, progress, now=now, is_signed=True):
             return
         key = ProgressKey(own, short_key, is_signed=True)
         host = self.membership_host

@@ -13,6 +13,7 @@ from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.deployment.signed_progress import ProgressWriter
 from gossipd.identity.cancel_rights import Authors, may_cancel
+from gossipd.manifest.manifest import Manifest
 from gossipd.swarm.capabilities import NodeCapabilities
 from membership.member import NodeId, node_id
 
@@ -74,6 +75,11 @@ class ClusterRoster:
 
     def live(self) -> set[NodeId]:
         return self._directory.live()
+
+    def targets(self, manifest: Manifest) -> list[NodeId]:
+        """See RosterPort."""
+        records = self._directory.records.values()
+        return [one.node for one in records if manifest.is_target(one.name, one.rack)]
 
     def rack_of(self, node: NodeId) -> str | None:
         record = self._directory.record(node)

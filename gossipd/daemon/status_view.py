@@ -18,6 +18,7 @@ from gossipd.api.deployment_row import DeploymentFacts, TargetFacts, deployment_
 from gossipd.api.request_guard import RequestGuard
 from gossipd.control.control_plane import ControlPlane
 from gossipd.core.ids import short
+from gossipd.core.reasons import HostReason
 from gossipd.core.units import timestamp
 from gossipd.daemon.data_plane import DataPlane
 from gossipd.daemon.identity_watch import IdentityWatch
@@ -69,6 +70,7 @@ class DaemonStatus:
         statistics = self.data_plane.store.statistics()
         condition = statistics.condition
         inbox, audit = self.inbox.statistics, self.reports.audit
+        waits = self._waits_for_space()
         return schema.StatusSnapshot(
             node=schema.NodeRow(
                 name=record.name, rack=record.rack, zone=record.zone, id=record.node.hex(),
@@ -81,7 +83,7 @@ class DaemonStatus:
                 state="degraded" if reasons else "ok", bulk_encryption=self.live.config.bulk.encryption, reasons=reasons
             ),
             store=schema.StoreRow(
-                condition=condition.health.value, detail=condition.sentence, free_bytes=statistics.free_bytes,
+                condition=condition.health.value, detail=condition.sentence or waits, free_bytes=statistics.free_bytes,
                 need_bytes=condition.need_bytes, oldest_unchecked_s=float(statistics.oldest_unchecked_age_s),
             ),
             inbox=schema.InboxRow(
@@ -91,6 +93,11 @@ class DaemonStatus:
             alarms=list(self.reports.alarms.rows.values()),
             loop_lag_p99_s=round(self.lag.p99_s(), 4),
         )  # fmt: skip
+
+    def _waits_for_space(self) -> str:
+        """What does not fit, in words: the disk takes writes, and has no room for a whole model."""
+        waiting = [one for one in self.lifecycle if one.reason in (HostReason.NO_SPACE, HostReason.NO_INODES)]
+        return "; ".join(f"{one.label} waits for space: {one.sentence}" for one in waiting[:3])
 
     def deployments(self, name: str | None = None, version: int | None = None) -> list[schema.DeploymentRow]:
         members = self.swim.members()
@@ -120,8 +127,8 @@ class DaemonStatus:
             id=manifest.id, name=manifest.name, version=manifest.version, bytes_total=manifest.bytes_total,
             chunk_count=manifest.chunk_count, priority=manifest.priority, signed_by=short(key_id(manifest.signer)),
             started_s=float(deployment.started_s),
-            cancelled=deployment.statement.verb is Verb.CANCEL and deployment.state is not HostState.COMPLETE,
-            one_copy=one_copy, stall=deployment.stall.value if deployment.stall is not None else None,
+            cancelled=deployment.statement.verb is Verb.CANCEL, one_copy=one_copy,
+            stall=deployment.stall.value if deployment.stall is not None else None,
             own=self.swim.self_record().node,
         )  # fmt: skip
         targets.sort(key=lambda target: target.name)

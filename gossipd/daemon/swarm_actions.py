@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gossipd.control.control_plane import ControlPlane
-from gossipd.core.events import DeploymentClosed, DeploymentOpened, ProbeSource
+from gossipd.core.events import DeploymentClosed, DeploymentOpened, DeploymentPaused, ProbeSource
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.driver import PlannerDriver
 from gossipd.daemon.executor import CommandExecutor
 from gossipd.daemon.live_settings import LiveSettings
 from gossipd.daemon.membership_host import MembershipHost
-from gossipd.deployment.commands import OpenSwarm
+from gossipd.deployment.commands import OpenSwarm, PauseSwarm
 from gossipd.deployment.statement import Statement
 from gossipd.sources.reader import SourceReader
 
@@ -37,7 +37,9 @@ class SwarmActions:
     def open_swarm(self, command: OpenSwarm) -> None:
         """The planner and the sessions hear of an open deployment."""
         manifest = command.manifest
-        opened = DeploymentOpened(manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets)
+        opened = DeploymentOpened(
+            manifest.id, manifest.shape(), command.held, manifest.priority, manifest.targets, command.copies
+        )
         self.driver.post(opened)
         self.plane.hear(opened)
         self.membership_host.judge_again()  # the manifest is verified: a cancel that was kept back may count now
@@ -48,6 +50,10 @@ class SwarmActions:
         self.driver.post(closed)
         self.plane.hear(closed)
         self.reader.forget(deployment)
+
+    def pause_swarm(self, command: PauseSwarm) -> None:
+        """The planner begins nothing, or goes on."""
+        self.driver.post(DeploymentPaused(command.deployment, command.is_paused))
 
     def probe_source(self, command: ProbeSource) -> None:
         """Find out whether a source can be read."""

@@ -35,7 +35,7 @@ class DeploymentBrain:
                 self._dissemination.heard(event, now, wall_s)
             case events.RosterChanged():
                 self._dissemination.roster_changed(now, wall_s)
-            case events.TrustReloaded():
+            case events.TrustReloaded() | events.ClockJudged():
                 self.lifecycle.judge_again(now, wall_s)
             case events.DaemonStarted():
                 self._dissemination.begin(now, wall_s)
@@ -48,6 +48,7 @@ class DeploymentBrain:
                 self._orders.handle(event, wall_s)
             case _:
                 self.lifecycle.handle(event)
+        self.lifecycle.make_space()
         self._dissemination.look_into_unproven(wall_s)
 
     def tick(self, now: float, wall_s: float) -> None:

@@ -119,6 +119,7 @@ class OpenSwarm:
 
     manifest: Manifest
     held: ChunkSet
+    copies: ChunkSet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,14 @@ class CloseSwarm:
     """The planner, the sessions and the source reader forget the deployment."""
 
     deployment: DeploymentId
+
+
+@dataclass(frozen=True, slots=True)
+class PauseSwarm:
+    """The planner begins no fetch and no read of an open deployment, and serves; or it begins them again."""
+
+    deployment: DeploymentId
+    is_paused: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,5 +176,14 @@ Work: TypeAlias = (
     | DeleteModel | RemoveModel
 )  # fmt: skip
 DeploymentCommand: TypeAlias = (
-    Work | AbandonWork | OpenSwarm | CloseSwarm | TellStatement | RecordAudit | RecordLog | Answer | ProbeSource
+    Work
+    | AbandonWork
+    | OpenSwarm
+    | CloseSwarm
+    | PauseSwarm
+    | TellStatement
+    | RecordAudit
+    | RecordLog
+    | Answer
+    | ProbeSource
 )

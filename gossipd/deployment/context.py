@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gossipd.core.ids import DeploymentId, short
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.commands import DeploymentCommand, KeepStatements, RecordAudit, RecordLog, Scalar, WorkNumber
 from gossipd.deployment.events import WorkDone, WorkEnded
 from gossipd.deployment.progress_table import ClusterProgress
@@ -22,6 +23,7 @@ from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.keys import SecretKey
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
+from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId
 
 
@@ -72,6 +74,10 @@ class RosterPort(Protocol):
         """The rack of a host on the roster."""
         ...
 
+    def targets(self, manifest: Manifest) -> list[NodeId]:
+        """Hosts on the roster, this one and dead ones included, for which it is meant."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentSettings:
@@ -94,6 +100,7 @@ class DeploymentSettings:
     pulls_max: int = 8
     pulls_per_signer_max: int = 4
     pull_turn_s: float = 0.1  # a pull that waits for its turn asks again
+    clock_retry_s: float = 5.0  # a manifest that waits for the clock; a look at it costs a signature
     orphan_interval_s: float = 15.0  # two looks pass while a host restarts slowly, and a newcomer waits no longer
     orphan_uptime_s: float = 120.0  # by then every living host of the persisted roster has been heard
     orphan_ranks_max: int = 4
@@ -109,12 +116,16 @@ class BrainContext:
     roster: RosterPort
     progress: ClusterProgress
     """From which this host's own counters are restored."""
+    clock: ClusterClock = field(default_factory=ClusterClock)
+    """Only read here."""
     settings: DeploymentSettings = field(default_factory=DeploymentSettings)
     complete_before: frozenset[DeploymentId] = frozenset()
     """Models that the store had published when the daemon started."""
     commands: list[DeploymentCommand] = field(default_factory=list, init=False)
     retries: dict[DeploymentId, float] = field(default_factory=dict, init=False)
     """When work is to be asked for again, of the deployments that wait for that."""
+    is_space_wanted: bool = field(default=False, init=False)
+    """A model does not fit; taken back when something was deleted for it."""
     unproven: UnprovenStatements = field(init=False)
     pulls: PullShares = field(init=False)
     _works: WorkNumber = field(default=0, init=False)
@@ -196,6 +207,16 @@ class BrainContext:
             "statement refused", subject=short(forwarder), code=error.code, reason=str(error.args[0]),
             signer=key_id(statement.signer).hex(), epoch=statement.epoch,
         )  # fmt: skip
+
+    def is_for_the_clock(self, manifest: Manifest, error: ManifestError, wall_s: float) -> bool:
+        """Whether a refusal to accept it is only because this host's clock is wrong."""
+        if error.code != "E_EXPIRED" or not self.clock.is_wrong:
+            return False
+        try:
+            manifest.check_time(self.clock.true_s(wall_s))
+        except ManifestError:
+            return False
+        return True
 
     @property
     def is_durable(self) -> bool:

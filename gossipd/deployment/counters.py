@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from gossipd.core.ids import LOCAL, SOURCE, Supplier
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, Supplier
 
 # Half of a rate is forgotten in some three seconds: steady enough to read, quick enough to show a stall.
 RATE_SMOOTHING = 0.2
@@ -29,7 +29,7 @@ class Counters:
         """A verified chunk of ``length`` bytes."""
         if supplier is SOURCE:
             self.source_bytes += length
-        elif supplier is not LOCAL:
+        elif supplier not in (LOCAL, COPIED):
             if same_rack:
                 self.peer_bytes_same_rack += length
             else:

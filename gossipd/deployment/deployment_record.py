@@ -13,7 +13,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason, reason_of_word
 from gossipd.deployment.counters import Counters, SmoothedRate, counters_of
 from gossipd.deployment.progress_record import HostState, Progress
-from gossipd.deployment.statement import Statement
+from gossipd.deployment.statement import Statement, Verb
 from gossipd.deployment.states import FINAL, STATES
 from gossipd.manifest.manifest import Manifest
 
@@ -64,6 +64,12 @@ class DeploymentRecord:
         return f"{self.manifest.name}@{self.manifest.version}"
 
     @property
+    def is_paused(self) -> bool:
+        """Whether the last word is to pause, and there is something to pause here."""
+        is_under_way = self.state in (HostState.INIT, HostState.DOWNLOADING) and not self.is_published
+        return self.statement.verb is Verb.PAUSE and is_under_way
+
+    @property
     def is_live(self) -> bool:
         """Whether it takes up room here: proven, a target, and not ended."""
         return self.is_proven and self.is_target and self.state not in FINAL
@@ -85,7 +91,7 @@ class DeploymentRecord:
         """The record that gossip carries."""
         if self.state in FINAL and not self.elapsed_s and self.started_s:
             self.elapsed_s = max(1, int(wall_s) - self.started_s)
-        is_moving = self.state not in FINAL and self.stall is None
+        is_moving = self.state not in FINAL and self.stall is None and not self.is_paused
         return Progress(
             state=self.told_state, reason=self._why(), subject=self.subject, chunks_verified=self.chunks_verified,
             rate_in_bytes_per_s=int(self.rate_in.bytes_per_s) if is_moving or self.is_refilling else 0,
@@ -105,10 +111,14 @@ class DeploymentRecord:
     @property
     def told_state(self) -> HostState:
         """The state for everybody's eyes: what lacks a chunk is called complete by nobody."""
+        if self.is_paused:
+            return HostState.PAUSED
         return HostState.DOWNLOADING if self.is_refilling else self.state
 
     def _why(self) -> HostReason:
         """The state's own reason, else why nothing arrives: trouble with the source or the disk says it best."""
+        if self.is_paused:
+            return HostReason.PAUSED
         if self.reason is not HostReason.NONE:
             return self.reason
         if self.stall is None:

@@ -7,6 +7,10 @@ planner).
 A life ends by a failure, a cancel, a removal or an eviction, in any step. Work that is under way then is
 abandoned, and its end is waited for: the store cannot be cut short. Only then what is not published is deleted, and
 only after that the next life begins, so that it counts what the store really holds.
+
+A cancel deletes no chunk: what is verified stays until space is needed, and the next life goes on from it.
+What is whole and being published when the cancel comes is kept like what is complete; otherwise hosts would differ by
+the second in which they heard of it.
 """
 
 from __future__ import annotations
@@ -57,6 +61,10 @@ class DeploymentSteps:
         self._is_stale = False
         """The work under way belongs to a life that was ended."""
         self._begins_next = self._deletes_next = False
+        self._is_held_up = False
+        """The planner was told to pause."""
+        self._may_hold_chunks = False
+        """Of a life that was cancelled, in this run or an earlier one."""
         self._given: Manifest | None = None
         """The manifest, given by an order that has accepted and kept it."""
         self._manifest: Manifest | None = None
@@ -71,6 +79,11 @@ class DeploymentSteps:
     def has_the_store_at_work(self) -> bool:
         """Whether the store is opening or deleting it, so that it must not be forgotten."""
         return self.step is Step.DELETE or (self.step is Step.RESERVE and self._work is not None)
+
+    @property
+    def keeps_chunks(self) -> bool:
+        """Whether it is cancelled, and perhaps has chunks on the disk."""
+        return self._may_hold_chunks and self.record.state is HostState.CANCELLED
 
     # ---- beginning and ending ------------------------------------------------------------------------
 
@@ -95,26 +108,51 @@ class DeploymentSteps:
             self._given, self._begins_next = manifest, True
             self._go_on()
 
+    def follow_pause(self) -> None:
+        """The last word, or the state, may be another: the planner fetches, or does not."""
+        record = self.record
+        if record.is_open and record.is_paused is not self._is_held_up:
+            self._is_held_up = record.is_paused
+            self._context.put(commands.PauseSwarm(self.id, record.is_paused))
+        record.changed = True
+
     def forget(self) -> None:
         """No statement on it is kept any more: end the life without a trace."""
         self._stop(is_forgotten=True)
 
     def close(self, state: HostState, reason: HostReason = HostReason.NONE, sentence: str = "") -> None:
-        """End the life. A complete model stays on disk; an incomplete one is deleted."""
+        """End the life. A complete model stays on disk, and the chunks of a cancelled one; else it is deleted."""
         record = self.record
         was_complete = record.state is HostState.COMPLETE
         if was_complete and reason not in (HostReason.REMOVED, HostReason.REFUSED_OPERATOR):
+            return
+        if state is HostState.CANCELLED and self.step is Step.PUBLISH and self._work is not None:
             return
         self._stop()
         was_open, record.is_open = record.is_open, False
         if was_open:
             self._context.put(commands.CloseSwarm(self.id))
-        # A cancelled one may be just about to open, or was left by a run that ended before it was deleted.
-        if not was_complete and (was_open or state is HostState.CANCELLED) and self.step is not Step.DELETE:
-            self._deletes_next = True
+        if not was_complete and self.step is not Step.DELETE:
+            # It may be just about to open, or was left by an earlier run.
+            self._may_hold_chunks = self._may_hold_chunks or state is HostState.CANCELLED
+            if state is HostState.CANCELLED:
+                self._deletes_next = was_open and not record.chunks_verified
+            else:
+                self._deletes_next = state is HostState.REMOVED or was_open or self._may_hold_chunks
+        if state is HostState.REMOVED:
+            record.chunks_verified = 0
         record.enter(state, reason, sentence)
         self._context.info("deployment ended", deployment=record.label, state=state.value, reason=reason.value)
         self._go_on()
+
+    def delete_kept(self) -> bool:
+        """Space is needed: delete the chunks of a life that was cancelled. False when there is nothing to delete."""
+        if not self.keeps_chunks or self._deletes_next or self.step is Step.DELETE:
+            return False
+        self._deletes_next = True
+        self._context.info("deleted for space", deployment=self.record.label)
+        self._go_on()
+        return True
 
     def _stop(self, *, is_forgotten: bool = False) -> None:
         """End what is under way. A manifest that was verified is kept all the same, for hosts that ask for it. Of a
@@ -220,7 +258,10 @@ class DeploymentSteps:
         if self._is_stale:
             self._is_stale = False
             if self.step is Step.PUBLISH and isinstance(event, events.WorkDone):
-                self._audit_published()  # cancelled meanwhile: it stays on disk as what is complete does
+                self._audit_published()  # removed meanwhile
+            if isinstance(event, events.SpaceReserved) and self.keeps_chunks:
+                self.record.chunks_verified = len(event.held)
+                self._deletes_next = not event.held
             self._enter(Step.IDLE)
             self._go_on()
             return
@@ -268,7 +309,11 @@ class DeploymentSteps:
             self._context.statements.accept(manifest, wall_s)
         except ManifestError as error:
             self.record.manifest = manifest  # so that it can be named
-            self._fail(error)
+            if self._context.is_for_the_clock(manifest, error, wall_s):
+                self.record.enter(HostState.INIT, HostReason.CLOCK_WRONG, error.sentence)
+                self._context.retries[self.id] = now + self._context.settings.clock_retry_s
+            else:
+                self._fail(error)
             return
         self._manifest = manifest
         if self._is_from_disk:
@@ -323,11 +368,14 @@ class DeploymentSteps:
         assert manifest is not None
         is_complete = event.held.is_full and event.is_published
         record.chunks_verified = len(event.held)
+        self._may_hold_chunks = False
         record.is_open, record.is_published = True, event.is_published
         record.base = replace(record.counters)
         record.enter(HostState.COMPLETE if is_complete else HostState.DOWNLOADING)
         self._enter(Step.IDLE if is_complete else Step.FETCH)
-        self._context.put(commands.OpenSwarm(manifest, event.held))
+        self._context.put(commands.OpenSwarm(manifest, event.held, event.copies))
+        self._is_held_up = False
+        self.follow_pause()
 
     def finish(self) -> None:
         """The planner says that everything is held."""
@@ -351,6 +399,10 @@ class DeploymentSteps:
                 self._context.info("model complete", deployment=self.record.label)
             case _:
                 assert self.step is Step.DELETE
+                self._may_hold_chunks = False
+                if self.record.state is HostState.CANCELLED:
+                    self.record.chunks_verified = 0
+                    self.record.changed = True
                 self._enter(Step.IDLE)
                 self._go_on()
 
@@ -364,6 +416,10 @@ class DeploymentSteps:
         match event.failure:
             case _ if self.step is Step.DELETE:
                 self._context.warning("not deleted yet", deployment=record.label, reason=error.sentence)
+            case _ if self.step is Step.PUBLISH and record.statement.verb is Verb.CANCEL:
+                self._enter(Step.IDLE)  # cancelled meanwhile, and it is not whole
+                self.close(HostState.CANCELLED)
+                return
             case Failure.FINAL:
                 self._enter(Step.IDLE)
                 self._fail(error, HostReason.DISK)
@@ -376,9 +432,11 @@ class DeploymentSteps:
                 if record.reason is not reason:
                     self._context.warning("no space", deployment=record.label, reason=error.sentence)
                 record.enter(record.state, reason, error.sentence)
+                self._context.is_space_wanted = True
             case Failure.NOT_WHOLE:
                 self._context.warning("not whole", deployment=record.label, reason=error.sentence)
                 record.enter(HostState.DOWNLOADING, HostReason.DISK, error.sentence)
+                self.follow_pause()
             case Failure.DISK:
                 state = HostState.VERIFYING if self.step is Step.PUBLISH else HostState.INIT
                 record.enter(state, reason_of_code(error.code, HostReason.DISK), error.sentence)

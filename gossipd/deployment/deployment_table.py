@@ -15,7 +15,7 @@ from random import Random
 
 from gossipd.core.errors import QueueFullError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall
-from gossipd.core.ids import LOCAL, SOURCE, DeploymentId, Origin
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId, Origin
 from gossipd.core.reasons import HostReason, reason_of_code
 from gossipd.deployment import events
 from gossipd.deployment.context import BrainContext
@@ -29,7 +29,7 @@ from gossipd.manifest.manifest import Manifest
 from membership.member import NodeId, node_id
 
 _JUDGED_AGAIN = (HostReason.REFUSED_KEY, HostReason.REFUSED_EXPIRED)
-_BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
+_BEGINS_AGAIN = (HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, HostState.REMOVED)
 
 
 class DeploymentTable:
@@ -55,13 +55,14 @@ class DeploymentTable:
         # One that was complete when it was cancelled stays, after a restart too.
         is_kept = is_new and statement.deployment in self._context.complete_before
         if self._context.statements.is_removed(statement.deployment):
-            life.close(HostState.CANCELLED, HostReason.REMOVED)
+            life.close(HostState.REMOVED, HostReason.REMOVED)
         elif statement.verb is Verb.CANCEL and not is_kept:
             life.close(HostState.CANCELLED)
         elif is_new or life.record.state in _BEGINS_AGAIN:
             life.begin(manifest, wall_s)
         elif manifest is not None:
             life.hand_over(manifest)
+        life.follow_pause()
 
     def look_into(self, wanted: dict[DeploymentId, Statement], wall_s: float) -> None:
         """Look for the manifests of these statements, and of no others that are unproven. What was refused for good
@@ -102,7 +103,9 @@ class DeploymentTable:
             return
         for life in list(self._lives.values()):
             is_busy = life.record.is_open or life.has_the_store_at_work
-            if not is_busy and self._context.statements.statement(life.id) is None:
+            if is_busy or self._context.statements.statement(life.id) is not None or life.delete_kept():
+                continue
+            if not life.has_the_store_at_work:
                 life.forget()
                 del self._lives[life.id]
 
@@ -110,7 +113,7 @@ class DeploymentTable:
         """It is marked as removed from this host, or was evicted."""
         life = self._lives.get(deployment)
         if life is not None:
-            life.close(HostState.CANCELLED, HostReason.REMOVED)
+            life.close(HostState.REMOVED, HostReason.REMOVED)
 
     def trust_changed(self, wall_s: float) -> None:
         """The operator trusts a key or a model no longer: end what is running of it, and serve none of it. Or trusts
@@ -164,6 +167,12 @@ class DeploymentTable:
         if life is not None and life.record.manifest is None:
             life.holders.add(node)
 
+    def make_space(self) -> None:
+        """A model does not fit: delete what is kept of the deployment that was cancelled first."""
+        if self._context.is_space_wanted:
+            self._context.is_space_wanted = False
+            any(life.delete_kept() for life in list(self._lives.values()))
+
     # ---- time ----------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
@@ -212,6 +221,8 @@ class DeploymentTable:
         if record.state is HostState.COMPLETE:
             record.changed = record.changed or not record.is_refilling
             self._context.audit("chunk repaired", subject=record.label, chunk=event.chunk)
+        if event.supplier is COPIED:
+            return
         record.rate_in.add(event.length)
         if event.supplier is SOURCE:
             record.source_trouble = HostReason.NONE
@@ -247,6 +258,9 @@ class DeploymentTable:
 
     def _disk_changed(self, code: str) -> None:
         self._disk_trouble = reason_of_code(code, HostReason.DISK) if code else HostReason.NONE
+        if self._disk_trouble is HostReason.NO_SPACE:
+            for life in list(self._lives.values()):
+                life.delete_kept()
         for record in self:
             record.disk_trouble = self._disk_trouble
             record.changed = record.changed or record.stall is not None
@@ -262,6 +276,8 @@ class DeploymentTable:
         so and for whom it waits.
         """
         told = record.progress(wall_s)
+        if told.reason is HostReason.SOURCE_GONE and self._are_all_copies_gone(record):
+            return replace(told, reason=HostReason.NO_COPY)
         if told.reason not in (HostReason.NO_HOLDER, HostReason.STORAGE):
             return told
         context = self._context
@@ -271,6 +287,26 @@ class DeploymentTable:
             return told
         near = [node for node in readers if context.roster.rack_of(node) == context.identity.rack]
         return replace(told, reason=HostReason.WAITS_FOR_READER, subject=min(near or readers)[:SUBJECT_BYTES])
+
+    def _are_all_copies_gone(self, record: DeploymentRecord) -> bool:
+        """Whether hosts had the model, and none of them lives. A host that only has some of it is asked before storage
+        is named as the reason.
+        """
+        context = self._context
+        holders = context.progress.had_it_whole(progress_key(record.id))
+        return bool(holders) and not any(node in context.roster.live() for node in holders)
+
+    def count_complete(self, record: DeploymentRecord) -> tuple[int, int, int]:
+        """Of its targets: those that have it, those from which it was removed, and all, as far as this host knows."""
+        assert record.manifest is not None
+        context, key = self._context, progress_key(record.id)
+        targets = context.roster.targets(record.manifest)
+        rows = {node: row for node in targets if (row := context.progress.host(node, key)) is not None}
+        states = [row.progress.state for node, row in rows.items() if node != context.identity.node]
+        if context.identity.node in targets:
+            is_whole = record.told_state in (HostState.COMPLETE, HostState.VERIFYING)
+            states.append(HostState.COMPLETE if is_whole else record.told_state)
+        return states.count(HostState.COMPLETE), states.count(HostState.REMOVED), len(targets)
 
     def get(self, deployment: DeploymentId) -> DeploymentRecord | None:
         """What this host knows of it."""

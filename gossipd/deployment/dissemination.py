@@ -60,7 +60,7 @@ class Dissemination:
             statement = Statement.decode(event.wire)
             if event.key != statement.deployment:
                 raise ManifestError("a statement that is told under another deployment's key", code="E_DECODE")
-            check_issued(statement, wall_s)
+            check_issued(statement, context.clock.latest_s(wall_s))
             signers = context.roster.signers
             is_proven = context.statements.is_proven(statement.deployment)
             if is_proven:
@@ -108,9 +108,14 @@ class Dissemination:
         """Our own next statement on a deployment, in the store and not told yet. Raises ManifestError
         ``E_STATEMENT_BOUNDS``, ``E_MAY_NOT_CANCEL``."""
         context = self._context
-        epoch = context.statements.next_epoch(deployment)
+        epoch = context.statements.next_epoch(deployment, verb)
         statement = sign_statement(
-            context.identity.secret, deployment, epoch=epoch, verb=verb, manifest_bytes=manifest_bytes, now_s=wall_s
+            context.identity.secret,
+            deployment,
+            epoch=epoch,
+            verb=verb,
+            manifest_bytes=manifest_bytes,
+            now_s=context.clock.true_s(wall_s),
         )
         context.believe(statement, (statement.signer,), None, wall_s)
         return statement
@@ -140,7 +145,7 @@ class Dissemination:
         orphans = [
             one
             for one in (self._context.statements.orphans(roster.vouchers()) if is_majority else ())
-            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_FIRST_MAX
+            if one.verb is Verb.DEPLOY and one.epoch < EPOCH_FIRST_MAX - 1
         ]
         self._orphaned = {one.deployment: self._orphaned.get(one.deployment, 0) + 1 for one in orphans}
         rank = sum(node < self._context.identity.node for node in live)

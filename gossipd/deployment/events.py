@@ -65,6 +65,8 @@ class SpaceReserved:
     work: WorkNumber
     held: ChunkSet
     is_published: bool
+    copies: ChunkSet | None = None
+    """Chunks that the store copies itself when an equal one has come."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,11 @@ class TrustReloaded:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockJudged:
+    """This host's clock was found to be wrong, or to be right again: what waits for that is judged again."""
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressHeard:
     """A host has told of its progress, under the first bytes of the deployment's id: it has the manifest."""
 
@@ -145,11 +152,22 @@ class OrderTriggered:
 
 @dataclass(frozen=True, slots=True)
 class CancelOrdered:
-    """The operator of this host cancels a deployment in the whole cluster."""
+    """The operator of this host cancels a deployment in the whole cluster; what all have, only if ``is_forced``."""
 
     request: RequestNumber
     name: str
     version: int
+    is_forced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PauseOrdered:
+    """The operator of this host pauses a deployment in the whole cluster, or resumes it (``is_undone``)."""
+
+    request: RequestNumber
+    name: str
+    version: int
+    is_undone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,11 +235,26 @@ WorkEnded: TypeAlias = (
     EnvelopeFound | ManifestOpened | ManifestRefused | SpaceReserved | WorkDone | WorkFailed | WorkAbandoned
 )
 Order: TypeAlias = (
-    ManifestDropped | OrderTriggered | CancelOrdered | RemoveOrdered | EvictionBegun | UntrustOrdered | OverrideOrdered
+    ManifestDropped
+    | OrderTriggered
+    | CancelOrdered
+    | PauseOrdered
+    | RemoveOrdered
+    | EvictionBegun
+    | UntrustOrdered
+    | OverrideOrdered
 )
 Notice: TypeAlias = (
     ChunkStored | ChunkLost | FinishModel | ReportStall | ProgressHeard | SourceTroubled | DiskConditionChanged
 )
 DeploymentEvent: TypeAlias = (
-    WorkEnded | Order | Notice | DaemonStarted | StatementHeard | RosterChanged | TrustReloaded | VersionEvicted
+    WorkEnded
+    | Order
+    | Notice
+    | DaemonStarted
+    | StatementHeard
+    | RosterChanged
+    | TrustReloaded
+    | ClockJudged
+    | VersionEvicted
 )

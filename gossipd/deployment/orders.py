@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TypeAlias, TypeVar
 
-from gossipd.core.errors import GossipdError, NotFoundError, QueueFullError
+from gossipd.core.errors import GossipdError, LocalError, NotFoundError, QueueFullError
 from gossipd.deployment import commands, events
 from gossipd.deployment.context import BrainContext
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -58,6 +58,8 @@ class Orders:
                 running.run(self._trigger(order, running))
             case events.CancelOrdered():
                 running.run(self._cancel(order, running))
+            case events.PauseOrdered():
+                running.run(self._resume(order, running) if order.is_undone else self._pause(order, running))
             case events.RemoveOrdered():
                 running.run(self._remove(order, running))
             case events.UntrustOrdered():
@@ -98,7 +100,12 @@ class Orders:
         """Steps 1 to 4; ``take_in`` puts the statement into the store."""
         statements, deployment = self._context.statements, manifest.id
         self._lifecycle.check_room(deployment)
-        acceptance = statements.accept(manifest, running.wall_s)
+        try:
+            acceptance = statements.accept(manifest, running.wall_s)
+        except ManifestError as error:
+            if self._context.is_for_the_clock(manifest, error, running.wall_s):
+                raise QueueFullError(f"this host's clock is wrong: {error.args[0]}", code="E_CLOCK") from error
+            raise
         yield from running.work(lambda number: commands.KeepManifest(number, manifest))
         self._context.believe_unproven(deployment, manifest.signer, running.wall_s)
         before, was_removed = statements.statement(deployment), statements.is_removed(deployment)
@@ -128,13 +135,15 @@ class Orders:
                 raise _KnownAlready
             return statement
 
-        verb, is_news = "deploy" if statement.verb is Verb.DEPLOY else "cancel", True
+        verb, is_news, kept = statement.verb.name.lower(), True, ""
         try:
             if context.statements.judge(statement, context.roster.signers) is not Heard.NEWS:
                 raise _KnownAlready
             if statement.verb is Verb.DEPLOY:
                 yield from self._deploy(manifest, hear, running)
             else:
+                if statement.verb is Verb.CANCEL:
+                    kept = self._what_is_kept(self._lifecycle.get(statement.deployment), is_forced=False)
                 self._dissemination.tell(hear(manifest), running.wall_s)
         except _KnownAlready:
             is_news = False
@@ -142,7 +151,8 @@ class Orders:
             "trigger accepted", verb=verb, deployment=statement.deployment.hex(), epoch=statement.epoch,
             signer=key_id(statement.signer).hex(), new=is_news,
         )  # fmt: skip
-        words = "is known already" if not is_news else "accepted" if verb == "deploy" else "cancelled"
+        done = {Verb.DEPLOY: "accepted", Verb.CANCEL: f"cancelled{kept}", Verb.PAUSE: "paused"}[statement.verb]
+        words = done if is_news else "is known already"
         return f"{manifest.name}@{manifest.version} {words}", is_news
 
     # ---- ending --------------------------------------------------------------------------------------
@@ -153,17 +163,57 @@ class Orders:
             raise NotFoundError(f"no deployment {name}@{version} is known here")
         return found[0]
 
+    def _what_is_kept(self, record: DeploymentRecord | None, *, is_forced: bool) -> str:
+        """What a cancel leaves complete, in words. Raises LocalError ``E_COMPLETE`` when there is nothing to stop."""
+        if record is None or record.manifest is None:
+            return ""
+        complete, removed, hosts = self._lifecycle.count_complete(record)
+        if complete and complete + removed == hosts and not is_forced:
+            raise LocalError(
+                f"{record.label} is complete on all {complete} hosts that were to have it: there is nothing to stop; "
+                "`gossipd rm` removes it from one, `gossipd cancel --force` keeps it from hosts that join later",
+                code="E_COMPLETE",
+            )
+        return f"; {complete} of {hosts} hosts have it complete and keep it" if complete else ""
+
     def _cancel(self, order: events.CancelOrdered, running: _Order) -> Script:
-        """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
         record = self._one(order.name, order.version)
         if record.statement.verb is Verb.CANCEL:
             return f"{record.label} is cancelled already", False
+        kept = self._what_is_kept(record, is_forced=order.is_forced)
+        yield from self._say(record, Verb.CANCEL, running)
+        self._context.audit("cancelled", name=order.name, version=order.version)
+        return f"{record.label} is cancelled{kept}", True
+
+    def _pause(self, order: events.PauseOrdered, running: _Order) -> Script:
+        """Told at once, as a cancel is."""
+        record = self._one(order.name, order.version)
         assert record.manifest is not None
-        statement = self._dissemination.sign(record.id, Verb.CANCEL, len(record.manifest.envelope), running.wall_s)
+        if record.statement.verb is Verb.PAUSE:
+            return f"{record.label} is paused already", False
+        if record.statement.verb is Verb.CANCEL:
+            raise LocalError(f"{record.label} is cancelled; it can be deployed again", code="E_CANCELLED")
+        complete, removed, hosts = self._lifecycle.count_complete(record)
+        if complete + removed == hosts:
+            return f"{record.label} is complete on all {complete} hosts: there is nothing to pause", False
+        yield from self._say(record, Verb.PAUSE, running)
+        self._context.audit("paused", name=order.name, version=order.version)
+        return f"{record.label} is paused: hosts begin no fetch and serve what they have", True
+
+    def _resume(self, order: events.PauseOrdered, running: _Order) -> Script:
+        record = self._one(order.name, order.version)
+        if record.statement.verb is not Verb.PAUSE:
+            return f"{record.label} is not paused", False
+        yield from self._say(record, Verb.DEPLOY, running)
+        self._context.audit("resumed", name=order.name, version=order.version)
+        return f"{record.label} goes on", True
+
+    def _say(self, record: DeploymentRecord, verb: Verb, running: _Order) -> Steps[None]:
+        """Told at once, so that a full disk is no reason not to; the answer waits until it is durable."""
+        assert record.manifest is not None
+        statement = self._dissemination.sign(record.id, verb, len(record.manifest.envelope), running.wall_s)
         self._dissemination.tell(statement, running.wall_s)
         yield from running.keep_statements()
-        self._context.audit("cancelled", name=order.name, version=order.version)
-        return f"{record.label} is cancelled; hosts that are complete keep it", True
 
     def _remove(self, order: events.RemoveOrdered, running: _Order) -> Script:
         """Marked durably, then deleted. A disk too full for the mark is cured by deleting, and marked then."""

@@ -75,9 +75,17 @@ class HostState(Enum):
     FAILED = "failed"
     CANCELLED = "cancelled"
     EXPIRED = "expired"
+    REMOVED = "removed"
+    PAUSED = "paused"
 
 
-_STATES = tuple(HostState)
+# The last two have no number: older hosts read what stands in their place, and their reason tells them from it.
+_STATES = tuple(HostState)[:7]
+_IN_PLACE_OF = {HostState.REMOVED: HostState.CANCELLED, HostState.PAUSED: HostState.DOWNLOADING}
+_BY_REASON = {
+    (HostState.CANCELLED, HostReason.REMOVED): HostState.REMOVED,
+    (HostState.DOWNLOADING, HostReason.PAUSED): HostState.PAUSED,
+}
 _SUBJECT = 1
 _FIELDS = (  # after version, state and reason: name, bits, and whether only the leading bits and a shift are kept
     ("chunks_verified", 24, False),
@@ -122,14 +130,14 @@ class Progress:
 
     def to_bytes(self) -> bytes:
         """Form 1."""
-        head = _STATES.index(self.state) << 5 | self.reason.number_in_format_1
+        head = _number(self.state) << 5 | self.reason.number_in_format_1
         return bytes([VERSION, head]) + self._numbers()
 
     def to_body(self) -> bytes:
         """Form 2, without the signature."""
         assert len(self.subject) in (0, SUBJECT_BYTES)
         fields = bytes([_SUBJECT, SUBJECT_BYTES]) + self.subject if self.subject else b""
-        return bytes([_STATES.index(self.state), self.reason.number]) + self._numbers() + fields
+        return bytes([_number(self.state), self.reason.number]) + self._numbers() + fields
 
     def _numbers(self) -> bytes:
         packed = 0
@@ -148,7 +156,7 @@ class Progress:
             raise ProgressFormatError(f"progress record version {record[0]}, supported {VERSION}")
         number = record[1] & 31
         reason = reason_of_number(number) if number <= FORMAT_1_LAST else HostReason.OTHER
-        return cls(state=_state(record[1] >> 5), reason=reason, **_values(record[2:]))
+        return cls(state=_state(record[1] >> 5, reason), reason=reason, **_values(record[2:]))
 
     @classmethod
     def from_body(cls, body: bytes) -> Progress:
@@ -159,7 +167,8 @@ class Progress:
         subject = _fields(fields).get(_SUBJECT, b"")
         if len(subject) not in (0, SUBJECT_BYTES):
             raise ProgressFormatError(f"the subject of a reason has {len(subject)} bytes, expected {SUBJECT_BYTES}")
-        return cls(state=_state(body[0]), reason=reason_of_number(body[1]), subject=subject, **_values(numbers))
+        reason = reason_of_number(body[1])
+        return cls(state=_state(body[0], reason), reason=reason, subject=subject, **_values(numbers))
 
 
 def progress_key(deployment: DeploymentId) -> bytes:
@@ -177,10 +186,19 @@ def refresh_interval_s(hosts: int) -> float:
     return max(REFRESH_FLOOR_S, hosts / REFRESH_HOSTS_PER_S)
 
 
-def _state(number: int) -> HostState:
+def state_with(state: HostState, reason: HostReason) -> HostState:
+    """The state of a host that has told this number of a state, and this reason."""
+    return _BY_REASON.get((state, reason), state)
+
+
+def _number(state: HostState) -> int:
+    return _STATES.index(_IN_PLACE_OF.get(state, state))
+
+
+def _state(number: int, reason: HostReason) -> HostState:
     if number >= len(_STATES):
         raise ProgressFormatError(f"state {number} is unknown")
-    return _STATES[number]
+    return state_with(_STATES[number], reason)
 
 
 def _values(numbers: bytes) -> dict[str, Any]:

@@ -26,7 +26,13 @@ from typing import Any
 from gossipd.core.errors import LocalError
 from gossipd.core.reasons import reason_of_number
 from gossipd.deployment.counters import COUNTER_NAMES, counters_of
-from gossipd.deployment.progress_record import HostState, Progress, ProgressFormatError, refresh_interval_s
+from gossipd.deployment.progress_record import (
+    HostState,
+    Progress,
+    ProgressFormatError,
+    refresh_interval_s,
+    state_with,
+)
 from gossipd.deployment.states import FINAL
 from membership.member import NodeId
 
@@ -34,7 +40,6 @@ TABLE_VERSION = 1
 ROWS_MAX = 262_144  # 4,096 hosts with 64 deployments; the table is then 18 MB on disk
 ROWS_PER_HOST_MAX = 1_024  # deployments that a host remembers; the record that was heard longest ago gives way
 AHEAD_MAX_S = 3600  # between two hosts' clocks; a saved record from later than that was forged
-CLOCK_SKEW_S = 5.0  # hosts with NTP agree far better; a record of a lower age counts as new
 STALE_REFRESHES = 5  # rates of a host that has missed this many refreshes do not count
 
 _ROW = struct.Struct(">16s8sQI32s")
@@ -50,7 +55,9 @@ class ProgressTableError(LocalError):
 
 @dataclass(frozen=True, slots=True)
 class HostProgress:
-    """One host's last record. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is its age at that time."""
+    """One host's last record. ``heard_at`` is on the clock of ``now``; ``age_when_heard_s`` is its age at that time: 0
+    from gossip, which is quick and whose records are dated by other hosts' clocks; of a saved table, what these say.
+    """
 
     progress: Progress
     record: bytes
@@ -100,9 +107,8 @@ class ClusterProgress:
         self._count = 0
 
     def record(
-        self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, wall_s: float,
-        is_signed: bool = False,
-    ) -> bool:  # fmt: skip
+        self, node: NodeId, key: bytes, version: int, progress: Progress, *, now: float, is_signed: bool = False
+    ) -> bool:
         """Take a record, rounded as others hear it. False when it is not newer than the known, or there is no room. A
         signed one is newer than any that is not.
         """
@@ -114,9 +120,8 @@ class ClusterProgress:
             return False
         if old is not None:
             progress = _never_falling(old.progress, progress)
-        age = wall_s - version / 1000
-        age_s, peak = age if age > CLOCK_SKEW_S else 0.0, max(progress.chunks_verified, old.chunks_peak if old else 0)
-        row = HostProgress(progress, progress.to_bytes(), version, peak, now, age_s, is_signed=is_signed)
+        peak = max(progress.chunks_verified, old.chunks_peak if old else 0)
+        row = HostProgress(progress, progress.to_bytes(), version, peak, now, 0.0, is_signed=is_signed)
         self._put(node, key, row)
         return True
 
@@ -147,10 +152,21 @@ class ClusterProgress:
         row = self._rows.get(key, {}).get(node)
         return 0 if row is None else row.version
 
+    def take_back(self, node: NodeId, key: bytes, latest: int) -> None:
+        """If the last record's version is beyond ``latest``, so that no host believed it, the next may have any."""
+        row = self._rows.get(key, {}).get(node)
+        if row is not None and row.version > latest:
+            self._rows[key][node] = replace(row, version=0)
+
     def host(self, node: NodeId, key: bytes) -> HostProgress | None:
         """One host's last record, None when none was heard or the host is forgotten."""
         row = self._rows.get(key, {}).get(node)
         return None if row is None or row.forgotten else row
+
+    def had_it_whole(self, key: bytes) -> list[NodeId]:
+        """Hosts whose last word, perhaps long ago, was that they have the whole model; forgotten ones among them."""
+        rows = self._rows.get(key, {}).items()
+        return [node for node, row in rows if row.progress.state is HostState.COMPLETE]
 
     def readers_in_trouble(self, key: bytes, hosts: int, now: float) -> list[NodeId]:
         """Hosts that have lately said that they cannot read the deployment's storage."""
@@ -166,9 +182,7 @@ class ClusterProgress:
         chosen = [row for node in targets if (row := self.host(node, key)) is not None]
         states = [row.progress.state for row in chosen]
         complete = states.count(HostState.COMPLETE)
-        # A host that says complete holds every chunk, whatever an older record said.
-        held = [chunk_count if row.progress.state is HostState.COMPLETE else row.chunks_peak for row in chosen]
-        peaks = [min(count, chunk_count) for count in held]
+        peaks = [_peak(row, chunk_count) for row in chosen]
         stale_s = STALE_REFRESHES * refresh_interval_s(len(targets))
         fresh = [row.progress for row in everybody.values() if not row.forgotten and row.age_s(now) <= stale_s]
         moved = [row.progress for row in everybody.values()]
@@ -223,23 +237,31 @@ def deployment_state(states: Collection[HostState], *, one_copy: bool = False, c
     Args:
         states: of its targets; a target that has not been heard counts as ``init``.
         one_copy: the planner knows a holder of every chunk.
-        cancelled: the last statement about the deployment is a cancel.
+        cancelled: the last statement about the deployment is a cancel; what all had by then is complete all the same.
     Returns: ``downloading`` until the cluster holds one full copy, then ``distributing`` while any target is under way.
-        In the end ``complete`` when all targets are, else the worst of their final states.
+        In the end ``complete`` when all targets are, else the worst of their final states. A host from which it was
+        removed counts only when all are such.
     """
-    if cancelled:
-        return HostState.CANCELLED.value
-    if states and all(state is HostState.COMPLETE for state in states):
-        return HostState.COMPLETE.value
+    if states and all(state is HostState.REMOVED for state in states):
+        return HostState.REMOVED.value
+    states = [state for state in states if state is not HostState.REMOVED]
     if states and all(state in FINAL for state in states):
-        for ending in (HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED):
-            if ending in states:
-                return str(ending.value)
+        endings = [HostState.FAILED, HostState.EXPIRED, HostState.CANCELLED, HostState.COMPLETE]
+        worst = next(ending for ending in endings if ending in states)
+        return HostState.CANCELLED.value if cancelled and worst is not HostState.COMPLETE else str(worst.value)
+    if cancelled or HostState.PAUSED in states:
+        return HostState.CANCELLED.value if cancelled else HostState.PAUSED.value
     if all(state is HostState.INIT for state in states):
         return HostState.INIT.value
-    if one_copy or any(state in (HostState.COMPLETE, HostState.VERIFYING) for state in states):
-        return "distributing"
-    return HostState.DOWNLOADING.value
+    is_whole = one_copy or any(state in (HostState.COMPLETE, HostState.VERIFYING) for state in states)
+    return "distributing" if is_whole else HostState.DOWNLOADING.value
+
+
+def _peak(row: HostProgress, chunk_count: int) -> int:
+    """The most chunks that a host ever had; one that says complete has all, and one that has deleted them none."""
+    if row.progress.state is HostState.REMOVED:
+        return 0
+    return chunk_count if row.progress.state is HostState.COMPLETE else min(row.chunks_peak, chunk_count)
 
 
 def _never_falling(old: Progress, new: Progress) -> Progress:
@@ -260,5 +282,6 @@ def _unpacked(rows: bytes, now: float, wall_s: float) -> Iterator[tuple[NodeId, 
         progress = Progress.from_bytes(record)
         forgotten, reason = bool(peak & _FORGOTTEN), peak >> _REASON_SHIFT
         if reason:
-            progress = replace(progress, reason=reason_of_number(reason))
+            told = reason_of_number(reason)
+            progress = replace(progress, reason=told, state=state_with(progress.state, told))
         yield NodeId(node), key, HostProgress(progress, record, version, peak & 0xFFFFFF, now, age, forgotten)

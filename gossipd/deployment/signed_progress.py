@@ -119,6 +119,19 @@ class ProgressJudge:
         is_signed = verify(writer.public_key, signature, _signed_part(key, version, body))
         return Belief.YES if is_signed else Belief.NO
 
+    def told_s(self, wire_key: bytes, version: int, payload: bytes) -> tuple[NodeId, float] | None:
+        """Whose clock said what when it signed a record, whatever this host's own clock says of that; else None."""
+        try:
+            key = ProgressKey.decode(wire_key)
+            writer = self._writers.progress_writer(key.node)
+        except ProgressFormatError:
+            return None
+        body, signature = payload[:-SIGNATURE_BYTES], payload[-SIGNATURE_BYTES:]
+        if writer is None or not key.is_signed or not 0 <= version <= VERSION_MAX:
+            return None
+        is_signed = verify(writer.public_key, signature, _signed_part(key, version, body))
+        return (key.node, version / 1000) if is_signed else None
+
     def _is_believed_unsigned(
         self, key: ProgressKey, version: int, progress: Progress, writer: ProgressWriter
     ) -> bool:  # fmt: skip

@@ -1,4 +1,4 @@
-"""A signed statement about one deployment: deploy it, or cancel it.
+"""A signed statement about one deployment: deploy it, cancel it, or pause it.
 
 What lives here: the value, its wire form, and which of two is the later. What does not: the statements that a node
 knows (``statement_store``), and their transport.
@@ -6,7 +6,7 @@ knows (``statement_store``), and their transport.
 Wire form, 150 bytes, little-endian::
 
     u8        version of this format, 1; any other is refused as E_SCHEMA_VERSION
-    u8        verb: 1 deploy, 2 cancel
+    u8        verb: 1 deploy, 2 cancel, 3 pause
     32 bytes  deployment
     u64       epoch, from 1
     u32       size of the manifest's envelope, so that a host without it knows how much to ask for
@@ -17,8 +17,10 @@ Wire form, 150 bytes, little-endian::
 The key itself, not its id, is on the wire: a node must be able to check a statement before it has heard of the member
 that signed it. ``statement_store`` knows the keys that may sign.
 
-The last statement is the one of the highest ``rank``: higher epoch first, cancel before deploy. Two different
-statements of equal rank say the same thing, so either may be kept.
+The last statement is the one of the highest ``rank``: higher epoch first, cancel before the others. Two different
+statements of equal rank say the same thing, so either may be kept: a pause has an even epoch, and a deploy that follows
+another word an odd one (``epoch_after``). To deploy it again is also what resumes it. Hosts of 0.1.0 pass a pause on
+and do not obey it; rejected: a pause under a key of its own, because a newcomer would hear of the deployment first.
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ class Verb(IntEnum):
 
     DEPLOY = 1
     CANCEL = 2
+    PAUSE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +86,12 @@ class Statement:
         if len(wire) != STATEMENT_BYTES:
             raise ManifestError(f"a statement has {STATEMENT_BYTES} bytes, not {len(wire)}")
         _, verb, deployment, epoch, manifest_bytes, issued_s, signer = _HEAD.unpack_from(wire)
-        if verb not in (Verb.DEPLOY, Verb.CANCEL):
-            raise ManifestError(f"a statement has verb {verb}, known are 1 and 2")
+        if verb not in set(Verb):
+            raise ManifestError(f"a statement has verb {verb}, known are 1 to 3")
         if not 1 <= epoch <= EPOCH_MAX:
             raise ManifestError(f"a statement has epoch {epoch}, must be 1 to {EPOCH_MAX}")
+        if verb == Verb.PAUSE and epoch % 2:
+            raise ManifestError(f"a pause has epoch {epoch}, must be even")
         if not 1 <= manifest_bytes <= ENVELOPE_BYTES_MAX or issued_s > ISSUED_MAX_S:
             raise ManifestError("a statement has a manifest size or a time out of bounds")
         signature = wire[_HEAD.size :]
@@ -95,10 +100,18 @@ class Statement:
         return cls(DeploymentId(deployment), epoch, Verb(verb), manifest_bytes, issued_s, signer, signature)
 
 
+def epoch_after(last: int, verb: Verb) -> int:
+    """The epoch that a new statement has after one of epoch ``last`` (0: none)."""
+    if verb is Verb.CANCEL:
+        return last + 1
+    is_odd = verb is Verb.DEPLOY
+    return last + 1 if (last + 1) % 2 == is_odd else last + 2
+
+
 def sign_statement(
     secret: SecretKey, deployment: DeploymentId, *, epoch: int, verb: Verb, manifest_bytes: int, now_s: float
 ) -> Statement:
-    """A new statement. ``epoch`` is one more than the highest that was heard (``StatementStore.next_epoch``). Raises
+    """A new statement. ``epoch`` is above the highest that was heard (``StatementStore.next_epoch``). Raises
     ManifestError ``E_STATEMENT_BOUNDS``: a peer may have told the numbers."""
     if not 1 <= epoch <= EPOCH_LIMIT:
         raise ManifestError(

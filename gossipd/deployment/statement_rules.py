@@ -25,7 +25,7 @@ ISSUED_AHEAD_MAX_S = 600.0  # between the clocks of two hosts, and a statement's
 
 
 class CancelRights(Protocol):
-    """Who may cancel, as this host is configured."""
+    """Who may cancel, and pause, as this host is configured."""
 
     def may_cancel(self, signer: bytes, authors: Authors) -> bool:
         """Whether a statement of this signer's may cancel a deployment with these authors."""
@@ -45,7 +45,8 @@ def judge_statement(
     """
     authors = statements.authors(statement.deployment)
     authors = Authors(publisher or authors.publisher, authors.deployer)
-    is_publishers = statement.verb is Verb.CANCEL and statement.signer == authors.publisher
+    stops = statement.verb in (Verb.CANCEL, Verb.PAUSE)
+    is_publishers = stops and statement.signer == authors.publisher
     heard = statements.judge(statement, (statement.signer,) if is_publishers else signers)
     # Before a manifest is verified here, nobody knows its publisher: then the brain asks again when it is.
     is_judged = heard is Heard.NEWS and (publisher != b"" or statements.is_proven(statement.deployment))
@@ -55,9 +56,9 @@ def judge_statement(
             "those count who may cancel it (security.may_cancel); deploy it with a client's key, or a new version",
             code="E_STATEMENT_BOUNDS",
         )
-    if is_judged and statement.verb is Verb.CANCEL and not rights.may_cancel(statement.signer, authors):
+    if is_judged and stops and not rights.may_cancel(statement.signer, authors):
         raise ManifestError(
-            f"key={short(key_id(statement.signer))} may not cancel {short(statement.deployment)}: "
+            f"key={short(key_id(statement.signer))} may not cancel or pause {short(statement.deployment)}: "
             "security.may_cancel allows none of its roles",
             code="E_MAY_NOT_CANCEL",
         )

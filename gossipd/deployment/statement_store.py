@@ -26,7 +26,7 @@ from typing import TypeVar
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.ids import DeploymentId, short
-from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_STEP_MAX, Statement, Verb
+from gossipd.deployment.statement import EPOCH_FIRST_MAX, EPOCH_LIMIT, EPOCH_STEP_MAX, Statement, Verb, epoch_after
 from gossipd.identity.cancel_rights import Authors
 from gossipd.identity.trust import key_id
 from gossipd.manifest.errors import ManifestError
@@ -183,10 +183,10 @@ class StatementStore:
         """All last statements, oldest issued first; the order does not depend on the order of hearing."""
         return tuple(sorted(self.state.statements.values(), key=lambda one: (one.issued_s, one.deployment)))
 
-    def next_epoch(self, deployment: DeploymentId) -> int:
+    def next_epoch(self, deployment: DeploymentId, verb: Verb) -> int:
         """The epoch that a new statement on a deployment must have."""
         known = self.state.statements.get(deployment)
-        return known.epoch + 1 if known else 1
+        return epoch_after(known.epoch if known else 0, verb)
 
     def authors(self, deployment: DeploymentId) -> Authors:
         """Who published it and who deployed it first, as far as this host knows."""

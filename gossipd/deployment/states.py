@@ -14,16 +14,17 @@ step       state        its work                               leads to
 IDLE       any          none                                   READ or RESERVE (begin), DELETE
 READ       INIT         the manifest in our own files          OPEN, PULL
 PULL       INIT         the manifest from a holder, repeated   OPEN
-OPEN       INIT         verify the manifest                    KEEP, REGISTER, RESERVE, PULL
+OPEN       INIT         verify the manifest, repeated          KEEP, REGISTER, RESERVE, PULL
 KEEP       INIT         make the manifest durable, repeated    REGISTER, RESERVE
 REGISTER   INIT         make what is trusted durable           RESERVE
 RESERVE    INIT         open the store, repeated               FETCH, IDLE (complete already)
 FETCH      DOWNLOADING  none: the planner fetches              PUBLISH
 PUBLISH    VERIFYING    sync, rename, ``current``, repeated    IDLE
-DELETE     CANCELLED    delete what is not published           IDLE
+DELETE     final        delete what is not published           IDLE
 =========  ===========  =====================================  ==========================================
 
-From every step a failure, a cancel and a removal lead to IDLE.
+From every step a failure, a cancel and a removal lead to IDLE. ``PAUSED`` is what others see of INIT and DOWNLOADING
+while the last word is to pause; it is no state here.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ STEPS: dict[Step, frozenset[Step]] = {
     Step.IDLE: frozenset({Step.READ, Step.RESERVE, Step.DELETE, Step.IDLE}),
     Step.READ: frozenset({Step.OPEN, Step.PULL, Step.IDLE}),
     Step.PULL: frozenset({Step.PULL, Step.OPEN, Step.IDLE}),
-    Step.OPEN: frozenset({Step.KEEP, Step.REGISTER, Step.RESERVE, Step.PULL, Step.IDLE}),
+    Step.OPEN: frozenset({Step.OPEN, Step.KEEP, Step.REGISTER, Step.RESERVE, Step.PULL, Step.IDLE}),
     Step.KEEP: frozenset({Step.KEEP, Step.REGISTER, Step.RESERVE, Step.IDLE}),
     Step.REGISTER: frozenset({Step.REGISTER, Step.RESERVE, Step.IDLE}),
     Step.RESERVE: frozenset({Step.RESERVE, Step.FETCH, Step.IDLE}),
@@ -61,16 +62,19 @@ STEPS: dict[Step, frozenset[Step]] = {
     Step.DELETE: frozenset({Step.DELETE, Step.IDLE}),
 }
 
-FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED)
+FINAL = (HostState.COMPLETE, HostState.FAILED, HostState.CANCELLED, HostState.EXPIRED, HostState.REMOVED)
+_HERE = frozenset(HostState) - {HostState.PAUSED}
 
 STATES: dict[HostState, frozenset[HostState]] = {
-    HostState.INIT: frozenset(HostState) - {HostState.VERIFYING},
+    HostState.INIT: _HERE - {HostState.VERIFYING},
     # A publication that finds chunks lost goes back to downloading, and may succeed from there.
-    HostState.DOWNLOADING: frozenset(HostState) - {HostState.INIT, HostState.EXPIRED},
-    HostState.VERIFYING: frozenset(HostState) - {HostState.INIT, HostState.EXPIRED},
+    HostState.DOWNLOADING: _HERE - {HostState.INIT, HostState.EXPIRED},
+    HostState.VERIFYING: _HERE - {HostState.INIT, HostState.EXPIRED},
     # Removed here, or no longer trusted; a cancel leaves it as it is.
-    HostState.COMPLETE: frozenset({HostState.CANCELLED, HostState.FAILED}),
-    HostState.FAILED: frozenset({HostState.INIT, HostState.CANCELLED}),
-    HostState.CANCELLED: frozenset({HostState.INIT, HostState.CANCELLED}),
-    HostState.EXPIRED: frozenset({HostState.INIT, HostState.CANCELLED}),
+    HostState.COMPLETE: frozenset({HostState.REMOVED, HostState.FAILED}),
+    HostState.FAILED: frozenset({HostState.INIT, HostState.CANCELLED, HostState.REMOVED}),
+    HostState.CANCELLED: frozenset({HostState.INIT, HostState.REMOVED}),
+    HostState.EXPIRED: frozenset({HostState.INIT, HostState.CANCELLED, HostState.REMOVED}),
+    HostState.REMOVED: frozenset({HostState.INIT}),
+    HostState.PAUSED: frozenset(),
 }

@@ -38,6 +38,7 @@ from gossipd.store.models.models import Models, is_version
 from gossipd.store.models.reading import open_held_chunk
 from gossipd.store.models.repair import mend_tree
 from gossipd.store.models.replica import ModelReplica
+from gossipd.store.models.reuse import copy_equal
 from gossipd.store.models.scrub import Checked, recheck
 from gossipd.store.models.upkeep import StoreMaintenance
 from gossipd.store.notices import Emit, ModelEvicted, StoreConditionChanged
@@ -201,6 +202,7 @@ class ChunkStore:
                 replica.counters.duplicate_bytes += len(body)
             return False
         self._emit(ChunkStored(deployment, chunk, supplier, len(body), elapsed_s))
+        copy_equal(self._context, replica, chunk)
         return True
 
     def open_chunk(self, deployment: DeploymentId, chunk: ChunkIndex) -> OpenChunk:

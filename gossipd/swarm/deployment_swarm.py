@@ -69,12 +69,13 @@ class DeploymentSwarm:
         self.availability = Availability(size, event.held.bits)
         self.roles = Roles(own, event.targets, event.deployment, settings, extent_chunks=event.shape.extent_chunks)
         self.demand = Demand(self.availability, settings)
-        self.demand.want(self.replica.missing())
+        self._copies = event.copies.bits & ~event.held.bits if event.copies is not None else 0
+        self.demand.want(self.replica.missing() - ChunkSet(size, self._copies))
         self.pipelining = Pipelining()
         self.scheduler = Scheduler(self.availability, self.demand, peers, self.pipelining, settings=settings, rng=rng)
         self.import_window = ImportWindow(settings.fetches_max)
         self.reader = SourceReadPlanner(own.node, event.shape, event.deployment, settings, rng)
-        self.reader.rebuild(event.held.bits)
+        self.reader.rebuild(event.held.bits | self._copies)
         self.announcements = Announcements(event.deployment, settings)
         self.subscriptions = NeighbourSubscriptions(settings)
         self.slow_hosts = SlowHosts(settings)
@@ -84,6 +85,7 @@ class DeploymentSwarm:
         self._promised: dict[int, Supplier | None] = {}
         self._is_writable = True  # no chunk has failed on the disk since the last one was written
         self.commands: list[events.Command] = []
+        self.is_paused = False
         self.probe_asked = False
         self.reads_begun = False
         self._link_version = -1
@@ -117,6 +119,29 @@ class DeploymentSwarm:
         usual_s = self.peers.usual_s or _FETCH_CHUNK_TIMES * self.chunk_time_s
         self.late_wait_s = self.settings.late_wait * usual_s
 
+    def _present(self) -> int:
+        """Bits of the chunks that need not leave storage."""
+        return self.replica.held | self.availability.union() | self._copies
+
+    def want_copies(self, now: float) -> None:
+        """The chunks that were to be copied have not come, nor has any other for long: want them as all others."""
+        waited_s = self.settings.stall_s * (1 if self._copies.bit_count() == self.replica.missing_count else 10)
+        if not self._copies or self.is_paused or now - self.replica.progress_s < waited_s:
+            return
+        copies = ChunkSet(self.replica.shape.chunk_count, self._copies)
+        self._copies = 0
+        self.demand.want(copies)
+        self.reader.rebuild(self._present())
+        self._consider(copies, now)
+
+    def pause(self, now: float, *, is_paused: bool) -> None:
+        """Begin no fetch and no read from now on, or begin them again. What is under way ends by itself."""
+        self.is_paused = is_paused
+        self.replica.progress_s = now
+        if self.stall.reported is not None:
+            self.stall.reported = None
+            self.commands.append(events.ReportStall(self.deployment, None))
+
     # ---- our own chunks ------------------------------------------------------------------------
 
     def stored(self, event: events.ChunkStored, now: float) -> None:
@@ -137,6 +162,7 @@ class DeploymentSwarm:
             if not isinstance(flight.supplier, Origin):
                 self.commands.append(events.CancelFetch(self.deployment, chunk, flight.supplier))
         self.demand.unwant(chunk)
+        self._copies &= ~(1 << chunk)
         self._is_writable = True
         # A promise that is kept needs no second announcement, unless a peer may have been refused the chunk since.
         if self._promised.pop(chunk, None) != supplier:
@@ -194,7 +220,7 @@ class DeploymentSwarm:
         self.availability.lost_here(chunk, self.roles.rack_peers)
         self.announcements.lost(chunk)
         self.demand.want([chunk])
-        self.reader.rebuild(self.replica.held | self.availability.union())
+        self.reader.rebuild(self._present())
         self.demand.consider(chunk, now, self.late_wait_s)
 
     # ---- fetches and reads that failed ---------------------------------------------------------
@@ -254,7 +280,7 @@ class DeploymentSwarm:
         announcements = self.availability.replace(event.peer, event.chunks, near=event.peer in self.roles.rack_peers)
         self._heard(announcements, now)
         if lost := before & ~event.chunks.bits:
-            self.reader.rebuild(self.replica.held | self.availability.union())
+            self.reader.rebuild(self._present())
             self._consider(ChunkSet(event.chunks.size, lost), now)
 
     def delta_heard(self, event: events.DeltaHeard, now: float) -> None:
@@ -280,7 +306,7 @@ class DeploymentSwarm:
         availability.drop(peer, chunks)
         near, far = availability.near_count, availability.far_count
         if not all(self.replica.holds(one) or near(one) or far(one) for one in chunks):
-            self.reader.rebuild(self.replica.held | availability.union())
+            self.reader.rebuild(self._present())
 
     def _consider(self, chunks: Iterable[int], now: float) -> None:
         late_wait_s = self.late_wait_s
@@ -320,7 +346,7 @@ class DeploymentSwarm:
         held_something = self.availability.bits_of(peer) != 0
         self.availability.forget(peer)
         if held_something:
-            self.reader.rebuild(self.replica.held | self.availability.union())
+            self.reader.rebuild(self._present())
             self._consider([*self.demand.near, *self.demand.imports], now)
 
     # ---- deciding ------------------------------------------------------------------------------
@@ -357,7 +383,7 @@ class DeploymentSwarm:
     @property
     def wants_fetches(self) -> bool:
         """Whether there are chunks that may be asked for now."""
-        return bool(self.demand.near or self.demand.imports)
+        return not self.is_paused and bool(self.demand.near or self.demand.imports)
 
     def leaves(self, most: int) -> int:
         """How many of ``most`` fetches lower priorities may have while this deployment reads or waits for chunks."""
@@ -396,7 +422,7 @@ class DeploymentSwarm:
         allowed_s = around.reads_allowed_s if self.reads_begun else around.begin_allowed_s
         # A host that opens late hears from a neighbour what is there before it begins, or its probe has succeeded.
         knows = self.reader.readable or not self.roles.neighbours or bool(self.subscriptions.heard_s)
-        if knows and now >= allowed_s and self.replica.missing_count:
+        if knows and now >= allowed_s and self.replica.missing_count and not self.is_paused:
             self.reads_begun = True
             for run in self.reader.plan(self.replica, now, yields=yields):
                 for chunk in run:
@@ -414,7 +440,7 @@ class DeploymentSwarm:
     def report(self, *, alone: bool, now: float) -> None:
         """Report why no chunk comes, or that chunks come again."""
         reason = None
-        if self.replica.missing_count:
+        if self.replica.missing_count and not self.is_paused:
             holders = bool(self.demand.near or self.demand.imports or self.replica.fetches)
             readers = bool(self.reader.readers)
             reason = self.stall.judge(self.replica, now=now, alone=alone, holders=holders, readers=readers)
@@ -447,6 +473,6 @@ class DeploymentSwarm:
         if (turn := self.demand.next_turn()) is not None and turn < deadline:
             deadline = turn
         # No event says that a busy peer is worth another request.
-        if self.scheduler.all_busy and (self.demand.near or self.demand.imports):
+        if self.scheduler.all_busy and self.wants_fetches:
             deadline = min(deadline, now + max(0.005, self.pause_s / 2))
         return deadline

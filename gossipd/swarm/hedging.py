@@ -22,7 +22,7 @@ def hedge(swarm: DeploymentSwarm, room: int, now: float, *, late_s: float = 0.0)
         late_s: seconds by which this host acts later than it means to; an event may wait so long to be seen.
     """
     replica, usual_s = swarm.replica, swarm.peers.usual_s
-    if room <= 0 or not usual_s:
+    if room <= 0 or not usual_s or swarm.is_paused:
         return 0
     at_end = replica.missing_count <= max(2, int(swarm.settings.hedge_share * replica.shape.chunk_count))
     late_wait = 1.5 if at_end else swarm.settings.hedge_after

@@ -45,7 +45,7 @@ from random import Random
 from typing import TypeAlias
 
 from gossipd.core import events
-from gossipd.core.ids import LOCAL, DeploymentId, Origin
+from gossipd.core.ids import COPIED, LOCAL, DeploymentId, Origin
 from gossipd.core.model import PeerView
 from gossipd.swarm.bandwidth_meter import BandwidthMeter
 from gossipd.swarm.deployment_swarm import DeploymentSwarm, Surroundings
@@ -108,9 +108,12 @@ class Planner:
             if event.deployment not in self._swarms:
                 self._open(event, now)
         else:
-            if isinstance(event, events.ChunkStored) and event.supplier is not LOCAL:
+            if isinstance(event, events.ChunkStored) and event.supplier not in (LOCAL, COPIED):
                 self._link.received(event.length, now)
-            if (swarm := self._swarms.get(event.deployment)) is not None:
+            swarm = self._swarms.get(event.deployment)
+            if swarm is not None and isinstance(event, events.DeploymentPaused):
+                swarm.pause(now, is_paused=event.is_paused)
+            elif swarm is not None:
                 self._hear(swarm, event, now)
 
     def _hear(self, swarm: DeploymentSwarm, event: events.Event, now: float) -> None:
@@ -254,6 +257,7 @@ class Planner:
                 refresh_roles(swarm, around, now)
                 swarm.subscribe(now)
                 give_up_lost(swarm, now)
+                swarm.want_copies(now)
             room -= hedge(swarm, room, now, late_s=self._late_s)
             if swarm.stall.reported or now - swarm.replica.progress_s >= self.settings.stall_s:
                 swarm.report(alone=self._is_alone(around, now), now=now)

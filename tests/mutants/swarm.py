@@ -309,7 +309,7 @@ MUTANTS = (
         "hedging-never-happens",
         "No second holder is asked for a chunk that takes too long.",
         "gossipd/swarm/hedging.py",
-        "    if room <= 0 or not usual_s:\n",
+        "    if room <= 0 or not usual_s or swarm.is_paused:\n",
         "    if room <= 0 or usual_s >= 0:\n",
         (_PLANNER,),
     ),

@@ -81,9 +81,8 @@ class Host:
         writer = self.progress_writer(key.node)
         if not key.is_signed and writer is not None and writer.signs:
             return
-        wall_s = BEGAN_S + self.cluster.wires.now
         self.table.record(
-            key.node, ID, event.version, read_progress(key, event.payload), now=self.cluster.wires.now, wall_s=wall_s,
+            key.node, ID, event.version, read_progress(key, event.payload), now=self.cluster.wires.now,
             is_signed=key.is_signed,
         )  # fmt: skip
 
@@ -93,7 +92,7 @@ class Host:
         self.chunks += 1
         progress = Progress(state=HostState.DOWNLOADING, chunks_verified=self.chunks, started_s=BEGAN_S)
         node, version = wires.hosts[self.index].node, int((BEGAN_S + wires.now) * 1000)
-        self.table.record(node, ID, version, progress, now=wires.now, wall_s=BEGAN_S + wires.now, is_signed=True)
+        self.table.record(node, ID, version, progress, now=wires.now, is_signed=True)
         for is_signed in (True, False):
             key = ProgressKey(node, ID, is_signed)
             if self.index in OLDER and is_signed:

@@ -114,7 +114,8 @@ class Models:
 
     def _copy_shared(self, replica: ModelReplica) -> None:
         try:
-            copy_shared(self._context, replica, [other for other in self.all() if other is not replica])
+            others = [other for other in self.all() if other is not replica]
+            copy_shared(self._context, replica, [*others, replica] if replica.equal else others)
         except (FileNotFoundError, NotADirectoryError):  # removed since it was made; the rest is fetched
             mend_tree(self._context, replica)
 

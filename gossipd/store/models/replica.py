@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from threading import Condition, Lock
 
+from gossipd.manifest.equal_chunks import equal_chunks
 from gossipd.manifest.manifest import Manifest
 from gossipd.store.disk.disk import parent
 from gossipd.store.disk.handles import Handle
@@ -65,6 +66,7 @@ class ModelReplica:
 
     def __init__(self, manifest: Manifest, ledger: Ledger, *, tree: str) -> None:
         self.manifest = manifest
+        self.equal = equal_chunks(manifest)
         self.deployment = manifest.id
         self.ledger = ledger
         self.tree = tree

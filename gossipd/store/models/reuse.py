@@ -16,9 +16,10 @@ from collections.abc import Iterable
 from blake3 import blake3
 
 from gossipd.core.events import ChunkStored
-from gossipd.core.ids import LOCAL
+from gossipd.core.ids import COPIED, LOCAL, Origin
 from gossipd.manifest.chunk_layout import Segment
 from gossipd.manifest.manifest import Manifest
+from gossipd.runtime.ports import NotHeldError, StoreWriteError
 from gossipd.store.disk.disk import read_all
 from gossipd.store.journal.windows import write_chunk
 from gossipd.store.models.context import Context
@@ -48,7 +49,27 @@ def copy_shared(context: Context, replica: ModelReplica, others: Iterable[ModelR
             targets[:] = [chunk for chunk in targets if not _copy(context, other, source, replica, chunk)]
 
 
-def _copy(context: Context, other: ModelReplica, source: int, replica: ModelReplica, chunk: int) -> bool:
+def copy_equal(context: Context, replica: ModelReplica, chunk: int) -> None:
+    """Copy a chunk that was just written to all chunks of its model that are equal to it, where the file system can
+    without storing it twice. What the disk refuses is fetched like any other chunk.
+    """
+    for twin in replica.equal.get(chunk, ()):
+        if context.stopping.is_set():
+            return
+        if twin in replica.held:
+            continue
+        try:
+            _copy(context, replica, chunk, replica, twin, supplier=COPIED)
+        except (StoreWriteError, NotHeldError):
+            return
+        except OSError as error:
+            context.refused(error, replica.manifest.chunk_length(twin))
+            return
+
+
+def _copy(
+    context: Context, other: ModelReplica, source: int, replica: ModelReplica, chunk: int, *, supplier: Origin = LOCAL
+) -> bool:
     """Copy one chunk; False when the original cannot be read or is wrong."""
     length = replica.manifest.chunk_length(chunk)
     if other.manifest.chunk_length(source) != length:
@@ -62,7 +83,7 @@ def _copy(context: Context, other: ModelReplica, source: int, replica: ModelRepl
     if is_mine:
         with replica.lock:
             replica.counters.local_bytes += length
-        context.emit(ChunkStored(replica.deployment, chunk, LOCAL, length, time.monotonic() - begun))
+        context.emit(ChunkStored(replica.deployment, chunk, supplier, length, time.monotonic() - begun))
     return True
 
 

@@ -252,7 +252,7 @@ class GossipSurface:
         self._codes[f"reason {progress.reason.value}"] += 1
         if key.node != self._records["node-1"].node:  # as the daemon does
             self._progress.record(
-                key.node, key.deployment, event.version, progress, now=self._now, wall_s=WALL_S, is_signed=key.is_signed
+                key.node, key.deployment, event.version, progress, now=self._now, is_signed=key.is_signed
             )
 
     def _pass_on(self) -> None:

@@ -146,7 +146,7 @@ class Application(QuietListener):
             self.judge.judge(event.key, event.version, event.payload, _WALL_S)
             self.progress.record(
                 key.node, key.deployment, event.version, read_progress(key, event.payload), now=self._now,
-                wall_s=_WALL_S, is_signed=key.is_signed,
+                is_signed=key.is_signed,
             )  # fmt: skip
         except ProgressFormatError:
             return

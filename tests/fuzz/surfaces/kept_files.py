@@ -54,7 +54,7 @@ def genuine_files(scratch: Path) -> dict[str, list[bytes]]:
     for number in range(4):
         progress = Progress(state=HostState.COMPLETE, chunks_verified=9, source_bytes=1 << 40)
         node = NodeId(bytes([number]) * 16)
-        table.record(node, b"k" * 8, 1_800_000_000_000, progress, now=0.0, wall_s=WALL_S)
+        table.record(node, b"k" * 8, 1_800_000_000_000, progress, now=0.0)
     audit = AuditFile(scratch)
     audit.append([{"event": "accepted", "count": 3, "who": "host-1"}] * 4, "2026-01-02T03:04:05Z")
     ring = new_key_ring(bytes(range(48)))

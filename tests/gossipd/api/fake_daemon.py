@@ -51,7 +51,7 @@ def toy_table(complete: int = 2, hosts: int = 4) -> ClusterProgress:
             started_s=1_800_000_000,
             elapsed_s=30 if done else 0,
         )
-        table.record(node(number), progress_key(TOY), 1_800_000_010_000, progress, now=100.0, wall_s=1_800_000_010.0)
+        table.record(node(number), progress_key(TOY), 1_800_000_010_000, progress, now=100.0)
     return table
 
 
@@ -134,8 +134,11 @@ class FakeDaemon:
     def health(self) -> HealthRow:
         return HealthRow(ready=self.ready, reasons=[] if self.ready else ["the store is full"])
 
-    async def cancel(self, name: str, version: int) -> Done:
-        return self._take("cancel", name, version)
+    async def cancel(self, name: str, version: int, *, force: bool) -> Done:
+        return self._take("cancel", name, version, *([force] if force else []))
+
+    async def pause(self, name: str, version: int, *, undo: bool) -> Done:
+        return self._take("resume" if undo else "pause", name, version)
 
     async def remove(self, name: str, version: int, *, dry_run: bool) -> Done:
         return self._take("rm", name, version, dry_run)

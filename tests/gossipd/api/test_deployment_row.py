@@ -19,7 +19,7 @@ def told_row(*said: tuple[HostReason, bytes], state: str = "alive", own: int = 3
     table = ClusterProgress()
     for number, (reason, subject) in enumerate(said, 1):
         progress = Progress(state=HostState.DOWNLOADING, reason=reason, subject=subject)
-        table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0, wall_s=1_800_000_000.0)
+        table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0)
     facts = DeploymentFacts(
         id=TOY, name="org/toy", version=3, bytes_total=1024, chunk_count=4, stall="storage", own=node(own)
     )
@@ -64,7 +64,7 @@ def test_a_target_with_two_hosts_is_not_complete_whatever_they_say() -> None:
     nodes = [NodeId(bytes([number]) * 16) for number in (1, 2)]
     for each in nodes:
         complete = Progress(state=HostState.COMPLETE, chunks_verified=10, started_s=100, elapsed_s=5)
-        table.record(each, progress_key(MODEL), 1, complete, now=0.0, wall_s=0.0)
+        table.record(each, progress_key(MODEL), 1, complete, now=0.0)
     targets = [TargetFacts(each, f"node-{each[0]}", "r", "alive", is_twice=each == nodes[1]) for each in nodes]
     row = deployment_row(FACTS, table, targets, now=1.0)
     assert (row.hosts_total, row.hosts_complete, row.completed_at) == (2, 1, None)
@@ -73,3 +73,33 @@ def test_a_target_with_two_hosts_is_not_complete_whatever_they_say() -> None:
     assert row.cluster_bytes_verified == 1000
     one = deployment_row(FACTS, table, targets[:1], now=1.0)
     assert (one.state, one.hosts_complete) == ("complete", 1)
+
+
+@pytest.mark.parametrize(
+    ("reason", "has_eta"),
+    [(HostReason.NONE, True), (HostReason.NO_SPACE, False), (HostReason.NO_INODES, False), (HostReason.PAUSED, False)],
+)
+def test_no_time_is_promised_while_a_host_waits_for_what_no_rate_brings(reason: HostReason, has_eta: bool) -> None:
+    table = ClusterProgress()
+    for number, why in ((1, HostReason.NONE), (2, reason)):
+        progress = Progress(
+            state=HostState.DOWNLOADING,
+            reason=why,
+            rate_in_bytes_per_s=1 << 20 if number == 1 else 0,
+            chunks_verified=1,
+        )
+        table.record(node(number), progress_key(TOY), 1_800_000_000_000, progress, now=100.0)
+    facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1 << 24, chunk_count=4)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in (1, 2)]
+    assert (deployment_row(facts, table, targets, now=101.0).eta_s is not None) is has_eta
+
+
+def test_a_removed_host_is_not_waited_for() -> None:
+    table, second = ClusterProgress(), 1_800_000_000_000
+    moving = Progress(state=HostState.DOWNLOADING, rate_in_bytes_per_s=1 << 20)
+    table.record(node(1), progress_key(TOY), second, moving, now=100.0)
+    gone = Progress(state=HostState.REMOVED, reason=HostReason.REMOVED)
+    table.record(node(2), progress_key(TOY), second, gone, now=100.0)
+    facts = DeploymentFacts(id=TOY, name="org/toy", version=3, bytes_total=1 << 24, chunk_count=4)
+    targets = [TargetFacts(node(number), f"node-{number}", "r1", "alive") for number in (1, 2)]
+    assert deployment_row(facts, table, targets, now=101.0).eta_s == 16.0

@@ -203,7 +203,7 @@ async def _rest(stream: trio.SocketStream) -> bytes:
         (b'POST /v1/cancel HTTP/1.1\r\nHost: d\r\nContent-Length: 5\r\n\r\n{"\xb1"}', 400),
         (post("/v1/cancel", "[" * 2000), 400),
         (post("/v1/cancel", '{"name":"a"}'), 400),
-        (post("/v1/cancel", '{"name":"a","version":1,"force":true}'), 400),
+        (post("/v1/cancel", '{"name":"a","version":1,"now":true}'), 400),
         (post("/v1/cancel", '{"name":["a"],"version":1}'), 400),
         (post("/v1/cancel", '{"name":"a","version":"../1"}'), 400),
         (post("/v1/cancel", '{"name":"a","version":' + "9" * 400 + "}"), 400),

@@ -168,7 +168,8 @@ def test_wait_tells_a_cancelled_and_a_failed_deployment_from_a_late_one(shell: S
 
     row = toy_row()
     shell.daemon.rows = [replace(row, state="cancelled")]
-    assert shell("wait", "org/toy@3").err == "E_CANCELLED: org/toy@3 was cancelled\n"
+    told = "E_CANCELLED: org/toy@3 was cancelled; it is complete on 2 of 4 hosts\n"
+    assert shell("wait", "org/toy@3").err == told
     failed = [replace(host, state="failed", reason="no_space") for host in row.hosts[2:]]
     shell.daemon.rows = [replace(row, state="failed", hosts=[*row.hosts[:2], *failed])]
     ended = shell("wait", "org/toy@3")
@@ -205,7 +206,7 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
         (0, HostReason.NO_RANGES, "downloading", ExitCode.SOURCE_UNREACHABLE),
         (0, HostReason.REFUSED_KEY, "failed", ExitCode.TRUST),
         (2, HostReason.NO_RANGES, "downloading", ExitCode.PARTIAL),
-        (2, HostReason.REMOVED, "cancelled", ExitCode.PARTIAL),
+        (2, HostReason.REMOVED, "removed", ExitCode.PARTIAL),
         (2, HostReason.REFUSED_KEY, "failed", ExitCode.PARTIAL),
         (0, HostReason.SOURCE_AUTH, "downloading", ExitCode.TIMEOUT),
         (2, HostReason.NO_SPACE, "downloading", ExitCode.TIMEOUT),

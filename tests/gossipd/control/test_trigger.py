@@ -127,11 +127,11 @@ async def test_a_manifest_is_sent_and_ordered_with_a_statement_by_the_clients_ke
         assert statement.signer == CLIENT.public.ed25519
 
 
-async def test_an_order_is_one_epoch_higher_than_the_last_word() -> None:
+async def test_an_order_has_the_next_epoch_of_its_verb() -> None:
     async with served_node() as d:
         known = deployment_id(SMALL)
         d.host.states[known] = control.TriggerState(known, 41, "cancel", 0)
-        assert (await d.order(SMALL)).epoch == 42
+        assert (await d.order(SMALL)).epoch == 43
 
 
 async def test_a_manifest_that_is_there_already_is_not_sent_again() -> None:
@@ -147,7 +147,7 @@ async def test_a_known_model_is_ordered_and_cancelled_by_name() -> None:
     async with served_node() as d:
         known = deployment_id(SMALL)
         d.host.states["qwen@3"] = control.TriggerState(known, 5, "deploy", len(SMALL))
-        assert (await d.order("qwen@3")).epoch == 6
+        assert (await d.order("qwen@3")).epoch == 7
         assert (await d.order("qwen@3", Verb.CANCEL)).deployment == known
         assert [statement.verb for _, statement, _ in d.host.orders] == [Verb.DEPLOY, Verb.CANCEL]
 

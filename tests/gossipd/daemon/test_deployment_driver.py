@@ -213,7 +213,7 @@ async def test_a_cancel_while_the_store_makes_room_leaves_nothing(
         assert node.swarm.opened == []
 
 
-async def test_a_deploy_right_after_a_cancel_counts_from_zero(tmp_path: Path) -> None:
+async def test_a_deploy_after_a_cancel_goes_on_from_what_the_store_holds(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
         node.say(1, Verb.DEPLOY)
         await node.until_in(HostState.DOWNLOADING)
@@ -221,25 +221,20 @@ async def test_a_deploy_right_after_a_cancel_counts_from_zero(tmp_path: Path) ->
         deployment = node.record
         deployment.chunks_verified = 1
         node.say(2, Verb.CANCEL)
-        await node.until(lambda: not node.store.has(ONE.manifest.id))
+        await node.until_in(HostState.CANCELLED)
         node.say(3, Verb.DEPLOY)
         await node.until_in(HostState.DOWNLOADING)
-        assert deployment.chunks_verified == 0, "what was cancelled is deleted; its chunks came again on top of those"
-
-
-async def test_a_start_deletes_what_was_cancelled_before(
-    tmp_path: Path,
-) -> None:
-    async with living(tmp_path) as node:
-        node.store.open(ONE.manifest)
-        assert node.store.has(ONE.manifest.id)
-        node.say(2, Verb.CANCEL)
+        assert deployment.chunks_verified == 1
+        node.say(4, Verb.CANCEL)
+        await node.until_in(HostState.CANCELLED)
+        node.driver.post(events.DiskConditionChanged("E_NO_SPACE"))
         await node.until(lambda: not node.store.has(ONE.manifest.id))
 
 
 async def test_deleting_is_tried_until_the_disk_does_it(tmp_path: Path) -> None:
     async with living(tmp_path) as node:
-        node.store.open(ONE.manifest)
+        node.say(1, Verb.DEPLOY)
+        await node.until_in(HostState.DOWNLOADING)
         node.store.refusals = 3
         node.say(2, Verb.CANCEL)
         await node.until(lambda: ONE.manifest.id in node.store.abandoned)
@@ -417,7 +412,7 @@ async def test_a_pull_that_never_ends_is_cut_short_by_a_cancel(tmp_path: Path) -
         node.say(1, Verb.DEPLOY)
         await trio.testing.wait_all_tasks_blocked(0.05)
         node.say(2, Verb.CANCEL)
-        await node.until(lambda: ONE.manifest.id in node.store.abandoned)
+        await node.until_in(HostState.CANCELLED)
         node.client.answers = True
         node.say(3, Verb.DEPLOY)
         await node.until_in(HostState.DOWNLOADING)

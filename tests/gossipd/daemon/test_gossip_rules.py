@@ -11,6 +11,7 @@ from gossipd.core.ids import DeploymentId
 from gossipd.daemon.audit_gossip import HeadRules
 from gossipd.daemon.gossip_rules import GossipRules
 from gossipd.daemon.roster import ClusterRoster
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.progress_record import HostState, Progress
 from gossipd.deployment.progress_table import ClusterProgress
 from gossipd.deployment.signed_progress import ProgressKey, ProgressWriter, sign_progress
@@ -44,7 +45,7 @@ def statement(*, epoch: int = 1, verb: Verb = Verb.DEPLOY, key: SecretKey = KEY)
     return sign_statement(key, DEPLOYMENT, epoch=epoch, verb=verb, manifest_bytes=100, now_s=NOW_S)
 
 
-def rules(known: Statement | None = None) -> GossipRules:
+def rules(known: Statement | None = None, clock: ClusterClock | None = None) -> GossipRules:
     store = StatementStore()
     if known is not None:
         store.hear(known, {SIGNER})
@@ -55,7 +56,13 @@ def rules(known: Statement | None = None) -> GossipRules:
     heads = SimpleNamespace(judge=lambda key, version, payload: Verdict(key))
     said = SimpleNamespace(word_refused=lambda signer, code: REFUSED.append((signer, code)))
     return GossipRules(
-        store, cast(ClusterRoster, roster), ClusterProgress(), cast(HeadRules, heads), said, clocks=StoppedClocks()
+        store,
+        cast(ClusterRoster, roster),
+        ClusterProgress(),
+        cast(HeadRules, heads),
+        said,
+        clocks=StoppedClocks(),
+        cluster_clock=clock,
     )
 
 
@@ -155,5 +162,34 @@ def test_a_host_that_tells_without_end_is_cut_short_and_no_other() -> None:
     assert None not in believed, "who passes it on has done nothing wrong"
     forged = [judge(PayloadKind.PROGRESS, *progress(mate, number, by=KEY)) for number in range(200)]
     assert not any(forged)
-    last = judge(PayloadKind.PROGRESS, *progress(mate, 2))
-    assert last == Verdict(node_id(mate.public.ed25519)), "only its own words count"
+    assert judge(PayloadKind.PROGRESS, *progress(SecretKey(b"t" * 32), 2)) is not None, "only its own words count"
+
+
+def ahead(secret: SecretKey, by_s: int, *, by: SecretKey | None = None) -> tuple[bytes, int, bytes]:
+    """A record of a host whose clock is ahead of ours."""
+    key = ProgressKey(node_id(secret.public.ed25519), b"deployed", is_signed=True)
+    version = (NOW_S + by_s) * 1000
+    return key.encode(), version, sign_progress(by or secret, key, version, Progress(state=HostState.COMPLETE))
+
+
+def test_records_that_others_date_hours_ahead_show_that_this_clock_is_behind() -> None:
+    clock = ClusterClock()
+    judge = rules(clock=clock).judge
+    late = sign_statement(KEY, DEPLOYMENT, epoch=1, verb=Verb.DEPLOY, manifest_bytes=100, now_s=NOW_S + 7_200)
+    for secret in (KEY, SecretKey(b"t" * 32)):
+        assert judge(PayloadKind.PROGRESS, *ahead(secret, 7_200)) is None
+        assert judge(PayloadKind.STATEMENT, DEPLOYMENT, late.rank, late.encode()) is None
+    clock.look(NOW_S, 0.0)
+    assert clock.offset_s == -7_200
+    assert judge(PayloadKind.PROGRESS, *ahead(KEY, 7_200)) == Verdict(node_id(SIGNER))
+    assert judge(PayloadKind.STATEMENT, DEPLOYMENT, late.rank, late.encode()) == Verdict(SIGNER)
+
+
+def test_forged_records_and_unknown_hosts_say_nothing_of_the_clock() -> None:
+    clock = ClusterClock()
+    judge = rules(clock=clock).judge
+    for secret in (KEY, SecretKey(b"t" * 32)):
+        judge(PayloadKind.PROGRESS, *ahead(secret, 7_200, by=STRANGER))
+    judge(PayloadKind.PROGRESS, *ahead(STRANGER, 7_200))
+    clock.look(NOW_S, 0.0)
+    assert clock.hosts == 0

@@ -11,6 +11,7 @@ import trio.testing
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.deployment_record import DeploymentRecord
 from gossipd.deployment.events import ProgressHeard
 from gossipd.deployment.progress_record import HostState, Progress, progress_key
@@ -40,7 +41,7 @@ class Parts:
         self.publisher = ProgressPublisher(
             table=self.table, lifecycle=cast(Any, lifecycle), store=cast(Any, nothing), chunk_access=cast(Any, nothing),
             directory=cast(Any, SimpleNamespace(own=OWN, records={OWN: None, PEER: None})), roster=cast(Any, self),
-            secret=KEY, membership_host=cast(Any, nothing),
+            secret=KEY, membership_host=cast(Any, nothing), clock=ClusterClock(),
         )  # fmt: skip
 
     def _publish(self, wire_key: bytes, version: int, payload: bytes) -> None:

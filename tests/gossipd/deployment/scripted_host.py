@@ -15,6 +15,7 @@ from gossipd.core.errors import GossipdError
 from gossipd.core.ids import DeploymentId
 from gossipd.deployment import commands, events
 from gossipd.deployment.brain import DeploymentBrain
+from gossipd.deployment.cluster_clock import ClusterClock
 from gossipd.deployment.commands import DeploymentCommand
 from gossipd.deployment.context import BrainContext, DeploymentSettings, HostIdentity
 from gossipd.deployment.deployment_record import DeploymentRecord
@@ -65,6 +66,9 @@ class ScriptedRoster:
     def rack_of(self, node: NodeId) -> str | None:
         return self.peers.get(node)
 
+    def targets(self, manifest: Manifest) -> list[NodeId]:
+        return [OWN, *self.peers]
+
 
 def said(
     deployment: DeploymentId = ONE.id, epoch: int = 1, verb: Verb = Verb.DEPLOY, *, secret: SecretKey = PEER_KEY,
@@ -96,9 +100,10 @@ class ScriptedHost:
         self.waiting: list[commands.Work] = []
         self._requests = 0
         self.progress = progress or ClusterProgress()
+        self.clock = ClusterClock()
         context = BrainContext(
             identity=HostIdentity(OWN, name, "rack-1", KEY), statements=self.statements, roster=self.roster,
-            progress=self.progress, settings=settings or DeploymentSettings(),
+            progress=self.progress, clock=self.clock, settings=settings or DeploymentSettings(),
             complete_before=frozenset(self.published),
         )  # fmt: skip
         self.brain = DeploymentBrain(context, Random(1))

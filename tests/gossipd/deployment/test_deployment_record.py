@@ -85,5 +85,5 @@ def test_a_state_is_followed_by_those_of_the_table_only(
 
 
 def test_what_is_complete_is_left_by_an_operators_order_only() -> None:
-    assert STATES[HostState.COMPLETE] == {HostState.CANCELLED, HostState.FAILED}
+    assert STATES[HostState.COMPLETE] == {HostState.REMOVED, HostState.FAILED}
     assert all(HostState.INIT not in STATES[state] for state in (HostState.DOWNLOADING, HostState.VERIFYING))

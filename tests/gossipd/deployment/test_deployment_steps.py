@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gossipd.core.errors import LocalError
-from gossipd.core.events import FinishModel
+from gossipd.core.events import ChunkLost, ChunkStored, FinishModel
+from gossipd.core.ids import SOURCE
 from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
 from gossipd.deployment import commands, events
@@ -305,39 +306,129 @@ def test_a_cancel_ends_the_life_in_every_step_before_the_swarm(place: Callable[[
     abandoned = [] if kind is commands.KeepManifest else ["AbandonWork"]  # it is kept for those who ask for it
     assert [type(one).__name__ for one in host.all_of(commands.AbandonWork)] == abandoned
     is_cut_short = kind is commands.PullManifest
-    assert bool(host.all_of(commands.DeleteModel)) is is_cut_short, "the store is asked when the work has ended"
+    assert bool(host.waiting) is not is_cut_short
     host.release(kind)
-    assert [type(one).__name__ for one in host.done if isinstance(one, commands.DeleteModel)] == ["DeleteModel"]
+    is_opened = kind is commands.ReserveSpace
+    assert len(host.all_of(commands.DeleteModel)) == is_opened, "what was opened and holds no chunk is deleted"
     host.wait(60.0)
     assert host.record().state is HostState.CANCELLED
     assert not host.all_of(commands.OpenSwarm)
     assert ONE.id not in host.store
 
 
-@pytest.mark.parametrize("place", [in_read, in_pull, in_open, in_keep, in_register, in_reserve])
-def test_a_deploy_that_follows_a_cancel_waits_for_the_deletion(place: Callable[[ScriptedHost], type]) -> None:
+def test_a_deploy_that_follows_a_cancel_waits_for_the_store() -> None:
     host = ScriptedHost()
-    kind = place(host)
-    host.held_back |= {kind, commands.DeleteModel}
-    believed(host)
+    host.held_back.add(in_reserve(host))
+    host.hear(said())
     host.hear(said(epoch=2, verb=Verb.CANCEL))
-    host.held_back.discard(kind)
     host.hear(said(epoch=3))
-    host.release(kind)
-    assert not host.all_of(commands.OpenSwarm)
-    host.release(commands.DeleteModel)
+    assert len(host.all_of(commands.ReserveSpace)) == 1
+    host.release(commands.ReserveSpace)
     assert host.record().state is HostState.DOWNLOADING
-    assert kinds(host).index("DeleteModel") < len(kinds(host)) - 1 - kinds(host)[::-1].index("ReserveSpace")
+    assert len(host.all_of(commands.OpenSwarm)) == 1
 
 
-def test_a_deploy_after_a_cancel_counts_what_the_store_holds_then() -> None:
-    host = host_that()
+def with_a_chunk(host: ScriptedHost) -> ScriptedHost:
+    """Its one deployment has a verified chunk."""
     host.store[ONE.id] = {0}
-    host.record().chunks_verified = 1
+    host.tell(ChunkStored(ONE.id, 0, SOURCE, 100, 0.1))
+    return host
+
+
+def test_a_deploy_after_a_cancel_goes_on_from_the_chunks_that_are_verified() -> None:
+    host = with_a_chunk(host_that())
     host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.wait(600.0)
+    assert not host.all_of(commands.DeleteModel)
     host.hear(said(epoch=3))
     assert host.record().state is HostState.DOWNLOADING
-    assert host.record().chunks_verified == 0
+    assert host.record().chunks_verified == 1
+    assert len(host.all_of(commands.OpenSwarm)[-1].held) == 1
+
+
+def test_a_model_that_does_not_fit_takes_the_space_of_what_was_cancelled() -> None:
+    host = with_a_chunk(host_that())
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    two = manifest(version=2)
+    host.fail(commands.ReserveSpace, Failure.NO_SPACE, LocalError("full", code="E_NO_SPACE"))
+    host.drop(two)
+    assert [one.deployment for one in host.all_of(commands.DeleteModel)] == [ONE.id]
+    assert host.record().chunks_verified == 0, "nothing is told of chunks that are gone"
+    host.wait(6.0)
+    assert host.record(two.id).state is HostState.DOWNLOADING
+    host.fail(commands.ReserveSpace, Failure.NO_SPACE, LocalError("full", code="E_NO_SPACE"))
+    host.drop(manifest(version=3))
+    assert len(host.all_of(commands.DeleteModel)) == 1, "there is nothing more to delete"
+
+
+def test_a_full_disk_takes_the_space_of_what_was_cancelled() -> None:
+    host = with_a_chunk(host_that())
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.tell(events.DiskConditionChanged("E_STORE_IO"))
+    assert not host.all_of(commands.DeleteModel)
+    host.tell(events.DiskConditionChanged("E_NO_SPACE"))
+    assert len(host.all_of(commands.DeleteModel)) == 1
+
+
+def told(host: ScriptedHost) -> tuple[HostState, HostReason]:
+    progress = host.record().progress(WALL_S)
+    return progress.state, progress.reason
+
+
+def test_a_pause_holds_up_the_planner_and_a_deploy_lets_it_go_on() -> None:
+    host = host_that()
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    assert told(host) == (HostState.PAUSED, HostReason.PAUSED)
+    assert host.all_of(commands.PauseSwarm) == [commands.PauseSwarm(ONE.id, True)]
+    assert not host.all_of(commands.CloseSwarm), "it goes on serving"
+    host.hear(said(epoch=3))
+    assert told(host) == (HostState.DOWNLOADING, HostReason.NONE)
+    assert host.all_of(commands.PauseSwarm)[1:] == [commands.PauseSwarm(ONE.id, False)]
+    assert len(host.all_of(commands.ReserveSpace)) == 1
+
+
+def test_a_host_that_hears_of_a_paused_deployment_is_paused_after_a_restart_too() -> None:
+    host = ScriptedHost()
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    assert told(host) == (HostState.PAUSED, HostReason.PAUSED)
+    assert kinds(host)[-2:] == ["OpenSwarm", "PauseSwarm"], "before any fetch is planned"
+    again = ScriptedHost(statements=host.statements)
+    again.files[ONE.id] = ONE.envelope
+    again.tell(events.DaemonStarted())
+    assert told(again) == (HostState.PAUSED, HostReason.PAUSED)
+
+
+def test_what_is_complete_or_being_published_is_not_paused() -> None:
+    host = host_that()
+    host.held_back.add(commands.PublishModel)
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    assert told(host)[0] is HostState.VERIFYING
+    host.release(commands.PublishModel)
+    assert told(host)[0] is HostState.COMPLETE
+    host.tell(ChunkLost(ONE.id, 0))
+    assert told(host)[1] is HostReason.REFILLING, "what users read is repaired"
+    assert not host.all_of(commands.PauseSwarm)
+
+
+def test_a_paused_deployment_that_is_not_whole_after_all_stays_paused() -> None:
+    host = host_that()
+    host.held_back.add(commands.PublishModel)
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    host.fail(commands.PublishModel, Failure.NOT_WHOLE, LocalError("missing", code="E_NOT_WHOLE"))
+    host.release(commands.PublishModel)
+    assert told(host) == (HostState.PAUSED, HostReason.PAUSED)
+    assert host.all_of(commands.PauseSwarm) == [commands.PauseSwarm(ONE.id, True)]
+
+
+def test_what_is_removed_after_a_cancel_is_deleted_at_once() -> None:
+    host = with_a_chunk(host_that())
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.request(events.RemoveOrdered, ONE.name, ONE.version)
+    assert states(host) == (HostState.REMOVED, HostReason.REMOVED)
+    assert len(host.all_of(commands.DeleteModel)) == 1
+    assert ONE.id not in host.store
 
 
 def test_a_refusal_of_the_store_after_a_cancel_leaves_it_cancelled() -> None:
@@ -369,12 +460,22 @@ def test_a_cancel_while_it_is_published_keeps_what_is_complete() -> None:
     host.held_back.add(commands.PublishModel)
     host.tell(FinishModel(ONE.id))
     host.hear(said(epoch=2, verb=Verb.CANCEL))
-    assert host.record().state is HostState.CANCELLED
+    assert host.record().state is HostState.VERIFYING
     assert not host.all_of(commands.AbandonWork), "publishing cannot be cut short"
     host.release(commands.PublishModel)
     assert host.audited() == ["published"]
+    assert host.record().state is HostState.COMPLETE, "users see it, so it is complete"
+    assert not host.all_of(commands.CloseSwarm)
+
+
+def test_a_cancel_between_two_attempts_to_publish_ends_it() -> None:
+    host = host_that()
+    host.fail(commands.PublishModel, Failure.DISK, REFUSED)
+    host.tell(FinishModel(ONE.id))
+    host.hear(said(epoch=2, verb=Verb.CANCEL))
+    host.wait(30.0)
     assert host.record().state is HostState.CANCELLED
-    assert ONE.id in host.published
+    assert len(host.all_of(commands.PublishModel)) == 1
 
 
 def test_lost_chunks_after_a_cancel_do_not_bring_the_deployment_back() -> None:

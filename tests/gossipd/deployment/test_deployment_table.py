@@ -6,7 +6,7 @@ import pytest
 
 from gossipd.core.errors import LocalError
 from gossipd.core.events import ChunkLost, ChunkStored, FinishModel, ProbeSource, ReportStall, StallReason
-from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.deployment import commands, events
 from gossipd.deployment.events import Failure
@@ -77,6 +77,13 @@ def test_chunks_are_counted_by_their_supplier_once_the_store_is_open(host: Scrip
     assert record.chunks_verified == 2
 
 
+def test_a_chunk_copied_from_an_equal_one_counts_and_is_no_traffic(host: ScriptedHost) -> None:
+    host.tell(ChunkStored(ONE.id, 0, PEER, 100, 0.1))
+    host.tell(ChunkStored(ONE.id, 1, COPIED, 100, 0.1))
+    record = host.record()
+    assert (record.chunks_verified, record.counters.peer_bytes_cross_rack) == (2, 100)
+
+
 def test_a_lost_and_repaired_chunk_leaves_a_trace(host: ScriptedHost) -> None:
     host.tell(FinishModel(ONE.id))
     host.tell(ChunkLost(ONE.id, 3))
@@ -138,20 +145,53 @@ def test_a_stall_is_told_once_and_ends(host: ScriptedHost) -> None:
 def test_a_restart_goes_on_counting_where_the_last_run_left_off() -> None:
     table = ClusterProgress()
     earlier = Progress(state=HostState.DOWNLOADING, source_bytes=256 * 1024, started_s=1_000_000)
-    table.record(OWN, progress_key(ONE.id), 1, earlier, now=0.0, wall_s=WALL_S)
+    table.record(OWN, progress_key(ONE.id), 1, earlier, now=0.0)
     host = ScriptedHost(progress=table)
     host.hear(said())
     assert host.record().counters.source_bytes == 256 * 1024
     assert host.record().started_s == 1_000_000
 
 
-def test_a_start_deletes_what_was_cancelled_before() -> None:
+def test_what_was_cancelled_before_a_start_is_kept_until_space_is_needed() -> None:
     host = ScriptedHost()
     host.store[ONE.id] = {0, 1}
     host.statements.hear(said(epoch=2, verb=Verb.CANCEL), host.roster.signers)
     host.tell(events.DaemonStarted())
+    assert (host.record().state, host.store) == (HostState.CANCELLED, {ONE.id: {0, 1}})
+    host.tell(events.DiskConditionChanged("E_NO_SPACE"))
     assert host.store == {}
-    assert host.record().state is HostState.CANCELLED
+
+
+def test_an_operators_cancel_is_refused_when_there_is_nothing_to_stop() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.hear(said())
+    key = progress_key(ONE.id)
+    told = Progress(state=HostState.DOWNLOADING)
+    host.progress.record(PEER, key, 1, told, now=0.0)
+    lifecycle = host.brain.lifecycle
+    assert lifecycle.count_complete(host.record()) == (1, 0, 2)
+    host.progress.record(PEER, key, 2, Progress(state=HostState.COMPLETE), now=0.0)
+    assert lifecycle.count_complete(host.record()) == (2, 0, 2)
+    refused = host.request(events.CancelOrdered, ONE.name, 1).error
+    assert refused is not None
+    assert refused.code == "E_COMPLETE"
+    assert "complete on all 2 hosts" in str(refused)
+    by_trigger = host.request(events.OrderTriggered, said(epoch=2, verb=Verb.CANCEL), None).error
+    assert by_trigger is not None
+    assert by_trigger.code == "E_COMPLETE"
+    assert not host.all_of(commands.TellStatement)
+    forced = host.request(events.CancelOrdered, ONE.name, 1, True)
+    assert forced.sentence == "org/model@1 is cancelled; 2 of 2 hosts have it complete and keep it"
+    assert host.record().state is HostState.COMPLETE
+
+
+def test_a_cancel_counts_hosts_that_were_removed_as_over() -> None:
+    host = ScriptedHost(published=[ONE])
+    host.hear(said())
+    removed = Progress(state=HostState.REMOVED, reason=HostReason.REMOVED)
+    host.progress.record(PEER, progress_key(ONE.id), 1, removed, now=0.0)
+    assert host.brain.lifecycle.count_complete(host.record()) == (1, 1, 2)
+    assert host.request(events.CancelOrdered, ONE.name, 1).error is not None
 
 
 def test_models_are_found_by_name_newest_version_first(host: ScriptedHost) -> None:
@@ -217,7 +257,7 @@ def test_an_override_begins_the_highest_version_that_was_refused() -> None:
 def reader_says(host: ScriptedHost, reason: HostReason, *, node: NodeId = PEER, at_s: float = 0.0) -> None:
     said_by_it = Progress(state=HostState.DOWNLOADING, reason=reason)
     version = int((WALL_S + at_s) * 1000)
-    host.progress.record(node, progress_key(ONE.id), version, said_by_it, now=host.now, wall_s=WALL_S)
+    host.progress.record(node, progress_key(ONE.id), version, said_by_it, now=host.now)
 
 
 @pytest.mark.parametrize("stall", [StallReason.NO_HOLDER, StallReason.STORAGE])
@@ -268,3 +308,79 @@ def test_a_model_that_rotted_before_the_start_is_refilled_too() -> None:
     assert host.record().progress(WALL_S).reason is HostReason.REFILLING
     host.tell(ReportStall(ONE.id, StallReason.ALL_BUSY))
     assert host.record().progress(WALL_S).reason is HostReason.ALL_BUSY
+
+
+def test_a_wrong_clock_is_told_as_that_and_the_deployment_goes_on_when_it_is_right() -> None:
+    host = ScriptedHost()
+    off_s = ONE.created_s - 7_200.0 - WALL_S  # this host's clock is two hours behind the publisher's
+    host.wall_s += off_s
+    for number in range(3):
+        host.clock.heard(NodeId(bytes([number]) * 16), float(ONE.created_s), 0.0)
+    host.clock.look(host.wall_s, 0.0)
+    host.hear(said(issued_s=float(ONE.created_s)))
+    told = host.brain.lifecycle.progress_of(host.record(), host.now, host.wall_s)
+    assert (told.state, told.reason) == (HostState.INIT, HostReason.CLOCK_WRONG)
+    assert host.record().manifest is not None, "so that it is told"
+    host.wait(20.0)
+    assert host.record().state is HostState.INIT
+    host.wall_s -= off_s
+    host.clock.look(host.wall_s + host.now, host.now)
+    host.wait(6.0)
+    assert (host.record().state, host.record().reason) == (HostState.DOWNLOADING, HostReason.NONE)
+
+
+def test_what_was_closed_before_the_clock_was_known_to_be_wrong_is_opened_again() -> None:
+    host = ScriptedHost()
+    off_s = ONE.created_s - 7_200.0 - WALL_S
+    host.wall_s += off_s
+    host.statements.state.accepted.clear()
+    host.hear(said(issued_s=host.wall_s))
+    assert (host.record().state, host.record().reason) == (HostState.EXPIRED, HostReason.REFUSED_EXPIRED)
+    for number in range(3):
+        host.clock.heard(NodeId(bytes([number]) * 16), float(ONE.created_s), 0.0)
+    host.clock.look(host.wall_s, 0.0)
+    host.tell(events.ClockJudged())
+    assert (host.record().state, host.record().reason) == (HostState.INIT, HostReason.CLOCK_WRONG)
+
+
+def test_what_has_expired_by_every_clock_is_expired_on_a_host_with_a_wrong_one() -> None:
+    host = ScriptedHost()
+    old = manifest(version=7, created_s=int(WALL_S) - 9_000, expires_s=int(WALL_S) - 8_000)
+    host.peers_have[old.id] = old.envelope
+    for number in range(3):
+        host.clock.heard(NodeId(bytes([number]) * 16), WALL_S - 7_200.0, 0.0)
+    host.clock.look(host.wall_s, 0.0)
+    assert host.clock.is_wrong
+    host.hear(said(old.id))
+    assert host.record(old.id).state is HostState.EXPIRED
+
+
+def test_a_manifest_dropped_on_a_host_with_a_wrong_clock_waits_in_the_inbox() -> None:
+    host = ScriptedHost()
+    host.wall_s = ONE.created_s - 7_200.0
+    for number in range(3):
+        host.clock.heard(NodeId(bytes([number]) * 16), float(ONE.created_s), 0.0)
+    host.clock.look(host.wall_s, 0.0)
+    error = host.drop().error
+    assert error is not None
+    assert (error.code, type(error).__name__) == ("E_CLOCK", "QueueFullError")
+    assert "this host's clock is wrong" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("holder_lives", "state", "reason"),
+    [
+        (False, HostState.COMPLETE, HostReason.NO_COPY),
+        (True, HostState.COMPLETE, HostReason.SOURCE_GONE),
+        (False, HostState.DOWNLOADING, HostReason.SOURCE_GONE),
+    ],
+)
+def test_a_model_whose_last_copy_went_is_told_as_that(
+    host: ScriptedHost, holder_lives: bool, state: HostState, reason: HostReason
+) -> None:
+    host.progress.record(PEER, progress_key(ONE.id), 1, Progress(state=state), now=0.0)
+    if not holder_lives:
+        host.roster.dead.add(PEER)
+    host.tell(events.SourceTroubled(ONE.id, LocalError("not there", code="E_SOURCE_NOT_FOUND")))
+    host.tell(ReportStall(ONE.id, StallReason.STORAGE))
+    assert host.brain.lifecycle.progress_of(host.record(), host.now, WALL_S).reason is reason

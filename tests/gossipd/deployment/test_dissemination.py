@@ -173,7 +173,7 @@ def test_a_newcomer_believes_what_a_forgotten_host_said_last() -> None:
     host.tell(events.RosterChanged())
     host.wait(30.0)
     [again] = told(host)
-    assert (again.verb, again.epoch, again.signer) == (Verb.DEPLOY, 6, KEY.public.ed25519), "a cancel needs none"
+    assert (again.verb, again.epoch, again.signer) == (Verb.DEPLOY, 7, KEY.public.ed25519), "a cancel needs none"
     newcomer = ScriptedHost()
     newcomer.wall_s += host.now
     assert believed_by(newcomer, host) == [HostState.DOWNLOADING]

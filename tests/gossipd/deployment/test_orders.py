@@ -137,7 +137,7 @@ def test_the_same_manifest_twice_is_one_deployment(host: ScriptedHost) -> None:
     host.drop()
     answer = host.drop()
     assert answer.sentence == "org/model@1 was known already; deployed again"
-    assert [one.statement.epoch for one in host.all_of(commands.TellStatement)] == [1, 2]
+    assert [one.statement.epoch for one in host.all_of(commands.TellStatement)] == [1, 3]
     assert len(host.all_of(commands.ReserveSpace)) == 1
 
 
@@ -234,7 +234,7 @@ def test_a_cancel_by_trigger_needs_the_manifest_to_name_it(host: ScriptedHost) -
     answer = trigger(host, said(verb=Verb.CANCEL), envelope)
     assert answer.sentence == "org/model@1 cancelled"
     assert host.record().state is HostState.CANCELLED
-    assert kinds(host) == ["OpenManifest", "DeleteModel"]
+    assert kinds(host) == ["OpenManifest"]
 
 
 def test_a_disk_that_refuses_is_told_to_the_client(host: ScriptedHost) -> None:
@@ -254,10 +254,42 @@ def test_a_cancel_is_answered_when_it_is_durable(host: ScriptedHost) -> None:
     assert host.record().state is HostState.CANCELLED
     assert [one.statement.verb for one in host.all_of(commands.TellStatement)] == [Verb.DEPLOY, Verb.CANCEL]
     host.release(commands.KeepStatements)
-    assert host.answer(number).sentence == "org/model@1 is cancelled; hosts that are complete keep it"
+    assert host.answer(number).sentence == "org/model@1 is cancelled"
     again = host.request(events.CancelOrdered, "org/model", 1)
     assert (again.sentence, again.is_changed) == ("org/model@1 is cancelled already", False)
     assert error_of(host.request(events.CancelOrdered, "org/other", 1)) == "E_NOT_FOUND"
+
+
+def test_a_pause_is_told_and_a_resume_is_a_deploy(host: ScriptedHost) -> None:
+    host.drop()
+    assert host.request(events.PauseOrdered, "org/model", 1, True).sentence == "org/model@1 is not paused"
+    paused = host.request(events.PauseOrdered, "org/model", 1)
+    assert (paused.sentence, paused.is_changed) == (
+        "org/model@1 is paused: hosts begin no fetch and serve what they have", True,
+    )  # fmt: skip
+    assert host.request(events.PauseOrdered, "org/model", 1).sentence == "org/model@1 is paused already"
+    assert host.request(events.PauseOrdered, "org/model", 1, True).sentence == "org/model@1 goes on"
+    told = [(one.statement.verb, one.statement.epoch) for one in host.all_of(commands.TellStatement)]
+    assert told == [(Verb.DEPLOY, 1), (Verb.PAUSE, 2), (Verb.DEPLOY, 3)]
+    assert [one.is_paused for one in host.all_of(commands.PauseSwarm)] == [True, False]
+    assert error_of(host.request(events.PauseOrdered, "org/other", 1)) == "E_NOT_FOUND"
+    host.request(events.CancelOrdered, "org/model", 1)
+    assert error_of(host.request(events.PauseOrdered, "org/model", 1)) == "E_CANCELLED"
+
+
+def test_only_those_who_may_cancel_may_pause(host: ScriptedHost) -> None:
+    host.roster.roles = DEFAULT_ROLES
+    host.drop()
+    host.hear(said(epoch=2, verb=Verb.PAUSE))
+    [refused] = [one for one in host.all_of(commands.RecordAudit) if one.kind == "statement refused"]
+    assert refused.fields["code"] == "E_MAY_NOT_CANCEL"
+    assert not host.all_of(commands.PauseSwarm)
+
+
+def test_a_trigger_may_pause(host: ScriptedHost) -> None:
+    host.drop()
+    assert trigger(host, said(epoch=2, verb=Verb.PAUSE)).sentence == "org/model@1 paused"
+    assert host.record().told_state is HostState.PAUSED
 
 
 def test_a_cancel_on_a_full_disk_is_told_all_the_same(host: ScriptedHost) -> None:
@@ -274,7 +306,7 @@ def test_what_is_removed_is_deleted_and_no_statement_brings_it_back(host: Script
     assert not dry.is_changed
     answer = host.request(events.RemoveOrdered, "org/model", 1)
     assert answer.sentence == "org/model@1 is removed from this host and stays removed"
-    assert (host.record().state, host.record().reason) == (HostState.CANCELLED, HostReason.REMOVED)
+    assert (host.record().state, host.record().reason) == (HostState.REMOVED, HostReason.REMOVED)
     host.hear(said(epoch=5))
     assert host.record().reason is HostReason.REMOVED
     assert len(host.all_of(commands.OpenSwarm)) == 1

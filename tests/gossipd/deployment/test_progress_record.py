@@ -64,7 +64,7 @@ def complete(chunks: int = 1024, **fields: Any) -> Progress:
 def fill(table: ClusterProgress, *said: Progress, version: int = START_MS) -> list[NodeId]:
     nodes = [node(n) for n in range(len(said))]
     for each, progress in zip(nodes, said, strict=True):
-        assert table.record(each, KEY, version, progress, now=10.0, wall_s=version / 1000)
+        assert table.record(each, KEY, version, progress, now=10.0)
     return nodes
 
 
@@ -106,6 +106,7 @@ def test_a_record_of_whole_chunks_survives_the_wire_exactly() -> None:
     assert Progress.from_bytes(said.to_bytes()) == said
 
 
+HOST_STATES_OF_0_1_0 = ("init", "downloading", "verifying", "complete", "failed", "cancelled", "expired")
 COUNTERS = ("source_bytes", "peer_bytes_same_rack", "peer_bytes_cross_rack", "duplicate_bytes")
 
 
@@ -182,7 +183,7 @@ def test_totals_are_sums_over_the_hosts_and_reach_exactly_everything() -> None:
 def test_an_older_record_is_not_news() -> None:
     table = ClusterProgress()
     fill(table, halfway(512), version=START_MS + 10)
-    assert not table.record(node(0), KEY, START_MS + 10, halfway(1000), now=11.0, wall_s=START_S)
+    assert not table.record(node(0), KEY, START_MS + 10, halfway(1000), now=11.0)
     assert table.host(node(0), KEY).progress.chunks_verified == 512  # type: ignore[union-attr]
 
 
@@ -207,7 +208,6 @@ def test_no_total_ever_falls_whatever_the_hosts_say(seed: int) -> None:
                 corrupt_chunks=rng.randrange(100),
             ),
             now=float(step),
-            wall_s=START_S,
         )
         if step == 100:
             saved = table.to_bytes()
@@ -251,9 +251,9 @@ def test_a_damaged_table_is_one_typed_error(saved: bytes) -> None:
 def test_the_table_is_bounded() -> None:
     table = ClusterProgress(rows_max=2)
     fill(table, halfway(), halfway())
-    assert not table.record(node(9), KEY, START_MS, halfway(), now=0.0, wall_s=START_S)
+    assert not table.record(node(9), KEY, START_MS, halfway(), now=0.0)
     for number in range(100):
-        assert not table.record(node(9), number.to_bytes(8, "big"), START_MS, halfway(), now=0.0, wall_s=START_S)
+        assert not table.record(node(9), number.to_bytes(8, "big"), START_MS, halfway(), now=0.0)
     assert len(table._rows) == 1
 
 
@@ -264,12 +264,21 @@ def test_the_rates_of_a_host_that_fell_silent_are_not_believed_for_long() -> Non
     assert table.totals(KEY, nodes, chunk_count=1024, bytes_total=1024, now=16.0).rate_in_bytes_per_s == 0
 
 
-def test_age_counts_from_hearing_but_an_old_record_arrives_old() -> None:
+def test_a_record_of_a_clock_that_ran_ahead_does_not_silence_its_host() -> None:
     table = ClusterProgress()
-    table.record(node(0), KEY, START_MS, halfway(), now=100.0, wall_s=START_S + 2.0)  # clocks differ by so much
-    table.record(node(1), KEY, START_MS, halfway(), now=100.0, wall_s=START_S + 600.0)  # a dead host's last word
+    [own] = fill(table, halfway(chunks=8), version=START_MS + 7_200_000)
+    table.take_back(own, KEY, START_MS + 7_200_000)
+    assert not table.record(own, KEY, START_MS, halfway(), now=10.0)
+    table.take_back(own, KEY, START_MS + 3_600_000)
+    assert table.record(own, KEY, START_MS, halfway(), now=10.0)
+    assert table.version(own, KEY) == START_MS
+
+
+@pytest.mark.parametrize("ahead_ms", [-7_200_000, 0, 7_200_000])
+def test_age_counts_from_hearing_whatever_the_other_hosts_clock_says(ahead_ms: int) -> None:
+    table = ClusterProgress()
+    table.record(node(0), KEY, START_MS + ahead_ms, halfway(), now=100.0)
     assert table.host(node(0), KEY).age_s(103.0) == 3.0  # type: ignore[union-attr]
-    assert table.host(node(1), KEY).age_s(103.0) == 603.0  # type: ignore[union-attr]
 
 
 def test_a_host_forgotten_and_heard_again_is_a_host() -> None:
@@ -281,7 +290,7 @@ def test_a_host_forgotten_and_heard_again_is_a_host() -> None:
     assert table.host(nodes[0], KEY) is not None
 
 
-I, D, V, C, F, X, E = HostState  # noqa: E741
+I, D, V, C, F, X, E, R, P = HostState  # noqa: E741
 
 
 @pytest.mark.parametrize(
@@ -303,11 +312,42 @@ I, D, V, C, F, X, E = HostState  # noqa: E741
         ([X, X], False, "cancelled"),
         ([F, E, X], False, "failed"),
         ([F, I], False, "downloading"),
+        ([C, R], False, "complete"),
+        ([R, R], False, "removed"),
+        ([D, R], False, "downloading"),
+        ([F, R], False, "failed"),
+        ([I, R], False, "init"),
+        ([C, P], True, "paused"),
     ],
 )
 def test_a_deployment_is_in_the_end_what_its_hosts_are(states: list[HostState], one_copy: bool, expected: str) -> None:
     assert deployment_state(states, one_copy=one_copy) == expected
-    assert deployment_state(states, one_copy=one_copy, cancelled=True) == "cancelled"
+    is_over = expected in ("complete", "removed")
+    assert deployment_state(states, one_copy=one_copy, cancelled=True) == expected if is_over else "cancelled"
+
+
+def test_a_removed_host_holds_nothing_and_hosts_of_0_1_0_read_it_as_cancelled() -> None:
+    table = ClusterProgress()
+    complete = replace(halfway(chunks=8), state=HostState.COMPLETE)
+    gone = replace(halfway(chunks=8), state=HostState.REMOVED, reason=HostReason.REMOVED)
+    assert gone.to_bytes()[1] == HOST_STATES_OF_0_1_0.index("cancelled") << 5 | HostReason.REMOVED.number
+    assert Progress.from_bytes(gone.to_bytes()) == Progress.from_body(gone.to_body()) == gone
+    nodes = fill(table, complete, complete)
+    assert table.record(nodes[1], KEY, START_MS + 1, gone, now=10.0)
+    for one in (table, ClusterProgress.from_bytes(table.to_bytes(), now=0.0, wall_s=START_S + 1)):
+        totals = one.totals(KEY, nodes, chunk_count=8, bytes_total=8 * MIB, now=11.0)
+        assert (totals.chunks_verified, totals.bytes_verified, totals.hosts_complete) == (8, 8 * MIB, 1)
+
+
+@pytest.mark.parametrize("reason", [HostReason.PAUSED, HostReason.REMOVED, HostReason.REFUSED_KEY])
+def test_a_state_that_its_reason_tells_survives_a_restart(reason: HostReason) -> None:
+    state = {HostReason.PAUSED: HostState.PAUSED, HostReason.REMOVED: HostState.REMOVED}.get(reason, HostState.FAILED)
+    table = ClusterProgress()
+    [host] = fill(table, replace(halfway(), state=state, reason=reason))
+    loaded = ClusterProgress.from_bytes(table.to_bytes(), now=0.0, wall_s=START_S)
+    row = loaded.host(host, KEY)
+    assert row is not None
+    assert (row.progress.state, row.progress.reason) == (state, reason)
 
 
 def test_a_reason_and_a_mark_survive_a_restart_without_room_for_them_in_form_1() -> None:
@@ -333,7 +373,7 @@ def test_a_host_that_tells_of_very_much_pushes_out_only_its_own_rows() -> None:
     [honest, liar] = fill(table, halfway(), halfway())
     for number in range(3 * ROWS_PER_HOST_MAX):
         key = number.to_bytes(8, "big")
-        table.record(liar, key, START_MS, halfway(), now=20.0 + number, wall_s=START_S)
+        table.record(liar, key, START_MS, halfway(), now=20.0 + number)
     assert table.host(honest, KEY) is not None
     assert table.host(liar, KEY) is None
     assert table.host(liar, key) is not None

@@ -59,12 +59,12 @@ def refusal(made: StatementStore, offered: Manifest, now_s: float = NOW_S) -> Ma
 
 def test_a_word_is_news_once_and_later_words_win() -> None:
     made = register()
-    assert made.next_epoch(a_deployment(1)) == 1
+    assert made.next_epoch(a_deployment(1), Verb.CANCEL) == 1
     assert made.hear(word(), SIGNERS) is Heard.NEWS
     assert made.hear(word(), SIGNERS) is Heard.KNOWN
     assert made.hear(word(verb=Verb.CANCEL), SIGNERS) is Heard.NEWS
     assert made.hear(word(), SIGNERS) is Heard.OLDER
-    assert made.next_epoch(a_deployment(1)) == 2
+    assert made.next_epoch(a_deployment(1), Verb.CANCEL) == 2
     assert made.hear(word(epoch=2), SIGNERS) is Heard.NEWS
     assert made.statement(a_deployment(1)) == word(epoch=2)
 
@@ -82,7 +82,7 @@ def test_words_of_a_member_that_was_forgotten_are_kept_and_can_be_said_anew() ->
     made = register(word(1), word(2, secret=OTHER_NODE))
     left = [PUBLISHER.public.ed25519]
     assert made.orphans(left) == (word(2, secret=OTHER_NODE),)
-    assert made.hear(word(2, epoch=made.next_epoch(a_deployment(2))), left) is Heard.NEWS
+    assert made.hear(word(2, epoch=made.next_epoch(a_deployment(2), Verb.DEPLOY)), left) is Heard.NEWS
     assert made.orphans(left) == ()
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from gossipd.core.errors import NotFoundError
 from gossipd.core.events import ChunkLost, ChunkStored
-from gossipd.core.ids import LOCAL, SOURCE
+from gossipd.core.ids import COPIED, LOCAL, SOURCE
+from gossipd.manifest.equal_chunks import equal_chunks
 from gossipd.runtime.ports import DigestMismatchError, NotHeldError
 from gossipd.store.chunk_store import ChunkStore
 from gossipd.store.disk.disk import Space
@@ -171,6 +172,56 @@ def test_shared_chunks_are_copied_from_the_version_before_and_told_as_local(open
     opened.put(two, 5)
     opened.store.finish(two.manifest.id)
     assert _tree(opened.root / "m" / "2") == two.files
+
+
+def with_equal_files() -> Model:
+    """Chunks 0, 1 and 2, 3 are equal, and 4 is neither."""
+    body = bytes(range(256)) * (2 * CHUNK // 256 - 1)
+    return build({"a.bin": body, "b.bin": body, "c.bin": b"other" * 100})
+
+
+def suppliers(opened: Opened) -> dict[int, object]:
+    return {event.chunk: event.supplier for event in opened.events if isinstance(event, ChunkStored)}
+
+
+def test_a_chunk_is_copied_to_the_equal_ones_of_its_model_once_it_is_written(opened: Opened) -> None:
+    model = with_equal_files()
+    groups = set(equal_chunks(model.manifest).values())
+    assert groups, "equal files have equal chunks"
+    opened.store.open(model.manifest)
+    opened.put(model, *(group[0] for group in groups))
+    assert suppliers(opened) == {
+        chunk: SOURCE if chunk == group[0] else COPIED for group in groups for chunk in group
+    }  # fmt: skip
+    opened.deliver(model)
+    assert _tree(opened.root / "m" / "1") == model.files
+
+
+def test_a_start_copies_to_equal_chunks_what_a_kill_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, model = Opened(tmp_path), with_equal_files()
+    opened.store.open(model.manifest)
+    [group, *_] = set(equal_chunks(model.manifest).values())
+    monkeypatch.setattr("gossipd.store.chunk_store.copy_equal", lambda *_: None)
+    opened.put(model, group[0])
+    assert len(opened.store.held(model.manifest.id)) == 1
+    again = opened.again()
+    assert set(group) <= set(again.store.open(model.manifest))
+    again.store.close()
+
+
+def test_a_disk_that_does_not_copy_costs_no_chunk(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = with_equal_files()
+    [group, *_] = set(equal_chunks(model.manifest).values())
+    opened.store.open(model.manifest)
+
+    def refuses(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(PosixDisk, "copy_some", refuses)
+        opened.put(model, group[0])
+    assert set(suppliers(opened)) == {group[0]}
+    opened.store.upkeep.step()
 
 
 def test_a_rotten_chunk_is_not_taken_over_by_the_next_version(opened: Opened) -> None:

@@ -21,6 +21,7 @@ from gossipd.core.events import (
     DeltaHeard,
     DeploymentClosed,
     DeploymentOpened,
+    DeploymentPaused,
     EndSubscription,
     FailReason,
     FetchFailed,
@@ -44,7 +45,7 @@ from gossipd.core.events import (
     StartSubscription,
     SubscribeHeard,
 )
-from gossipd.core.ids import LOCAL, SOURCE, DeploymentId
+from gossipd.core.ids import COPIED, LOCAL, SOURCE, DeploymentId
 from gossipd.core.model import Shape
 from gossipd.swarm.settings import PlannerSettings
 from membership.member import NodeId
@@ -935,3 +936,66 @@ def test_our_own_record_is_no_peer() -> None:
     driven = Driven()
     driven.tell(PeerSeen(view(0)))
     assert OWN not in {subscribe.peer for subscribe in of(StartSubscription, driven.tell(opened(8)))}
+
+
+def test_a_paused_deployment_begins_nothing_and_serves_until_it_goes_on() -> None:
+    driven = among_rack_peers(chunks=8, held=(7,))
+    driven.tell(DeploymentPaused(DEPLOYMENT, True))
+    begun = driven.tell(holdings(1, 0, 1, 2), after=0.1) + driven.wait(20.0)
+    assert not of(StartFetch, begun)
+    assert not of(ReportStall, begun), "nothing is wrong"
+    [answer] = of(SendHoldings, driven.tell(SubscribeHeard(B, DEPLOYMENT)))
+    assert list(answer.chunks) == [7]
+    assert of(StartFetch, driven.tell(DeploymentPaused(DEPLOYMENT, False)))
+
+
+def test_a_paused_seed_reads_nothing_from_storage_and_takes_back_its_stall() -> None:
+    driven = seed_alone(chunks=8)
+    before = reading(driven)
+    driven.wait(10.0)
+    driven.tell(DeploymentPaused(DEPLOYMENT, True))
+    failed = driven.tell(SourceReadFailed(DEPLOYMENT, tuple(before), FailReason.SOURCE), after=0.1)
+    later = failed + driven.wait(60.0)
+    assert not of(StartSourceRead, later)
+    assert not of(ReportStall, later)
+    again = driven.tell(DeploymentPaused(DEPLOYMENT, False)) + driven.wait(1.0)
+    assert of(StartSourceRead, again)
+
+
+def with_copies(chunks: int, *copies: int) -> DeploymentOpened:
+    return replace(opened(chunks), copies=ChunkSet.of(chunks, copies))
+
+
+def asked(commands: list[Command]) -> set[int]:
+    fetched = {command.chunk for command in of(StartFetch, commands)}
+    return fetched | {chunk for command in of(StartSourceRead, commands) for chunk in command.chunks}
+
+
+def test_a_copy_of_an_earlier_chunk_is_neither_fetched_nor_read_and_completes() -> None:
+    driven = Driven()
+    driven.meet(view(1, term=1), view(2))
+    driven.tell(with_copies(4, 1, 3), after=4.0)
+    assert asked(driven.tell(holdings(1, 0, 1, 2, 3, size=4), after=0.1)) == {0, 2}
+    done = driven.tell(stored(0, A), stored(1, COPIED), stored(2, A), stored(3, COPIED), after=0.1)
+    assert of(FinishModel, done)
+    reads = Driven()
+    reads.wait(4.0)
+    first = reads.tell(with_copies(4, 1, 3)) + reads.tell(SourceProbed(DEPLOYMENT, True))
+    begun = asked(first + reads.wait(2.0))
+    for chunk in (0, 2):
+        begun |= asked(reads.tell(stored(chunk, SOURCE), after=0.1))
+    assert begun == {0, 2}
+
+
+def test_copies_that_the_store_does_not_make_are_wanted_after_a_while() -> None:
+    driven = Driven()
+    driven.meet(view(1, term=1), view(2))
+    driven.tell(with_copies(2, 1), after=4.0)
+    driven.tell(holdings(1, 0, 1, size=2), after=0.1)
+    driven.tell(stored(0, A), after=0.1)
+    assert 1 in asked(driven.wait(10.0)), "the first has come, and the copy has not"
+    lost = Driven()
+    lost.meet(view(1, term=1), view(2))
+    lost.tell(with_copies(3, 1), after=4.0)
+    assert not asked(lost.tell(holdings(1, 1, size=3), after=0.1) + lost.wait(10.0))
+    assert 1 in asked(lost.wait(40.0)), "nobody has the first"

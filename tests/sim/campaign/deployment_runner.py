@@ -16,7 +16,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from gossipd.core.errors import GossipdError
-from gossipd.core.events import ProbeSource
+from gossipd.core.events import DeploymentPaused, ProbeSource
 from gossipd.core.ids import DeploymentId
 from gossipd.daemon.deployment_executor import failure_of
 from gossipd.daemon.roster import ClusterRoster
@@ -178,6 +178,8 @@ class DeploymentRunner:
                 daemon.open_swarm(command)
             case commands.CloseSwarm(deployment):
                 daemon.close_swarm(deployment)
+            case commands.PauseSwarm(deployment, is_paused):
+                daemon.post(DeploymentPaused(deployment, is_paused))
             case commands.Answer(request):
                 self.answers[request] = command
             case commands.RecordAudit(kind, fields):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gossipd.core.ids import DeploymentId
 from gossipd.core.reasons import HostReason
 from gossipd.core.targets import Targets
-from gossipd.deployment.events import CancelOrdered, ManifestDropped, RemoveOrdered
+from gossipd.deployment.events import CancelOrdered, ManifestDropped, PauseOrdered, RemoveOrdered
 from gossipd.deployment.progress_record import HostState
 from gossipd.deployment.statement import Verb, sign_statement
 from gossipd.identity.keys import SecretKey
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 CHUNKS = 6
 SILENCE_S = 60.0
 KNOWN_S = 30.0
+_PAUSED_AFTER_S, _PAUSED_S = 2.5, 3.0  # the manifest is there, and chunks are not
 _AGAIN_S = 1.0  # an order that was refused, or whose host is down, is given again
 _STRANGER = SecretKey(b"a key that is on no roster, 32 b")
 Check = Callable[["Daemon"], str]
@@ -128,6 +129,7 @@ class Operations:
         def after() -> None:
             if then_deploy:
                 self._world.after(self._random.uniform(0.0, 2.0), lambda: self.drop(self._origin, deployment))
+                self._world.after(_PAUSED_AFTER_S, self._pause, name)
                 self._checks.append(self._complete(model))
             else:
                 self._checks.append(check)
@@ -139,10 +141,21 @@ class Operations:
                 return f"is unaware of {name} and has some of it" if is_here else ""
             if record.state not in (HostState.CANCELLED, HostState.COMPLETE):
                 return f"is {record.state.value} with {name}, which is cancelled"
-            is_left = record.state is HostState.CANCELLED and is_here and not self._is_published(daemon, deployment)
-            return f"has not deleted {name}" if is_left else ""
+            is_published = self._is_published(daemon, deployment)
+            is_told = record.state is HostState.COMPLETE
+            return "" if is_published is is_told else f"says {record.state.value} of {name}, published: {is_published}"
 
         self._world.at(self._random.uniform(self._world.now + 0.05, fault.end_s), cancelled)
+
+    def _pause(self, name: str) -> None:
+        """It is paused for a while: all complete it in the end."""
+        paused, resumed = f"{name} is not paused", f"{name} is not resumed"
+
+        def resume() -> None:
+            self._order(self._origin, resumed, PauseOrdered, name, 1, True)
+
+        self._order(self._origin, paused, PauseOrdered, name, 1, done=lambda: self._world.after(_PAUSED_S, resume))
+        self._pending[resumed] = None
 
     def _is_published(self, daemon: Daemon, deployment: DeploymentId) -> bool:
         return any(one.deployment == deployment and one.is_published for one in daemon.store.models())
@@ -162,7 +175,7 @@ class Operations:
             if (daemon.index, deployment) not in oracle.removed:
                 return self._complete(model)(daemon)
             record = daemon.deployments.records.get(deployment)
-            if record is None or (record.state, record.reason) != (HostState.CANCELLED, HostReason.REMOVED):
+            if record is None or (record.state, record.reason) != (HostState.REMOVED, HostReason.REMOVED):
                 return f"is not without {name}, which was removed from it"
             is_here = any(one.deployment == deployment for one in daemon.store.models())
             return f"has not deleted {name}" if is_here else ""

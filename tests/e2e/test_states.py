@@ -1,0 +1,206 @@
+"""States that are true: what real daemons show of one that was removed, cancelled, paused, or has a wrong clock."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import servers
+from tests.e2e.cluster import Cluster, Daemon, cluster, gossipd, same_tree, until
+from tests.e2e.toy import make_model
+
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+SLOW_BYTES_PER_S = "600000"  # a model of 8 MB takes so long that orders come in the middle
+
+
+def shown(daemon: Daemon) -> dict[str, Any]:
+    """The row of the one deployment."""
+    return daemon.deployment("m", 1) or {"state": "", "hosts": [], "chunks_verified": 0}
+
+
+def host_in(daemon: Daemon, name: str) -> dict[str, Any]:
+    """One host's row, as ``daemon`` shows it."""
+    found = [host for host in shown(daemon)["hosts"] if host["name"] == name]
+    return found[0] if found else {"state": "", "reason": "", "chunks_verified": 0}
+
+
+def allowed(*addresses: str) -> dict[str, str]:
+    return {"GOSSIPD_SOURCES__ALLOW": json.dumps(list(addresses))}
+
+
+def test_a_model_removed_from_one_host_is_complete_elsewhere_and_wait_names_that_host(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(tmp_path / "three", environment=allowed(f"file://{tmp_path}")) as made:
+        made.start(3, 2)
+        manifest = made.publish(model, "m", 1)
+        made.drop(manifest, made[1])
+        made.wait_complete("m", 1, at=made[1], hosts=3)
+        gossipd("rm", "m@1", "--config", made[3].config)
+        for number in (1, 2, 3):
+            until("removed there", lambda n=number: host_in(made[n], "node-3")["state"] == "removed")  # type: ignore[misc]
+            row = shown(made[number])
+            assert row["state"] == "complete"
+            assert (row["hosts_complete"], row["hosts_total"]) == (2, 3)
+            gone = host_in(made[number], "node-3")
+            assert (gone["reason"], gone["chunks_verified"]) == ("removed", 0)
+            assert row["cluster_bytes_verified"] == 2 * row["bytes_total"]
+        ended = gossipd("wait", "m@1", "--config", made[1].config, "--timeout", "20s", check=False)
+        assert ended.returncode == 9
+        assert "node-3 removed removed" in ended.stderr
+        made.drop(manifest, made[3])
+        made.wait_complete("m", 1, at=made[1], hosts=3)
+
+
+def test_a_cancel_of_what_all_have_is_refused_and_says_so(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    with cluster(tmp_path / "two", environment=allowed(f"file://{tmp_path}")) as made:
+        made.start(2, 1)
+        made.drop(made.publish(model, "m", 1), made[1])
+        made.wait_complete("m", 1, at=made[1], hosts=2)
+        refused = gossipd("cancel", "m@1", "--config", made[1].config, check=False)
+        assert refused.returncode == 1
+        assert "E_COMPLETE: m@1 is complete on all 2 hosts" in refused.stderr
+        forced = gossipd("cancel", "m@1", "--force", "--config", made[1].config)
+        assert "2 of 2 hosts have it complete and keep it" in forced.stdout
+        for number in (1, 2):
+            assert shown(made[number])["state"] == "complete"
+            assert same_tree(model, made[number].tree("m", 1))
+
+
+def slow(made: Cluster) -> tuple[Daemon, Daemon]:
+    for number in (1, 2):
+        made.add(f"node-{number}", "rack-1", GOSSIPD_LIMITS__DOWNLOAD_BYTES_PER_S=SLOW_BYTES_PER_S).start()
+    made.wait_together()
+    return made[1], made[2]
+
+
+def test_what_was_cancelled_and_is_deployed_again_goes_on_from_its_chunks(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=2)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
+        one, two = slow(made)
+        manifest = made.publish(model, "m", 1, "--chunk-size", "256KiB", "--source", f"{storage.url}/")
+        made.drop(manifest, one)
+        until(
+            "some chunks",
+            lambda: all(host["chunks_verified"] >= 4 for host in shown(one)["hosts"] or [{"chunks_verified": 0}]),
+        )
+        gossipd("cancel", "m@1", "--config", one.config)
+        for daemon in (one, two):
+            until("cancelled", lambda it=daemon: [host["state"] for host in shown(it)["hosts"]] == ["cancelled"] * 2)  # type: ignore[misc]
+            assert shown(daemon)["state"] == "cancelled"
+        made.drop(manifest, one)
+        made.wait_complete("m", 1, at=two, hosts=2)
+        assert same_tree(model, two.tree("m", 1))
+        total = sum(map(len, files.values()))
+        row = shown(two)
+        moved = row["source_bytes"] + row["peer_bytes_same_rack"] + row["peer_bytes_cross_rack"]
+        assert moved < 2.3 * total, "each host gets every byte once, though it was cancelled in the middle"
+
+
+def test_a_paused_deployment_stands_still_everywhere_and_goes_on(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=2)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
+        one, two = slow(made)
+        made.drop(made.publish(model, "m", 1, "--chunk-size", "256KiB", "--source", f"{storage.url}/"), one)
+        until("some chunks", lambda: least_chunks(one) >= 3)
+        assert "m@1 is paused" in gossipd("pause", "m@1", "--config", one.config).stdout
+        for daemon in (one, two):
+            until("paused", lambda it=daemon: [told(host) for host in shown(it)["hosts"]] == [("paused", "paused")] * 2)  # type: ignore[misc]
+            assert (shown(daemon)["state"], shown(daemon)["eta_s"]) == ("paused", None)
+        requests, chunks = until_still(storage, two)
+        assert gossipd("wait", "m@1", "--config", two.config, "--timeout", "4s", check=False).returncode == 5
+        assert (len(storage.seen), shown(two)["chunks_verified"]) == (requests, chunks)
+        two.kill()
+        two.start()
+        until("paused after a restart", lambda: told(host_in(two, "node-2")) == ("paused", "paused"))
+        assert "m@1 goes on" in gossipd("resume", "m@1", "--config", one.config).stdout
+        made.wait_complete("m", 1, at=two, hosts=2)
+        assert same_tree(model, two.tree("m", 1))
+
+
+def least_chunks(daemon: Daemon) -> int:
+    return min((host["chunks_verified"] for host in shown(daemon)["hosts"]), default=0)
+
+
+def told(host: dict[str, Any]) -> tuple[str, str]:
+    return host["state"], host["reason"]
+
+
+def until_still(storage: servers.FaultServer, daemon: Daemon) -> tuple[int, int]:
+    """Requests and chunks once what was under way has ended: they are the same at two looks in a row."""
+    last = [(-1, -1)]
+
+    def is_still() -> bool:
+        last.append((len(storage.seen), shown(daemon)["chunks_verified"]))
+        return len(last) > 40 and len(set(last[-40:])) == 1
+
+    until("nothing under way", is_still)
+    return last[-1]
+
+
+@pytest.mark.skipif(FAKETIME is None, reason="needs the Debian package faketime")
+@pytest.mark.parametrize("off", ["-7200", "+7200"])
+def test_a_host_with_a_wrong_clock_says_so_everywhere_and_goes_on_when_it_is_set(tmp_path: Path, off: str) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    offset = tmp_path / "offset"
+    offset.write_text("+0")
+    faked = {
+        "LD_PRELOAD": str(FAKETIME), "FAKETIME_TIMESTAMP_FILE": str(offset), "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1", "NO_FAKE_STAT": "1",
+    }  # fmt: skip
+    with cluster(tmp_path / "four", environment=allowed(f"file://{tmp_path}")) as made:
+        for number in range(1, 5):
+            made.add(f"node-{number}", f"rack-{number % 2}", **(faked if number == 4 else {})).start()
+        made.wait_together()
+        offset.write_text(off)
+        made.drop(made.publish(model, "m", 1, "--expires", "1h"), made[1])
+        for daemon in (made[1], made[4]):
+            until("why", lambda it=daemon: told(host_in(it, "node-4")) == ("init", "clock_wrong"), patience_s=60.0)  # type: ignore[misc]
+        made.wait_complete("m", 1, at=made[4], hosts=3)
+        status = made[4].try_status()
+        assert status is not None
+        [alarm] = [one for one in status["alarms"] if one["code"] == "E_CLOCK"]
+        assert f"120 minutes {'ahead of' if off[0] == '+' else 'behind'}" in alarm["sentence"]
+        for daemon in (made[1], made[4]):
+            assert max(host["age_s"] for host in shown(daemon)["hosts"]) < 60.0, "ages are of one clock"
+        offset.write_text("+0")
+        made.wait_complete("m", 1, at=made[1], hosts=4)
+        assert same_tree(model, made[4].tree("m", 1))
+        until("the alarm ends", lambda: not (made[4].try_status() or {"alarms": [1]})["alarms"])
+
+
+def test_equal_files_leave_storage_once_and_reach_each_host_once(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    [shard] = model.glob("*.safetensors")
+    (model / "linked.safetensors").hardlink_to(shard)
+    (model / "copied.safetensors").write_bytes(shard.read_bytes())
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
+        made.start(2, 1)
+        made.drop(made.publish(model, "m", 1, "--chunk-size", "256KiB", "--source", f"{storage.url}/"), made[1])
+        row = made.wait_complete("m", 1, at=made[1], hosts=2)
+        once = row["bytes_total"] / 3
+        assert row["source_bytes"] < 1.2 * once
+        until("its last record", lambda: shown(made[1])["peer_bytes_same_rack"] > 0)
+        assert shown(made[1])["peer_bytes_same_rack"] < 1.2 * once
+        for number in (1, 2):
+            assert same_tree(model, made[number].tree("m", 1))
+
+
+def test_what_no_waiting_cures_is_told_by_every_host_and_wait_ends_early(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", shards=1)
+    files = {str(path.relative_to(model)): path.read_bytes() for path in model.rglob("*") if path.is_file()}
+    with servers.fault_server(files) as storage, cluster(tmp_path / "two", environment=allowed(storage.url)) as made:
+        storage.always = servers.Fault(servers.Misbehaviour.GZIP)
+        made.start(2, 1)
+        made.drop(made.publish(model, "m", 1, "--source", f"{storage.url}/"), made[1])
+        ended = gossipd("wait", "m@1", "--config", made[2].config, "--timeout", "25s", check=False)
+        assert ended.returncode == 11
+        assert "the server compresses what it sends" in ended.stderr
+        for daemon in (made[1], made[2]):
+            assert {host["reason"] for host in shown(daemon)["hosts"]} == {"source_encoded"}
