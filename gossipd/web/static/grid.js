@@ -145,6 +145,7 @@ export class Grid {
   }
 
   choose(at) {
+    if (!this.rows.length) return;
     this.chosen = Math.max(0, Math.min(this.rows.length - 1, at));
     const top = this.chosen * ROW, height = this.canvas.clientHeight;
     if (top < this.box.scrollTop) this.box.scrollTop = top;
