@@ -41,10 +41,11 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit": STANDS_ON,
     "publish": STANDS_ON | {"sources", "store"},  # opening files beneath a directory
     "config": STANDS_ON | {"store"},
+    "web": frozenset({"core", "api"}),  # its own process: it asks a daemon as any client does
     "daemon": EVERYTHING_BELOW,
     "sim": STANDS_ON | BRAINS,
-    "demo": EVERYTHING_BELOW | {"daemon"},
-    "cli": EVERYTHING_BELOW | {"daemon", "sim", "demo"},
+    "demo": EVERYTHING_BELOW | {"daemon", "web"},
+    "cli": EVERYTHING_BELOW | {"daemon", "sim", "demo", "web"},
     "__main__": frozenset({"cli"}),
 }
 PURE_PREFIXES = (

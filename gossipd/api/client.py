@@ -109,6 +109,18 @@ class StatusClient:
         row: dict[str, Any] = answer["deployment"]
         return row
 
+    def answer_to(self, target: str) -> tuple[int, bytes]:
+        """The HTTP status and the body of ``GET target``, unread: a refusal of the daemon's is an answer, too."""
+        connection = _UnixConnection(self._path, self._timeout_s)
+        try:
+            connection.request("GET", target, headers={"Connection": "close"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise DaemonUnreachableError(self._why(error)) from None
+        finally:
+            connection.close()
+
     def order(self, verb: str, **fields: object) -> dict[str, Any]:
         """``cancel``, ``pause``, ``resume``, ``rm``, ``rollback``, ``untrust``, ``override`` or ``forget``."""
         with self._answer("POST", f"/v1/{verb}", json.dumps(fields).encode()) as answer:

@@ -51,6 +51,7 @@ VERBS = {
     "events": _Verb("gossipd.cli.events", "events", "What has happened, and what happens."),
     "doctor": _Verb("gossipd.cli.doctor", "doctor", "What is wrong with this host."),
     "support": _Verb("gossipd.cli.support", "support", "An archive for who helps, without secrets."),
+    "web": _Verb("gossipd.cli.web", "web", "The cluster in a browser."),
     "members": _Verb("gossipd.cli.members", "members", "Who belongs to the cluster."),
     "ls": _Verb("gossipd.cli.models", "ls", "Models on this host."),
     "path": _Verb("gossipd.cli.models", "path", "Where a model lies on this host."),
