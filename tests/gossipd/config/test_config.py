@@ -11,8 +11,9 @@ import pytest
 
 from gossipd.config.changes import diff
 from gossipd.config.directory import example_text
+from gossipd.config.environment import VALUE_CHARACTERS_MAX
 from gossipd.config.keys import read_keys
-from gossipd.config.load import FILE_BYTES_MAX, VALUE_CHARACTERS_MAX, ConfigError, load_config, parse_config
+from gossipd.config.load import FILE_BYTES_MAX, ConfigError, load_config, parse_config
 from gossipd.config.sections import SECTIONS, Config
 from gossipd.config.template import render_config
 from gossipd.core.errors import ExitCode
