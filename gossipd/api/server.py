@@ -13,6 +13,7 @@ GET      /v1/peers                         {"peers": {id: ...}}: traffic with ea
 GET      /v1/deployments/NAME/VERSION      one deployment; NAME may be ``org/name``
 POST     /v1/cancel, rm, rollback,         {"changed": bool, "sentence": str}
          forget
+POST     /v1/reload                        the same, with "applied" and "needs_restart": lists of settings
 POST     /v1/verify                        newline-separated JSON, one VerifyStep a line
 GET      /metrics                          Prometheus text
 GET      /healthz, /livez, /readyz         200 or 503 with reasons; nothing secret
@@ -63,6 +64,7 @@ def status_app(view: StatusPort, operations: AdminPort) -> Starlette:
         Route("/v1/rm", orders.remove, methods=["POST"]),
         Route("/v1/rollback", orders.rollback, methods=["POST"]),
         Route("/v1/forget", orders.forget, methods=["POST"]),
+        Route("/v1/reload", orders.reload, methods=["POST"]),
         Route("/v1/verify", orders.verify, methods=["POST"]),
     ]
     return Starlette(routes=routes, exception_handlers=_HANDLERS)
@@ -135,6 +137,10 @@ class _AdminRoutes:
 
     async def forget(self, request: Request) -> Response:
         return _json(await self._operations.forget((await _fields(request, "node"))["node"]))
+
+    async def reload(self, request: Request) -> Response:
+        await _fields(request)
+        return _json(await self._operations.reload())
 
     async def verify(self, request: Request) -> Response:
         fields = await _fields(request, "name", "version")

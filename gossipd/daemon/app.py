@@ -51,6 +51,7 @@ from gossipd.daemon.member_directory import MemberDirectory
 from gossipd.daemon.member_events import MemberEvents
 from gossipd.daemon.membership_host import MembershipHost
 from gossipd.daemon.progress_publisher import ProgressPublisher
+from gossipd.daemon.reloading import Reloader
 from gossipd.daemon.reports import Alarms, BugTrap, Reports
 from gossipd.daemon.roster import ClusterRoster
 from gossipd.daemon.state_dir import StateDirectory
@@ -175,9 +176,10 @@ class App:
             plane=self._plane, inbox=self._inbox, reports=self.reports, lag=self._lag,
             request_guards=self._request_guards,
         )  # fmt: skip
+        self.reloader = Reloader(self.live, self.reports.alarms, self.change)
         self._operations = AdminOperations(
             membership_host=self._membership_host, lifecycle=self._deployments.lifecycle, driver=self._deployments,
-            store=self._store, table=self._progress, audit=self.reports.audit,
+            store=self._store, table=self._progress, audit=self.reports.audit, reloader=self.reloader,
         )  # fmt: skip
 
     @contextlib.asynccontextmanager

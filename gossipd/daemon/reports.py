@@ -33,6 +33,12 @@ class Alarms:
         self.rows[code, sentence] = AlarmRow(code=code, sentence=sentence, since=timestamp(time.time()) or "")
         self.audit.record("alarm", code=code, reason=sentence)
 
+    def replace(self, code: str, sentence: str) -> None:
+        """Show this sentence for ``code``, and no other."""
+        if (code, sentence) not in self.rows:
+            self.cured(code)
+            self.ring(code, sentence)
+
     def cured(self, code: str) -> None:
         """Nothing of this code is wrong any more."""
         self.rows = {key: row for key, row in self.rows.items() if row.code != code}

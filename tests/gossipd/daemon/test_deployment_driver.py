@@ -167,7 +167,7 @@ class _Node:
         nothing: Any = None
         operations = AdminOperations(
             membership_host=nothing, lifecycle=self.lifecycle, driver=self.driver, store=self.store, table=nothing,
-            audit=nothing,
+            audit=nothing, reloader=nothing,
         )  # fmt: skip
         return await operations.remove("m", 1, dry_run=False)
 
