@@ -60,6 +60,7 @@ VERBS = {
     "forget": _Verb("gossipd.cli.members", "forget", "Take a scrapped host off the roster."),
     "audit": _Verb("gossipd.cli.audit", "audit", "Check the audit log."),
     "simulate": _Verb("gossipd.cli.simulate", "simulate", "Run a cluster of any size on a virtual clock."),
+    "assets": _Verb("gossipd.cli.assets", "assets", "Print unit, alerts, completion, API, man pages."),
     "version": _Verb("gossipd.cli.version", "version", "Say which gossipd this is."),
     "help": _Verb("gossipd.cli.help", "manual", "Read the manual."),
 }

@@ -49,9 +49,9 @@ def test_the_example_is_a_valid_configuration() -> None:
 
 
 def test_the_systemd_unit_does_not_restart_what_an_operator_must_correct() -> None:
-    lines = (ROOT / "config" / "gossipd.service").read_text().splitlines()
+    lines = (ROOT / "gossipd" / "assets" / "gossipd.service").read_text().splitlines()
     assert f"RestartPreventExitStatus={ExitCode.USAGE.value} {ExitCode.TRUST.value}" in lines
-    for needed in ("Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "NoNewPrivileges=yes", "LimitNOFILE=1048576"):
+    for needed in ("Type=notify", "NoNewPrivileges=yes", "LimitNOFILE=1048576"):
         assert needed in lines
 
 
