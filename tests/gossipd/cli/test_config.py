@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -72,3 +73,16 @@ def test_show_origin_tells_default_line_and_variable(
     answer = json.loads(capsys.readouterr().out)
     assert answer["settings"]["net.port"] == {"value": 7946, "origin": f"{file}:{line}"}
     assert len(answer["warnings"]) == 1
+
+
+@pytest.mark.needs("root")
+def test_root_checks_as_the_owner_of_the_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in (file.parent, *file.parent.rglob("*")):
+        os.chown(path, 54_321, 54_321)
+    for above in (file.parent.parent, file.parent.parent.parent, file.parent.parent.parent.parent):
+        above.chmod(above.stat().st_mode | 0o011)
+    assert main(["config", "check", str(file)]) == 0, capsys.readouterr().err
+    assert os.geteuid() == 0
+    os.chown(file.parent / "node.key", 54_322, 0)
+    assert main(["config", "check", str(file)]) == 2
+    assert "security.node_key" in capsys.readouterr().err
