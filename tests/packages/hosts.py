@@ -43,7 +43,7 @@ def until(what: str, condition: Callable[[], object]) -> None:
 class Host:
     """One root directory with an address of its own."""
 
-    def __init__(self, place: Path, name: str, number: int, *, base: Path, read_only: bool = False) -> None:
+    def __init__(self, place: Path, name: str, number: int, *, base: Path) -> None:
         self.name, self.address = name, f"10.77.0.{number}"
         self.root, self.namespace = place / name / "root", f"{BRIDGE}-{number}"
         self.log = place / name / "log"
@@ -51,12 +51,15 @@ class Host:
         self._mounts: list[Path] = []
         for part in ("root", "upper", "work"):
             (place / name / part).mkdir(parents=True)
-        # Mounts are made by hand below, so the overlay itself is made read-only last.
         layers = f"lowerdir={base},upperdir={place / name / 'upper'},workdir={place / name / 'work'}"
         self._mount("-t", "overlay", "-o", layers, "overlay", self.root)
         self._mount("-t", "proc", "proc", self.root / "proc")
-        self._mount("--bind", "/dev", self.root / "dev")
-        link = f"{BRIDGE}v{number}"
+        self._mount("-t", "tmpfs", "-o", "mode=755", "dev", self.root / "dev")
+        for device, minor in (("null", 3), ("zero", 5), ("full", 7), ("random", 8), ("urandom", 9)):
+            run("mknod", "-m", "666", self.root / "dev" / device, "c", "1", str(minor))
+        (self.root / "dev" / "shm").mkdir(mode=0o777)
+        (self.root / "dev" / "fd").symlink_to("/proc/self/fd")
+        self._link = link = f"{BRIDGE}v{number}"
         run("ip", "netns", "add", self.namespace)
         run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", self.namespace)
         run("ip", "link", "set", link, "master", BRIDGE, "up")
@@ -67,11 +70,13 @@ class Host:
         run("mount", *words)
         self._mounts.append(Path(words[-1]))
 
-    def bind(self, source: Path, at: str) -> None:
+    def bind(self, source: Path, at: str, *, read_only: bool = False) -> None:
         """Show a directory of this machine inside."""
         target = self.root / at.lstrip("/")
         target.mkdir(parents=True, exist_ok=True)
         self._mount("--bind", source, target)
+        if read_only:
+            run("mount", "-o", "remount,ro,bind", target)
 
     def make_read_only(self) -> None:
         """All of the root but what was bound."""
@@ -120,6 +125,7 @@ class Host:
         if self.process is not None:
             self.process.kill()
             self.process.wait(10)
+        run("ip", "link", "del", self._link, check=False)
         run("ip", "netns", "del", self.namespace, check=False)
         for mount in reversed(self._mounts):
             run("umount", "--lazy", mount)
@@ -128,6 +134,9 @@ class Host:
 @contextlib.contextmanager
 def hosts(place: Path, names: Sequence[str], *, base: Path = BASE) -> Iterator[list[Host]]:
     """Hosts on one bridge; whatever was started is killed at the end."""
+    # Else a mount that is left over would be in the way of whatever clears temporary directories.
+    alone = Path("/proc/self/ns/mnt").readlink() != Path("/proc/1/ns/mnt").readlink()
+    assert alone, "run it as .ci/packages does: unshare --mount --propagation private python -m pytest ..."
     assert (base / "usr/bin/python3").exists(), f"PACKAGES_BASE_ROOT={base} is no Debian with Python"
     run("ip", "link", "add", BRIDGE, "type", "bridge")
     made: list[Host] = []
