@@ -188,9 +188,9 @@ def _across(config: Config) -> list[tuple[tuple[str, str], str]]:
     members = config.membership
     if members.probe_timeout_s * 2 >= members.probe_interval_s:
         found.append((("membership", "probe_timeout_s"), "must be under half of membership.probe_interval_s"))
-    for key, path in (("socket", config.status.socket), ("read_socket", config.status.read_socket)):
-        if (size := len(os.fsencode(path))) > _SOCKET_BYTES_MAX:
-            found.append((("status", key), f"has {size} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
+    socket_bytes = len(os.fsencode(config.status.socket))
+    if socket_bytes > _SOCKET_BYTES_MAX:
+        found.append((("status", "socket"), f"has {socket_bytes} bytes as a full path, at most {_SOCKET_BYTES_MAX}"))
     if config.status.read_socket == config.status.socket:
         found.append((("status", "read_socket"), "must differ from status.socket, which takes commands"))
     if config.store.inbox == config.store.models:
