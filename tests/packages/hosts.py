@@ -135,7 +135,7 @@ class Host:
 def hosts(place: Path, names: Sequence[str], *, base: Path = BASE) -> Iterator[list[Host]]:
     """Hosts on one bridge; whatever was started is killed at the end."""
     # Else a mount that is left over would be in the way of whatever clears temporary directories.
-    alone = Path("/proc/self/ns/mnt").readlink() != Path("/proc/1/ns/mnt").readlink()
+    alone = Path("/proc/self/ns/mnt").readlink() != Path(f"/proc/{os.getppid()}/ns/mnt").readlink()
     assert alone, "run it as .ci/packages does: unshare --mount --propagation private python -m pytest ..."
     assert (base / "usr/bin/python3").exists(), f"PACKAGES_BASE_ROOT={base} is no Debian with Python"
     run("ip", "link", "add", BRIDGE, "type", "bridge")
