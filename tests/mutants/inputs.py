@@ -461,4 +461,12 @@ MUTANTS = (
         "",
         (f"{_DAEMON}/test_limits_watch.py",),
     ),
+    Mutant(
+        "directories-are-not-checked",
+        "A start and a reload look at the file and the keys alone.",
+        "gossipd/config/check.py",
+        "    attempt(check_places)\n",
+        "",
+        ("tests/gossipd/config/test_check.py",),
+    ),
 )

@@ -109,7 +109,8 @@ class Host:
             return found[1]
 
         file = self.root / value("EnvironmentFile").lstrip("/")
-        environment = dict(line.split("=", 1) for line in file.read_text().split()) if file.exists() else {}
+        lines = file.read_text().splitlines() if file.exists() else []
+        environment = dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
         user = [f"--reuid={value('User')}", f"--regid={value('Group')}", "--init-groups"]
         confined = ["--no-new-privs", "--bounding-set=-all", "--inh-caps=-all"]
         self.start(["setpriv", *user, *confined, *shlex.split(value("ExecStart"))], **environment)

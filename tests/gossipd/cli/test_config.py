@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import tempfile
 import tomllib
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from gossipd.cli.main import main
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+    for name in [name for name in os.environ if name.startswith("GOSSIPD_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("GOSSIPD_STORE__ANY_FILE_SYSTEM", "true")
     words = ["init", str(tmp_path / "a"), "--name", "a", "--rack", "r", "--bind", "127.0.0.1", "--port", "7946"]
     assert main(words) == 0
@@ -77,12 +81,13 @@ def test_show_origin_tells_default_line_and_variable(
 
 @pytest.mark.needs("root")
 def test_root_checks_as_the_owner_of_the_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for path in (file.parent, *file.parent.rglob("*")):
-        os.chown(path, 54_321, 54_321)
-    for above in (file.parent.parent, file.parent.parent.parent, file.parent.parent.parent.parent):
-        above.chmod(above.stat().st_mode | 0o011)
-    assert main(["config", "check", str(file)]) == 0, capsys.readouterr().err
-    assert os.geteuid() == 0
-    os.chown(file.parent / "node.key", 54_322, 0)
-    assert main(["config", "check", str(file)]) == 2
-    assert "security.node_key" in capsys.readouterr().err
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as open_to_all:  # the others' parents are closed to that user
+        Path(open_to_all).chmod(0o755)
+        home = Path(shutil.copytree(file.parent, f"{open_to_all}/a"))
+        for path in (home, *home.rglob("*")):
+            os.chown(path, 54_321, 54_321)
+        assert main(["config", "check", str(home)]) == 0, capsys.readouterr().err
+        assert os.geteuid() == 0
+        os.chown(home / "node.key", 54_322, 0)
+        assert main(["config", "check", str(home)]) == 2
+        assert "security.node_key" in capsys.readouterr().err
